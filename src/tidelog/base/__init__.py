@@ -1,0 +1,1 @@
+"""Ids, errors, invariants and ports: what every other package builds on."""

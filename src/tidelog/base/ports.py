@@ -1,0 +1,173 @@
+"""What the pure and the deterministic code may ask of the world, passed in rather than reached for.
+
+`tidelog.io` holds the real ones and the simulator their twins, under the same file names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar
+from uuid import UUID
+
+T = TypeVar("T")
+Buffer = bytes | bytearray | memoryview
+
+
+class Clock(Protocol):
+    """Two times, both in whole milliseconds; they are never compared with each other."""
+
+    def now_ms(self) -> int:
+        """Monotonic: for deadlines and time-outs."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Since 1970, UTC: for record timestamps and retention. May jump."""
+        ...
+
+
+class Rng(Protocol):
+    """Randomness that a seed can reproduce."""
+
+    def random(self) -> float: ...
+
+    def randrange(self, start: int, stop: int) -> int:
+        """A whole number in [start, stop)."""
+        ...
+
+    def uuid(self) -> UUID:
+        """A random (version 4) id."""
+        ...
+
+
+class Executor(Protocol):
+    """Where work goes that may wait for a disk: a thread in production, the same step in simulation."""
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
+
+
+class File(Protocol):
+    """An open file with explicit positions (there is no cursor), so that readers may share it.
+
+    Every method raises `DiskError` naming the path when the disk refuses.
+    """
+
+    @property
+    def path(self) -> str: ...
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        ...
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        ...
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end. After an error the file may hold a part of it."""
+        ...
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of `data` at `position`, growing the file when needed."""
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut (or zero-extend) to `size` bytes."""
+        ...
+
+    def sync(self) -> None:
+        """Return once the contents would survive a loss of power."""
+        ...
+
+    def close(self) -> None:
+        """Close; a second call does nothing."""
+        ...
+
+
+class Disk(Protocol):
+    """A directory tree. Paths are strings with `/`, absolute or relative to the process.
+
+    Every method raises `DiskError` naming the path when the disk refuses.
+    """
+
+    def open(self, path: str, *, create: bool = False) -> File:
+        """Open for reading and writing; with `create`, make an empty file if none is there."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        ...
+
+    def make_dirs(self, path: str) -> None:
+        """Create the directory and its parents where missing."""
+        ...
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory, replacing a file that is there (atomic)."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; it is no error if it is gone."""
+        ...
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; it is no error if it is gone."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Return once the names in the directory would survive a loss of power."""
+        ...
+
+    def read_bytes(self, path: str) -> bytes:
+        """A whole (small) file."""
+        ...
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace a whole (small) file: temporary file, sync, rename, sync of the directory.
+
+        After a crash at any step the path holds the old contents or the new.
+        """
+        ...
+
+    def lock(self, path: str) -> Lock:
+        """Take an exclusive lock on a file until closed. Raises `DiskError` if another process holds it."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+class Lock(Protocol):
+    def release(self) -> None: ...
+
+
+class Network(Protocol):
+    """Outbound streams (the server's listening side belongs to its event loop)."""
+
+    async def connect(self, host: str, port: int, receiver: Receiver) -> Link:
+        """Open a stream. Raises `NetworkError` naming the address."""
+        ...
+
+
+class Receiver(Protocol):
+    """The reading side of a stream, without copies: the network asks where to put bytes, then says how many."""
+
+    def get_buffer(self, size_hint: int) -> memoryview: ...
+
+    def on_bytes(self, size_bytes: int) -> None: ...
+
+    def on_closed(self, error: Exception | None) -> None: ...
+
+
+class Link(Protocol):
+    """The writing side of a stream."""
+
+    def write(self, pieces: list[Buffer]) -> None:
+        """Queue the pieces in order. The caller leaves them unchanged afterwards."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait until the queue is short enough to write more."""
+        ...
+
+    def close(self) -> None: ...
