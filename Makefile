@@ -1,0 +1,82 @@
+# make demo     the main job: real flights through a broker that is killed half way, checked to the record
+# make test     every test
+# make lint     formatting, types, import contracts
+# make bench    every benchmark beside its peer
+# make fuzz     the fuzzers, FUZZ_SECONDS each
+# make clean    forget .venv and everything built
+#
+# Each sets up what it needs in .venv, once. A Python of your choice: make test PYTHON=/path/to/python3.12
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+READY := $(VENV)/.ready
+FUZZ_SECONDS ?= 60
+PYTEST_ARGS ?=
+PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
+
+.PHONY: help demo test lint format bench fuzz constraints clean
+
+help:
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,8p'
+
+demo: $(READY)
+	@$(RUN) -m tidelog demo
+
+test: $(READY)
+	@$(RUN) -m pytest $(PYTEST_ARGS)
+
+lint: $(READY)
+	@$(RUN) -m ruff check
+	@$(RUN) -m ruff format --check
+	@$(RUN) -m mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+format: $(READY)
+	@$(RUN) -m ruff check --fix
+	@$(RUN) -m ruff format
+
+bench: $(READY)
+	@$(RUN) bench/run.py
+
+fuzz: $(READY)
+	@set -e; for fuzzer in tests/fuzz/fuzz_*.py; do echo "$$fuzzer, $(FUZZ_SECONDS) s"; $(RUN) $$fuzzer $(FUZZ_SECONDS); done
+
+# Everything pinned, with hashes, for every platform and Python that we support. Needs uv; names no host.
+constraints:
+	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
+	  --no-header --quiet -o constraints/all.txt
+	uv pip compile --universal --python-version 3.11 --generate-hashes --group build -c constraints/all.txt \
+	  --no-header --quiet -o constraints/build.txt
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-output
+	rm -rf src/*.egg-info src/tidelog/records/*.so src/tidelog/records/*.c src/tidelog/records/*.html
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(RUN):
+	@set -e; \
+	for candidate in $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3); do \
+	  if command -v "$$candidate" >/dev/null 2>&1 \
+	    && "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    python=$$candidate; break; \
+	  fi; \
+	done; \
+	if [ -z "$${python:-}" ]; then \
+	  echo "error: no Python 3.11 or newer among: $(or $(PYTHON),python3.11 python3.12 python3.13 python3.14 python3). Install one, or name it: make PYTHON=/path/to/python3.11" >&2; \
+	  exit 1; \
+	fi; \
+	if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+	  echo "error: $$python cannot make virtual environments: it comes without venv or ensurepip. On Debian and Ubuntu: apt install python3-venv. Or name another: make PYTHON=/path/to/python3.11" >&2; \
+	  exit 1; \
+	fi; \
+	echo "[1/3] $$("$$python" --version) in $(VENV)"; \
+	"$$python" -m venv $(VENV)
+
+$(READY): $(RUN) Makefile pyproject.toml setup.py constraints/build.txt constraints/all.txt $(wildcard src/tidelog/records/kernel.*)
+	@echo "[2/3] the pinned packages, by their hashes (about a minute the first time)"
+	@$(PIP_INSTALL) --require-hashes -r constraints/build.txt
+	@$(PIP_INSTALL) --no-build-isolation --use-pep517 --require-hashes -r constraints/all.txt
+	@echo "[3/3] Tidelog itself"
+	@$(PIP_INSTALL) --no-build-isolation --no-deps -e .
+	@$(RUN) -c 'from tidelog import records; print("the kernel is " + ("compiled" if records.KERNEL_IS_COMPILED else "interpreted: slower; a C compiler would speed it up"))'
+	@touch $@

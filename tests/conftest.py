@@ -1,0 +1,67 @@
+"""What every test may use: the hypothesis profiles, and real nodes that never outlive the test run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from support.node import NodeProcess
+
+# The same examples in every run, however slow the machine: a red test is a change, never luck.
+settings.register_profile(
+    "tidelog",
+    derandomize=True,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+# `pytest --hypothesis-profile=explore` looks further, at random.
+settings.register_profile(
+    "explore",
+    max_examples=2_000,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+)
+settings.load_profile("tidelog")
+
+StartNode = Callable[..., NodeProcess]
+
+
+@pytest.fixture(scope="session")
+def start_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartNode]:
+    """Start nodes: `start_node(config={...}, data_dir=...)` returns one that serves. All end with the test run."""
+    with ExitStack() as nodes:
+
+        def start(*, data_dir: Path | None = None, config: dict[str, str] | None = None, port: int = 0) -> NodeProcess:
+            node = NodeProcess(data_dir or tmp_path_factory.mktemp("node"), config=config or {}, port=port)
+            nodes.callback(node.close)
+            node.start()
+            return node
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def shared_node(start_node: StartNode) -> NodeProcess:
+    """One node for all tests that only use it: they take topic names of their own, and never stop it."""
+    return start_node()
+
+
+@pytest.fixture
+def node(start_node: StartNode) -> Iterator[NodeProcess]:
+    """A node of the test's own, to stop, kill and restart."""
+    started = start_node()
+    yield started
+    started.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Nothing a test starts may leave this machine, or use what the user's shell happens to say.
+    for name in ("TIDELOG_BOOTSTRAP", "JAVA_TOOL_OPTIONS"):
+        os.environ.pop(name, None)
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
