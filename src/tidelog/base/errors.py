@@ -270,3 +270,16 @@ class LogTruncatedError(TidelogError):
         self.position = position
         self.divergent_offset = divergent_offset
         self.leader_epoch = leader_epoch
+
+
+class MalformedBatchError(KafkaError):
+    """A record batch whose bytes contradict each other. Nothing of it was stored, and nothing of it can be read.
+
+    Carries `position`, the byte within the buffer (within the records, once they are decompressed) at which it showed.
+    """
+
+    code = Code.INVALID_RECORD
+
+    def __init__(self, message: str, *, position: int, code: Code = Code.INVALID_RECORD) -> None:
+        super().__init__(message, code=code)
+        self.position = position

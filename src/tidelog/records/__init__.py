@@ -1,0 +1,1 @@
+"""Record batches and the lineage of leader epochs: what a log holds."""
