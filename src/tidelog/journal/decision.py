@@ -1,0 +1,21 @@
+"""What a journal decided: the records that make it true, and the reply that tells of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[R_co]):
+    """The outcome of a `decide_*`: nothing has changed yet.
+
+    Attributes:
+        records: what to append, as one batch, all or nothing. Empty for a read, a no-op or a refusal.
+        reply: what to answer once the records, and all that the decision was based on, are committed.
+    """
+
+    records: tuple[object, ...]
+    reply: R_co

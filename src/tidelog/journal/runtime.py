@@ -1,0 +1,250 @@
+"""The runtime of a replayed state: speculate at append, apply at commit, reply when nothing can take it back.
+
+```
+            committed_end_offset            next_offset
+ log:  ──────────────┤ ░░░░░░░ pending ░░░░░░░├──▶
+                     │                        │
+ committed state ────┘                        │      images and tokens come from here
+ speculative state ───────────────────────────┘      decisions are made here
+```
+
+Active: `propose` decides over the speculative state, applies the records to it at once and reserves their offsets;
+`take_ready` hands out what to append, and, as `on_committed` moves, what was applied and which replies may leave.
+A reply waits for everything that was pending when it was made, since any of it may have been its reason; so a
+refusal ("the topic exists") never leaves before the topic is there to stay.
+
+Standing by: `replay` applies what is committed already. `resign` throws speculation away: the committed state is
+the only one left, and every reply that still waited becomes an error.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, NewType, Protocol, Self, TypeVar
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.invariant import invariant
+from tidelog.journal.decision import Decision
+
+Ticket = NewType("Ticket", int)
+"""Names a reply that is to come. Grows; never reused by one journal."""
+
+START = Offset(0)
+
+
+class ReplayedState(Protocol):
+    """What the runtime asks of a state: it is a function of the records applied so far, and of nothing else."""
+
+    def apply(self, record: object) -> None:
+        """Take a record in. Never refuses: whatever is in the log was decided by someone who could."""
+        ...
+
+    def clone(self) -> Self:
+        """A copy that can be applied to without changing this one. Called once per leadership: may share parts."""
+        ...
+
+
+S = TypeVar("S", bound=ReplayedState)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records to append as one batch, so that a crash keeps all or none of them."""
+
+    base_offset: Offset
+    leader_epoch: LeaderEpoch
+    records: tuple[object, ...]
+
+    @property
+    def end_offset(self) -> Offset:
+        """Exclusive."""
+        return Offset(self.base_offset + len(self.records))
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A reply that may leave now.
+
+    Attributes:
+        ticket: which proposal it answers.
+        outcome: the decision's reply, or the `KafkaError` that refused it.
+        end_offset: exclusive end of what the reply reflects; one less is its consistency token (KIP-1243).
+    """
+
+    ticket: Ticket
+    outcome: object
+    end_offset: Offset
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What the driver owes the world, in field order: append, publish, reply.
+
+    Attributes:
+        batches: to be appended in this order, each as one batch at its base offset, then synced; afterwards (and
+            with a quorum of several voters: once a majority has them) the driver calls `on_committed`.
+        committed: records that the committed state took in since the last `take_ready`, for subscribers.
+        replies: in the order in which they were proposed.
+    """
+
+    batches: tuple[Batch, ...]
+    committed: tuple[object, ...]
+    replies: tuple[Reply, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.batches or self.committed or self.replies)
+
+
+class Journal(Generic[S]):
+    """Runs one replayed state. Pure: the driver owns the log, the clock and the futures behind the tickets.
+
+    What waits here is bounded by the driver, which has at most one proposal open per connection.
+    """
+
+    def __init__(self, state: S, *, end_offset: Offset = START, not_active: Code = Code.NOT_CONTROLLER) -> None:
+        """A journal that stands by.
+
+        Args:
+            state: empty, or as a snapshot left it.
+            end_offset: exclusive end of what `state` reflects already.
+            not_active: what is answered while another node is the active one.
+        """
+        self.committed: S = state
+        self.committed_end_offset = end_offset
+        self.next_offset = end_offset
+        self._not_active = not_active
+        self._leadership: tuple[LeaderEpoch, S] | None = None
+        self._pending: deque[Batch] = deque()
+        self._unappended: list[Batch] = []
+        self._waiting: deque[Reply] = deque()
+        self._applied: list[object] = []
+        self._released: list[Reply] = []
+        self._last_ticket = 0
+
+    @property
+    def is_active(self) -> bool:
+        return self._leadership is not None
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch | None:
+        """The epoch in which this journal is the active one; None while it stands by."""
+        return self._leadership[0] if self._leadership else None
+
+    @property
+    def speculative(self) -> S:
+        """The state that decisions see. Only the active one has it.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER or its like, from a journal that stands by.
+        """
+        return self._lead()[1]
+
+    # What happened.
+
+    def replay(self, record: object, offset: Offset) -> None:
+        """A committed record was read from the log: recovery, and standing by, are this one path."""
+        invariant(not self.is_active, "replay at offset {} while active", offset)
+        invariant(offset >= self.next_offset, "replay of offset {} after {}", offset, self.next_offset)
+        self.committed.apply(record)
+        self._applied.append(record)
+        self.next_offset = self.committed_end_offset = Offset(offset + 1)
+
+    def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset) -> None:
+        """This node leads the log in `leader_epoch`, has replayed all of it, and will append at `next_offset`.
+
+        The control batch that opens the epoch lies below `next_offset`; so it, and all before it, is committed.
+        """
+        invariant(not self.is_active, "active already, in leader epoch {}", self.leader_epoch)
+        invariant(next_offset >= self.next_offset, "next offset {} below {}", next_offset, self.next_offset)
+        self.next_offset = self.committed_end_offset = next_offset
+        self._leadership = (leader_epoch, self.committed.clone())
+
+    def propose(self, decide: Callable[[S], Decision[object]]) -> Ticket:
+        """Decide over the speculative state, and apply the outcome to it.
+
+        Args:
+            decide: must not change the state. A `KafkaError` that it raises is its reply, held back as any other.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER or its like when this journal stands by; nothing was decided.
+        """
+        state = self.speculative
+        try:
+            decision = decide(state)
+        except KafkaError as error:
+            decision = Decision((), error)
+        return self.submit(decision)
+
+    def submit(self, decision: Decision[object]) -> Ticket:
+        """Take in a decision that was made over `speculative` just now, with nothing in between."""
+        leader_epoch, state = self._lead()
+        if decision.records:
+            batch = Batch(self.next_offset, leader_epoch, decision.records)
+            for record in decision.records:
+                state.apply(record)
+            self._pending.append(batch)
+            self._unappended.append(batch)
+            self.next_offset = batch.end_offset
+        self._last_ticket += 1
+        ticket = Ticket(self._last_ticket)
+        self._waiting.append(Reply(ticket, decision.reply, self.next_offset))
+        self._release()
+        return ticket
+
+    def on_committed(self, end_offset: Offset) -> None:
+        """Everything below `end_offset` (exclusive) is durable for good, control batches included.
+
+        A batch counts when all of it is below: no image ever shows half a decision.
+        """
+        if end_offset <= self.committed_end_offset:
+            return
+        while self._pending and self._pending[0].end_offset <= end_offset:
+            batch = self._pending.popleft()
+            for record in batch.records:
+                self.committed.apply(record)
+            self._applied.extend(batch.records)
+        if self._pending:
+            end_offset = min(end_offset, self._pending[0].base_offset)
+        self.committed_end_offset = max(self.committed_end_offset, end_offset)
+        self.next_offset = max(self.next_offset, self.committed_end_offset)
+        self._release()
+
+    def resign(self, error: KafkaError | None = None) -> None:
+        """Leadership is lost: speculation is thrown away, and who still waited is told.
+
+        The outcome of what was pending is unknown, not failed: another leader may yet commit it.
+
+        Args:
+            error: the reply to all that waited, unless it is what `not_active` says.
+        """
+        if not self.is_active:
+            return
+        outcome = error or refusal(self._not_active)
+        self._released.extend(Reply(w.ticket, outcome, self.committed_end_offset) for w in self._waiting)
+        self._waiting.clear()
+        self._pending.clear()
+        self._unappended.clear()
+        self._leadership = None
+        self.next_offset = self.committed_end_offset
+
+    # What to do about it.
+
+    def take_ready(self) -> Ready:
+        """All that is owed since the last call. Batches come out once: the driver appends them or resigns."""
+        ready = Ready(tuple(self._unappended), tuple(self._applied), tuple(self._released))
+        self._unappended.clear()
+        self._applied.clear()
+        self._released.clear()
+        return ready
+
+    def _release(self) -> None:
+        while self._waiting and self._waiting[0].end_offset <= self.committed_end_offset:
+            self._released.append(self._waiting.popleft())
+
+    def _lead(self) -> tuple[LeaderEpoch, S]:
+        if self._leadership is None:
+            raise refusal(self._not_active)
+        return self._leadership
