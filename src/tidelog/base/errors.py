@@ -283,3 +283,48 @@ class MalformedBatchError(KafkaError):
     def __init__(self, message: str, *, position: int, code: Code = Code.INVALID_RECORD) -> None:
         super().__init__(message, code=code)
         self.position = position
+
+
+class TopicRecreatedError(LogTruncatedError):
+    """The topic was deleted and made anew: the reader's position belongs to a log that is gone (its id differs).
+
+    Nothing of the new topic was read. Undo what came from the old one, then seek within the new one, from its start.
+    """
+
+    def __init__(self, partition: str, *, position: int, old_topic_id: str, new_topic_id: str) -> None:
+        TidelogError.__init__(
+            self,
+            f"{partition}: the topic was recreated (its id was {old_topic_id}, and is {new_topic_id}); the reader stood"
+            f" at {position} of the old one. Undo what came from it, then seek to the beginning of the new one.",
+        )
+        self.position = position
+        self.divergent_offset = 0
+        self.leader_epoch = None
+        self.old_topic_id = old_topic_id
+        self.new_topic_id = new_topic_id
+
+
+class RecordsLostError(TidelogError):
+    """Records that were acknowledged to this producer are gone from the log, as its sequence numbers or offsets show.
+
+    Carries the partition and the range of acknowledged offsets that may be affected: [first_offset, last_offset],
+    either of them None where it cannot be told. Send those records again, with a new producer, if they matter.
+    """
+
+    def __init__(self, partition: str, *, first_offset: int | None, last_offset: int | None, why: str) -> None:
+        first = "some" if first_offset is None else str(first_offset)
+        last = "the last acknowledged" if last_offset is None else str(last_offset)
+        super().__init__(f"{partition}: acknowledged records were lost, from offset {first} to {last}: {why}")
+        self.partition = partition
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+
+
+class TimedOutError(TidelogError, TimeoutError):
+    """Not done within the time that the caller gave. Says what was waited for, and the last reason for waiting."""
+
+
+class UnsupportedVersionError(KafkaError):
+    """The peer does not serve a version of an API that is needed here. Names the API, its versions, and the peer's."""
+
+    code = Code.UNSUPPORTED_VERSION
