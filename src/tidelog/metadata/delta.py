@@ -1,0 +1,70 @@
+"""What a run of committed records changed: the next image, and for its subscribers what to look at again."""
+
+from __future__ import annotations
+
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.metadata.draft import MetadataDraft
+from tidelog.metadata.image import ConfigResource, MetadataImage, ResourceType, TopicImage
+from tidelog.metadata.records.brokers import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
+from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+
+
+class MetadataDelta:
+    """The records between one image and the next.
+
+    What it lists is what records were about: a subscriber compares `base` and the new image for what became of it.
+    """
+
+    def __init__(self, base: MetadataImage) -> None:
+        self.base = base
+        self.created_topics: dict[TopicId, str] = {}
+        """Created since `base` and still there, with their names."""
+        self.deleted_topics: dict[TopicId, TopicImage] = {}
+        """In `base`, and no more."""
+        self.changed_partitions: dict[TopicId, set[PartitionIndex]] = {}
+        """New ones and changed ones, of topics that still are."""
+        self.changed_brokers: set[BrokerId] = set()
+        """Registered, unregistered, fenced or unfenced."""
+        self.changed_configs: set[ConfigResource] = set()
+        """Whose settings changed; a topic that was deleted takes its settings along without being listed."""
+        self.are_features_changed = False
+        self._draft = MetadataDraft(base)
+
+    def replay(self, record: object) -> None:
+        """Take in the next committed record."""
+        self._draft.apply(record)
+        match record:
+            case PartitionChangeRecord() | PartitionRecord():
+                changed = self.changed_partitions.setdefault(TopicId(record.topic_id), set())
+                changed.add(PartitionIndex(record.partition_id))
+            case TopicRecord():
+                self.created_topics[TopicId(record.topic_id)] = record.name
+            case RemoveTopicRecord():
+                self._note_removal(TopicId(record.topic_id))
+            case ConfigRecord():
+                self.changed_configs.add(ConfigResource(ResourceType(record.resource_type), record.resource_name))
+            case RegisterBrokerRecord() | BrokerRegistrationChangeRecord() | UnregisterBrokerRecord():
+                self.changed_brokers.add(BrokerId(record.broker_id))
+            case FeatureLevelRecord():
+                self.are_features_changed = True
+            case _:
+                pass
+
+    def apply(self, last_offset: Offset, leader_epoch: LeaderEpoch | None) -> MetadataImage:
+        """The next image.
+
+        Args:
+            last_offset: inclusive; the offset of the last record, control records counted.
+            leader_epoch: of the metadata log.
+        """
+        return self._draft.image(last_offset, leader_epoch)
+
+    def _note_removal(self, topic_id: TopicId) -> None:
+        if self.created_topics.pop(topic_id, None) is None:
+            self.deleted_topics[topic_id] = self.base.topics_by_id[topic_id]
+        self.changed_partitions.pop(topic_id, None)

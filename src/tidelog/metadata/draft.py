@@ -1,0 +1,279 @@
+"""The one meaning of every metadata record: applied to a draft, from which images are taken.
+
+The cost, with T topics: applying a record is O(1). Taking an image is O(1) too; the first change after it copies the
+mapping that it touches (references only: some 0.1 ms for 10,000 topics), and the partitions of the topics that it
+touches. So a batch of records costs one copy of each mapping it changes, whatever it holds; a draft from which no
+image is taken copies nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
+from tidelog.base.invariant import invariant
+from tidelog.metadata.image import (
+    BrokerImage,
+    ConfigResource,
+    Endpoint,
+    MetadataImage,
+    MetadataView,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
+from tidelog.metadata.records import brokers as broker_records
+from tidelog.metadata.records import cluster as cluster_records
+from tidelog.metadata.records import topics as topic_records
+
+
+class MetadataDraft:
+    """Metadata to which records are applied, one after the other. Reads like an image.
+
+    The mappings it shows are its own: look, and do not keep them across `apply`.
+    """
+
+    __slots__ = (
+        "_growing",
+        "_owned",
+        "brokers",
+        "configs",
+        "features",
+        "next_producer_id",
+        "topics_by_id",
+        "topics_by_name",
+    )
+
+    def __init__(self, base: MetadataView) -> None:
+        """A draft that starts as `base` is, an image usually, and leaves it unchanged."""
+        self.topics_by_name: dict[str, TopicImage] = base.topics_by_name  # type: ignore[assignment]
+        self.topics_by_id: dict[TopicId, TopicImage] = base.topics_by_id  # type: ignore[assignment]
+        self.brokers: dict[BrokerId, BrokerImage] = base.brokers  # type: ignore[assignment]
+        self.configs: dict[ConfigResource, Mapping[str, str]] = base.configs  # type: ignore[assignment]
+        self.features: dict[str, int] = base.features  # type: ignore[assignment]
+        self.next_producer_id = base.next_producer_id
+        self._owned: set[str] = set()  # names of the mappings above that nobody else sees
+        self._growing: dict[TopicId, list[PartitionImage]] = {}  # partitions that nobody else sees
+
+    def image(self, last_offset: Offset | None, leader_epoch: LeaderEpoch | None) -> MetadataImage:
+        """The metadata as it is now. The draft goes on; what it changes next it copies first."""
+        self._owned.clear()
+        self._growing.clear()
+        return MetadataImage(
+            self.topics_by_name,
+            self.topics_by_id,
+            self.brokers,
+            self.configs,
+            self.features,
+            self.next_producer_id,
+            last_offset,
+            leader_epoch,
+        )
+
+    def clone(self) -> MetadataDraft:
+        """A draft that starts as this one is; neither sees what the other does next."""
+        return MetadataDraft(self.image(None, None))
+
+    def apply(self, record: object) -> None:
+        """Take one record in. Never refuses; a record that contradicts the metadata is a bug of whoever wrote it."""
+        _APPLY[type(record)](self, record)
+
+    # Topics.
+
+    def apply_topic(self, record: topic_records.TopicRecord) -> None:
+        topic_id = TopicId(record.topic_id)
+        partitions: list[PartitionImage] = []
+        self._growing[topic_id] = partitions
+        self._put_topic(TopicImage(record.name, topic_id, partitions))
+
+    def apply_partition(self, record: topic_records.PartitionRecord) -> None:
+        partitions = self._partitions_of(TopicId(record.topic_id))
+        partition = PartitionImage(
+            replicas=_broker_ids(record.replicas),
+            isr=_broker_ids(record.isr),
+            leader=None if record.leader < 0 else BrokerId(record.leader),
+            leader_epoch=LeaderEpoch(record.leader_epoch),
+            partition_epoch=PartitionEpoch(record.partition_epoch),
+            is_recovering=record.leader_recovery_state == 1,
+            adding_replicas=_broker_ids(record.adding_replicas),
+            removing_replicas=_broker_ids(record.removing_replicas),
+            directories=_directories(record.directories),
+            eligible_leader_replicas=_broker_ids(record.eligible_leader_replicas or ()),
+            last_known_eligible_leader_replicas=_broker_ids(record.last_known_elr or ()),
+        )
+        index = record.partition_id
+        invariant(0 <= index <= len(partitions), "partition {} of {} comes out of order", index, record.topic_id)
+        partitions[index : index + 1] = [partition]
+
+    def apply_partition_change(self, record: topic_records.PartitionChangeRecord) -> None:
+        partitions = self._partitions_of(TopicId(record.topic_id))
+        index = record.partition_id
+        invariant(0 <= index < len(partitions), "topic {} has no partition {}", record.topic_id, index)
+        partitions[index] = merge(partitions[index], record)
+
+    def apply_remove_topic(self, record: topic_records.RemoveTopicRecord) -> None:
+        topic = self.topics_by_id.get(TopicId(record.topic_id))
+        if topic is None:
+            invariant(False, "no topic {} to remove", record.topic_id)
+            return
+        self._own("topics_by_id")
+        self._own("topics_by_name")
+        del self.topics_by_id[topic.topic_id]
+        if self.topics_by_name.get(topic.name) is topic:
+            del self.topics_by_name[topic.name]
+        self._growing.pop(topic.topic_id, None)
+        resource = ConfigResource(ResourceType.TOPIC, topic.name)
+        if resource in self.configs:
+            self._own("configs")
+            del self.configs[resource]
+
+    # Brokers.
+
+    def apply_register_broker(self, record: broker_records.RegisterBrokerRecord) -> None:
+        self._put_broker(
+            BrokerImage(
+                broker_id=BrokerId(record.broker_id),
+                broker_epoch=BrokerEpoch(record.broker_epoch),
+                incarnation_id=record.incarnation_id,
+                endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+                rack=record.rack,
+                is_fenced=record.fenced,
+                in_controlled_shutdown=record.in_controlled_shutdown,
+                log_dirs=tuple(record.log_dirs),
+                features=tuple((f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
+            )
+        )
+
+    def apply_broker_change(self, record: broker_records.BrokerRegistrationChangeRecord) -> None:
+        broker = self.brokers.get(BrokerId(record.broker_id))
+        if broker is None:
+            invariant(False, "no broker {} to change", record.broker_id)
+            return
+        invariant(
+            broker.broker_epoch == record.broker_epoch,
+            "broker {} is at epoch {}, the record at {}",
+            record.broker_id,
+            broker.broker_epoch,
+            record.broker_epoch,
+        )
+        self._put_broker(
+            replace(
+                broker,
+                is_fenced=broker.is_fenced if record.fenced == 0 else record.fenced > 0,
+                in_controlled_shutdown=broker.in_controlled_shutdown or record.in_controlled_shutdown > 0,
+                log_dirs=tuple(record.log_dirs) or broker.log_dirs,
+            )
+        )
+
+    def apply_unregister_broker(self, record: broker_records.UnregisterBrokerRecord) -> None:
+        invariant(record.broker_id in self.brokers, "no broker {} to unregister", record.broker_id)
+        self._own("brokers")
+        del self.brokers[BrokerId(record.broker_id)]
+
+    # The cluster.
+
+    def apply_config(self, record: cluster_records.ConfigRecord) -> None:
+        resource = ConfigResource(ResourceType(record.resource_type), record.resource_name)
+        settings = dict(self.configs.get(resource, {}))
+        if record.value is None:
+            settings.pop(record.name, None)
+        else:
+            settings[record.name] = record.value
+        self._own("configs")
+        if settings:
+            self.configs[resource] = settings
+        else:
+            self.configs.pop(resource, None)
+
+    def apply_feature_level(self, record: cluster_records.FeatureLevelRecord) -> None:
+        self._own("features")
+        if record.feature_level:
+            self.features[record.name] = record.feature_level
+        else:
+            self.features.pop(record.name, None)
+
+    def apply_producer_ids(self, record: cluster_records.ProducerIdsRecord) -> None:
+        self.next_producer_id = record.next_producer_id
+
+    def apply_no_op(self, record: cluster_records.NoOpRecord) -> None:
+        """Only its offset matters."""
+
+    def _own(self, name: str) -> None:
+        """Copy one of the mappings if someone else may see it."""
+        if name not in self._owned:
+            setattr(self, name, dict(getattr(self, name)))
+            self._owned.add(name)
+
+    def _put_topic(self, topic: TopicImage) -> None:
+        self._own("topics_by_id")
+        self._own("topics_by_name")
+        self.topics_by_id[topic.topic_id] = topic
+        self.topics_by_name[topic.name] = topic
+
+    def _put_broker(self, broker: BrokerImage) -> None:
+        self._own("brokers")
+        self.brokers[broker.broker_id] = broker
+
+    def _partitions_of(self, topic_id: TopicId) -> list[PartitionImage]:
+        """The partitions of a topic, to be changed in place."""
+        partitions = self._growing.get(topic_id)
+        if partitions is None:
+            invariant(topic_id in self.topics_by_id, "no topic {}", topic_id)
+            topic = self.topics_by_id[topic_id]
+            partitions = self._growing[topic_id] = list(topic.partitions)
+            self._put_topic(TopicImage(topic.name, topic_id, partitions))
+        return partitions
+
+
+def merge(partition: PartitionImage, record: topic_records.PartitionChangeRecord) -> PartitionImage:
+    """A partition after a change: whoever names a leader, even the same or none, moves the leader epoch."""
+
+    def either(changed: Sequence[int] | None, as_it_was: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+        return as_it_was if changed is None else _broker_ids(changed)
+
+    leader, leader_epoch = partition.leader, partition.leader_epoch
+    if record.leader != topic_records.LEADER_UNCHANGED:
+        leader = None if record.leader < 0 else BrokerId(record.leader)
+        leader_epoch = LeaderEpoch(leader_epoch + 1)
+    return PartitionImage(
+        replicas=either(record.replicas, partition.replicas),
+        isr=either(record.isr, partition.isr),
+        leader=leader,
+        leader_epoch=leader_epoch,
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+        is_recovering=(
+            partition.is_recovering if record.leader_recovery_state < 0 else record.leader_recovery_state == 1
+        ),
+        adding_replicas=either(record.adding_replicas, partition.adding_replicas),
+        removing_replicas=either(record.removing_replicas, partition.removing_replicas),
+        directories=partition.directories if record.directories is None else _directories(record.directories),
+        eligible_leader_replicas=either(record.eligible_leader_replicas, partition.eligible_leader_replicas),
+        last_known_eligible_leader_replicas=either(
+            record.last_known_elr, partition.last_known_eligible_leader_replicas
+        ),
+    )
+
+
+def _broker_ids(values: Sequence[int]) -> tuple[BrokerId, ...]:
+    return tuple(map(BrokerId, values))
+
+
+def _directories(values: Sequence[UUID]) -> tuple[UUID, ...]:
+    return tuple(values) if any(value.int for value in values) else ()
+
+
+_APPLY: dict[type, Callable[[MetadataDraft, object], None]] = {
+    topic_records.TopicRecord: MetadataDraft.apply_topic,
+    topic_records.PartitionRecord: MetadataDraft.apply_partition,
+    topic_records.PartitionChangeRecord: MetadataDraft.apply_partition_change,
+    topic_records.RemoveTopicRecord: MetadataDraft.apply_remove_topic,
+    broker_records.RegisterBrokerRecord: MetadataDraft.apply_register_broker,
+    broker_records.BrokerRegistrationChangeRecord: MetadataDraft.apply_broker_change,
+    broker_records.UnregisterBrokerRecord: MetadataDraft.apply_unregister_broker,
+    cluster_records.ConfigRecord: MetadataDraft.apply_config,
+    cluster_records.FeatureLevelRecord: MetadataDraft.apply_feature_level,
+    cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,
+    cluster_records.NoOpRecord: MetadataDraft.apply_no_op,
+}  # type: ignore[dict-item]  # each takes the type that is its key

@@ -1,0 +1,166 @@
+"""What the committed metadata says, as of one offset: the values that every reader at a broker works from.
+
+An image never changes. The next one shares with it whatever the records in between did not touch (see `draft.py` for
+what a change costs), so a reader may hold one for as long as it likes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
+
+
+class ResourceType(IntEnum):
+    """What a setting is about, with the numbers of the protocol."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """Whose settings: a topic by name, a broker by id, or, with an empty name, all brokers."""
+
+    type: ResourceType
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionImage:
+    """One partition. A partition epoch is one version of it: any change makes a new value."""
+
+    replicas: tuple[BrokerId, ...]
+    """Who holds it, the preferred leader first."""
+    isr: tuple[BrokerId, ...]
+    leader: BrokerId | None
+    """None: nobody may lead now. That is no rewind of the leader epoch."""
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    is_recovering: bool = False
+    """The leader came from an unclean election and has not settled yet."""
+    adding_replicas: tuple[BrokerId, ...] = ()
+    removing_replicas: tuple[BrokerId, ...] = ()
+    directories: tuple[UUID, ...] = ()
+    """The log directory of each replica; empty where nobody said."""
+    eligible_leader_replicas: tuple[BrokerId, ...] = ()
+    last_known_eligible_leader_replicas: tuple[BrokerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    """A topic. `partitions[n]` is partition n."""
+
+    name: str
+    topic_id: TopicId
+    partitions: Sequence[PartitionImage]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a broker listens under one listener name."""
+
+    listener_name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+    """0 PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """A registered broker: one incarnation of it."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    rack: str | None
+    is_fenced: bool
+    """It may lead nothing, and clients are not told of it."""
+    in_controlled_shutdown: bool = False
+    log_dirs: tuple[UUID, ...] = ()
+    features: tuple[tuple[str, int, int], ...] = ()
+    """Name, lowest and highest level of each feature that it can work at."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it may be elected."""
+        return not self.is_fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener_name: str) -> Endpoint | None:
+        """Where it listens under that name, if it does."""
+        return next((e for e in self.endpoints if e.listener_name == listener_name), None)
+
+
+class MetadataView(Protocol):
+    """The metadata to read from, whether it is settled (an image) or still being worked on (a draft)."""
+
+    @property
+    def topics_by_name(self) -> Mapping[str, TopicImage]: ...
+    @property
+    def topics_by_id(self) -> Mapping[TopicId, TopicImage]: ...
+    @property
+    def brokers(self) -> Mapping[BrokerId, BrokerImage]: ...
+    @property
+    def configs(self) -> Mapping[ConfigResource, Mapping[str, str]]: ...
+    @property
+    def features(self) -> Mapping[str, int]: ...
+    @property
+    def next_producer_id(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """The metadata up to and including one offset."""
+
+    topics_by_name: Mapping[str, TopicImage] = field(default_factory=dict)
+    topics_by_id: Mapping[TopicId, TopicImage] = field(default_factory=dict)
+    brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=dict)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
+    """What was set, and nothing of what is by default."""
+    features: Mapping[str, int] = field(default_factory=dict)
+    """The finalized level of each feature."""
+    next_producer_id: int = 0
+    """The first producer id that no broker was given."""
+    last_offset: Offset | None = None
+    """Inclusive: the consistency token (KIP-1243). None before the first record."""
+    leader_epoch: LeaderEpoch | None = None
+    """The leader epoch of the metadata log when `last_offset` was committed."""
+
+    @staticmethod
+    def empty() -> MetadataImage:
+        """What is known before the first record."""
+        return MetadataImage()
+
+    def topic(self, name: str) -> TopicImage | None:
+        return self.topics_by_name.get(name)
+
+    def topic_by_id(self, topic_id: TopicId) -> TopicImage | None:
+        return self.topics_by_id.get(topic_id)
+
+    def partition(self, topic: str, partition: PartitionIndex) -> PartitionImage | None:
+        """One partition by its topic's name, if there is one."""
+        found = self.topics_by_name.get(topic)
+        if found is None or not 0 <= partition < len(found.partitions):
+            return None
+        return found.partitions[partition]
+
+    def topic_configs(self, name: str) -> Mapping[str, str]:
+        """The settings made for a topic; see `tidelog.metadata.configs` for those in force."""
+        return self.configs.get(ConfigResource(ResourceType.TOPIC, name), {})
+
+    def broker_configs(self, broker_id: BrokerId) -> Mapping[str, str]:
+        """The settings made for one broker."""
+        return self.configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
+
+    def cluster_configs(self) -> Mapping[str, str]:
+        """The settings made for all brokers at once."""
+        return self.configs.get(ConfigResource(ResourceType.BROKER, ""), {})

@@ -1,0 +1,37 @@
+"""Records of the cluster as a whole: settings, features, producer ids."""
+
+from __future__ import annotations
+
+from tidelog.wire.schema import field, int8, int16, int32, int64, message, string
+
+
+@message(api_key=4, versions="0", flexible="0+", kind="record")
+class ConfigRecord:
+    """One setting of a topic or a broker was set, or, with no value, taken back."""
+
+    resource_type: int = field(int8, doc="2 topic, 4 broker.")
+    resource_name: str = field(string, doc="The topic's name, the broker's id, or nothing for all brokers.")
+    name: str = field(string, doc="The key.")
+    value: str | None = field(string, nullable="0+", default=None, doc="The value as text; None removes it.")
+
+
+@message(api_key=12, versions="0", flexible="0+", kind="record")
+class FeatureLevelRecord:
+    """A feature is finalized at a level, or, at level 0, off."""
+
+    name: str = field(string, doc="The feature's name, such as metadata.version.")
+    feature_level: int = field(int16, doc="The level.")
+
+
+@message(api_key=15, versions="0", flexible="0+", kind="record")
+class ProducerIdsRecord:
+    """A block of producer ids was given to a broker."""
+
+    broker_id: int = field(int32, doc="Who has it.")
+    broker_epoch: int = field(int64, default=-1, doc="Which incarnation of it.")
+    next_producer_id: int = field(int64, doc="The first id that nobody has.")
+
+
+@message(api_key=20, versions="0", flexible="0+", kind="record")
+class NoOpRecord:
+    """Nothing; it moves the end of the log."""
