@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
@@ -264,7 +265,7 @@ def _directories(values: Sequence[UUID]) -> tuple[UUID, ...]:
     return tuple(values) if any(value.int for value in values) else ()
 
 
-_APPLY: dict[type, Callable[[MetadataDraft, object], None]] = {
+_APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     topic_records.TopicRecord: MetadataDraft.apply_topic,
     topic_records.PartitionRecord: MetadataDraft.apply_partition,
     topic_records.PartitionChangeRecord: MetadataDraft.apply_partition_change,
@@ -276,4 +277,4 @@ _APPLY: dict[type, Callable[[MetadataDraft, object], None]] = {
     cluster_records.FeatureLevelRecord: MetadataDraft.apply_feature_level,
     cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,
     cluster_records.NoOpRecord: MetadataDraft.apply_no_op,
-}  # type: ignore[dict-item]  # each takes the type that is its key
+}

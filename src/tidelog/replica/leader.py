@@ -1,0 +1,447 @@
+"""The leader's side of one partition: who holds what, hence what is committed, and who may ask.
+
+```
+ log start          high watermark       epoch start          log end
+     ├───────────────────┼────────────────────┼──────────────────┤
+       consumers read ───┘                     a replica joins the ISR only at or above
+                                               both the high watermark and the epoch's start
+```
+
+One machine lives for one leader epoch: what a leader knows of its followers starts empty in each (rule 3).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
+from typing import Self
+
+from tidelog.base.errors import Code, KafkaError, OffsetOutOfRangeError, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, Offset, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.replica.isr import InSyncReplicas, IsrProposal, PartitionState
+from tidelog.replica.leader_epoch import check_leader_epoch
+
+
+@dataclass(frozen=True, slots=True)
+class LogBounds:
+    """Where the leader's log stands when it begins to lead.
+
+    Attributes:
+        log_start_offset: the first offset that is kept.
+        log_end_offset: exclusive; the leader epoch starts here.
+        high_watermark: as the checkpoint file has it; None when it has none.
+    """
+
+    log_start_offset: Offset
+    log_end_offset: Offset
+    high_watermark: Offset | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicationSettings:
+    """What the configuration says about replication.
+
+    Attributes:
+        min_insync_replicas: the topic's `min.insync.replicas`.
+        lag_ms_max: `replica.lag.time.max.ms`: who has not caught up for so long leaves the ISR.
+    """
+
+    min_insync_replicas: int = 1
+    lag_ms_max: int = 30_000
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerFetch:
+    """A follower asks for records.
+
+    Attributes:
+        fetch_offset: the end of its log, so all below is there.
+        leader_epoch: the one it believes is current.
+        last_fetched_epoch: the leader epoch of its last record; None if it has no record, or does not say.
+        broker_epoch: its incarnation; None if it does not say.
+        now_ms: when the fetch was received, monotonic.
+    """
+
+    follower: BrokerId
+    fetch_offset: Offset
+    leader_epoch: LeaderEpoch | None
+    last_fetched_epoch: LeaderEpoch | None
+    broker_epoch: BrokerEpoch | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedFetch:
+    """A follower's fetch that was neither fenced, nor diverging, nor out of range: so it proves something."""
+
+    follower: BrokerId
+    fetch_offset: Offset
+    broker_epoch: BrokerEpoch | None
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """The answer to a producer that waited until its records are committed.
+
+    `code` is NONE; NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR fell below `min.insync.replicas` meanwhile;
+    REQUEST_TIMED_OUT; or NOT_LEADER_OR_FOLLOWER when the leadership ended first.
+    """
+
+    correlation_id: CorrelationId
+    code: Code
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """What the driver owes the world, in field order: publish, acknowledge, propose."""
+
+    high_watermark: Offset
+    acks: tuple[Acknowledgement, ...]
+    isr_proposal: IsrProposal | None
+
+
+@dataclass(slots=True)
+class _Follower:
+    """What is known of one follower in this epoch."""
+
+    caught_up_ms: int
+    end_offset: Offset | None = None
+    broker_epoch: BrokerEpoch | None = None
+    fetched_ms: int = 0
+    log_end_offset_when_fetched: Offset | None = None
+
+
+class LeaderReplica:
+    """Leads one partition in one leader epoch."""
+
+    __slots__ = (
+        "_acks",
+        "_active_brokers",
+        "_followers",
+        "_isr",
+        "_lineage",
+        "_settings",
+        "_waiting",
+        "broker_id",
+        "epoch_start",
+        "high_watermark",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        broker_id: BrokerId,
+        leader_epoch: LeaderEpoch,
+        state: PartitionState,
+        log: LogBounds,
+        lineage: LeaderEpochLineage,
+        *,
+        settings: ReplicationSettings = ReplicationSettings(),  # noqa: B008 - immutable
+        now_ms: int = 0,
+    ) -> None:
+        """Begin to lead.
+
+        Args:
+            lineage: the log's, to which `leader_epoch` is assigned, on disk already (rule 1). Only read here.
+            now_ms: monotonic; the members of the ISR count as caught up from here on.
+        """
+        invariant(lineage.latest_leader_epoch == leader_epoch, "{} leads before its lineage says so", partition)
+        invariant(broker_id in state.isr, "{}: leader {} is not in its ISR", partition, broker_id)
+        self.partition = partition
+        self.broker_id = broker_id
+        self.leader_epoch = leader_epoch
+        self.epoch_start = log.log_end_offset
+        self.log_start_offset = log.log_start_offset
+        self.log_end_offset = log.log_end_offset
+        checkpoint = log.log_start_offset if log.high_watermark is None else log.high_watermark
+        self.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        self._isr = InSyncReplicas(leader_epoch, state)
+        self._lineage = lineage
+        self._settings = settings
+        self._followers = {broker: _Follower(now_ms) for broker in state.replicas if broker != broker_id}
+        self._active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
+        self._waiting: list[tuple[Offset, CorrelationId, int]] = []
+        self._acks: list[Acknowledgement] = []
+
+    # What is the case.
+
+    @property
+    def isr(self) -> frozenset[BrokerId]:
+        """The in-sync replicas, as the controller said last."""
+        return self._isr.state.isr
+
+    @property
+    def maximal_isr(self) -> frozenset[BrokerId]:
+        """Everyone who is in an ISR that may be the true one: all of them must hold what is committed."""
+        return self._isr.maximal
+
+    @property
+    def high_watermark_is_known(self) -> bool:
+        """Whether everything of earlier epochs is known to be committed; until then `latest` has no answer."""
+        return self.high_watermark >= self.epoch_start
+
+    @property
+    def _isr_size_min(self) -> int:
+        return min(self._settings.min_insync_replicas, len(self._isr.state.replicas))
+
+    def check_leader_epoch(self, sent: LeaderEpoch | None) -> None:
+        """Refuse a sender that speaks of another epoch (KIP-320); None is not checked.
+
+        Raises:
+            FencedLeaderEpochError: the sender missed an election.
+            UnknownLeaderEpochError: the sender knows of a newer one.
+        """
+        if sent is not None and sent != self.leader_epoch:
+            check_leader_epoch(self.partition, sent=sent, leader_epoch=self.leader_epoch)
+
+    def check_enough_replicas(self) -> None:
+        """Before an append with acks=all.
+
+        Raises:
+            KafkaError: NOT_ENOUGH_REPLICAS; nothing was written.
+        """
+        if len(self.isr) < self._isr_size_min:
+            raise refusal(
+                Code.NOT_ENOUGH_REPLICAS,
+                f"{self.partition}: {len(self.isr)} replicas are in sync, min.insync.replicas asks for {self._isr_size_min}",
+            )
+
+    def latest_offset(self) -> Offset:
+        """What a consumer is told is the end.
+
+        Raises:
+            KafkaError: OFFSET_NOT_AVAILABLE while the high watermark is below the start of this epoch: an answer
+                could lie below what was read already.
+        """
+        if not self.high_watermark_is_known:
+            raise refusal(
+                Code.OFFSET_NOT_AVAILABLE,
+                f"{self.partition}: high watermark {self.high_watermark} is below the start of leader epoch "
+                f"{self.leader_epoch} at {self.epoch_start}",
+            )
+        return self.high_watermark
+
+    def offset_for_leader_epoch(self, asked: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
+        """Where the records of `asked` end: the largest epoch not above it, and its exclusive end (KIP-101, KIP-279).
+
+        None, for an epoch above ours, is spelt (-1, -1) on the wire, and never is a reason to truncate.
+        """
+        return self._lineage.end_offset_for(asked, self.log_end_offset)
+
+    def accept_fetch(self, fetch: FollowerFetch) -> AcceptedFetch | EpochEntry:
+        """Whether a follower's fetch proves anything (rule 3). Changes nothing.
+
+        Returns:
+            The accepted fetch; or, when the follower's log is no prefix of ours, the epoch and the exclusive end offset
+            that DivergingEpoch tells it to truncate to.
+
+        Raises:
+            FencedLeaderEpochError: it follows an older leader epoch.
+            UnknownLeaderEpochError: it follows a newer one.
+            KafkaError: UNKNOWN_LEADER_EPOCH when it is no replica that we know of (the assignment has not come here
+                yet); NOT_LEADER_OR_FOLLOWER when an earlier incarnation of it sent this.
+            OffsetOutOfRangeError: it asks for less than is kept, or for more than was written.
+        """
+        self.check_leader_epoch(fetch.leader_epoch)
+        follower = self._followers.get(fetch.follower)
+        if follower is None:
+            raise refusal(
+                Code.UNKNOWN_LEADER_EPOCH,
+                f"{self.partition}: broker {fetch.follower} is not among its replicas, as far as this leader knows",
+            )
+        if _is_older(fetch.broker_epoch, follower.broker_epoch):
+            raise refusal(
+                Code.NOT_LEADER_OR_FOLLOWER,
+                f"{self.partition}: broker {fetch.follower} fetched at broker epoch {fetch.broker_epoch} "
+                f"after having done so at {follower.broker_epoch}",
+            )
+        if fetch.last_fetched_epoch is not None:
+            known = self.offset_for_leader_epoch(fetch.last_fetched_epoch)
+            if known is None:
+                raise self._out_of_range(fetch.fetch_offset)
+            if known[0] < fetch.last_fetched_epoch or known[1] < fetch.fetch_offset:
+                return EpochEntry(*known)
+        if not self.log_start_offset <= fetch.fetch_offset <= self.log_end_offset:
+            raise self._out_of_range(fetch.fetch_offset)
+        return AcceptedFetch(fetch.follower, fetch.fetch_offset, fetch.broker_epoch, fetch.now_ms)
+
+    # What happened.
+
+    def on_appended(self, log_end_offset: Offset) -> None:
+        """Records were written here; `log_end_offset` is exclusive."""
+        invariant(log_end_offset >= self.log_end_offset, "{}: the log end went back", self.partition)
+        self.log_end_offset = log_end_offset
+
+    def on_log_start_moved(self, log_start_offset: Offset) -> None:
+        """Retention or DeleteRecords removed what was below; both stop at the high watermark (rule 11)."""
+        invariant(log_start_offset <= self.high_watermark, "{}: uncommitted records were deleted", self.partition)
+        self.log_start_offset = max(self.log_start_offset, log_start_offset)
+
+    def on_fetch(self, fetch: AcceptedFetch) -> None:
+        """Asking for `fetch_offset` in our epoch proves that the follower holds every record below it."""
+        follower = self._followers.get(fetch.follower)
+        if follower is None or _is_older(fetch.broker_epoch, follower.broker_epoch):
+            return  # no replica any more, or overtaken by its next incarnation, since it was accepted
+        if fetch.fetch_offset >= self.log_end_offset:
+            follower.caught_up_ms = fetch.now_ms
+        elif (
+            follower.log_end_offset_when_fetched is not None
+            and fetch.fetch_offset >= follower.log_end_offset_when_fetched
+        ):
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        follower.end_offset = fetch.fetch_offset
+        follower.broker_epoch = fetch.broker_epoch
+        follower.fetched_ms = fetch.now_ms
+        follower.log_end_offset_when_fetched = self.log_end_offset
+        if fetch.follower in self.isr and fetch.fetch_offset < self.high_watermark:
+            self._isr.propose(self.isr - {fetch.follower})  # it lost what it once had
+        elif self._may_join(fetch.follower, follower):
+            self._isr.propose(self.isr | {fetch.follower})
+
+    def on_state(self, state: PartitionState) -> None:
+        """The controller says something newer about this partition, within this leader epoch. Older news is dropped."""
+        if not self._isr.on_state(state):
+            return
+        invariant(self.broker_id in state.isr, "{}: leader {} fell out of its ISR", self.partition, self.broker_id)
+        known = self._followers
+        others = (broker for broker in state.replicas if broker != self.broker_id)
+        self._followers = {broker: known.get(broker) or _Follower(0) for broker in others}
+
+    def on_proposal_unanswered(self) -> None:
+        """AlterPartition timed out or was refused. It may have been granted all the same: it still counts."""
+        self._isr.on_proposal_unanswered()
+
+    def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Who is neither fenced nor shutting down, and in which incarnation: nobody else may join (KIP-841, KIP-903)."""
+        self._active_brokers = active
+
+    def on_settings(self, settings: ReplicationSettings) -> None:
+        """The topic's configuration changed."""
+        self._settings = settings
+
+    def on_produced(self, correlation_id: CorrelationId, end_offset: Offset, deadline_ms: int) -> None:
+        """A producer waits until all below `end_offset` (exclusive) is committed; a duplicate waits for its original."""
+        heappush(self._waiting, (end_offset, correlation_id, deadline_ms))
+
+    def on_tick(self, now_ms: int) -> None:
+        """Time has passed: who waited too long is told, who lagged too long is proposed to leave (always safe)."""
+        expired = [waiting for waiting in self._waiting if waiting[2] <= now_ms]
+        if expired:
+            self._acks.extend(Acknowledgement(waiting[1], Code.REQUEST_TIMED_OUT) for waiting in expired)
+            self._waiting = [waiting for waiting in self._waiting if waiting[2] > now_ms]
+            heapify(self._waiting)
+        lagging = {broker for broker in self.isr & self._followers.keys() if self._lags_since(broker, now_ms)}
+        if lagging:
+            self._isr.propose(self.isr - lagging)
+
+    def on_stopped(self) -> None:
+        """The leadership is over; whoever waits is told to look for the next leader."""
+        self._acks.extend(Acknowledgement(waiting[1], Code.NOT_LEADER_OR_FOLLOWER) for waiting in self._waiting)
+        self._waiting.clear()
+
+    # What to do about it.
+
+    def take_ready(self) -> Ready:
+        """Move the high watermark, and say what follows from it.
+
+        It never retreats, and never moves while fewer are in sync than must be. Until the controller answers, each
+        proposed ISR may be the true one: all of them must hold the record (rule 4).
+        """
+        followers = self._followers
+        held_by_all = self.log_end_offset
+        for broker in self._isr.maximal:
+            if broker != self.broker_id:
+                held_by_all = min(held_by_all, followers[broker].end_offset or Offset(0))
+        if held_by_all > self.high_watermark and len(self.isr) >= self._isr_size_min:
+            self.high_watermark = held_by_all
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= self.high_watermark:
+            is_enough = len(self.isr) >= self._isr_size_min
+            code = Code.NONE if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            self._acks.append(Acknowledgement(heappop(waiting)[1], code))
+        ready = Ready(self.high_watermark, tuple(self._acks), self._isr.take_proposal())
+        self._acks.clear()
+        return ready
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `on_tick`, unless something else comes first; None when nothing is waited for."""
+        deadlines = [waiting[2] for waiting in self._waiting]
+        deadlines += [
+            self._followers[broker].caught_up_ms + self._settings.lag_ms_max + 1
+            for broker in self.isr & self._followers.keys()
+            if self._followers[broker].end_offset != self.log_end_offset
+        ]
+        return min(deadlines, default=None)
+
+    def clone(self) -> Self:
+        """An independent copy, for the exhaustive checker."""
+        copy = type(self).__new__(type(self))
+        for name in LeaderReplica.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy._isr = self._isr.clone()
+        copy._lineage = self._lineage.clone()
+        copy._followers = {broker: _copy(follower) for broker, follower in self._followers.items()}
+        copy._waiting = self._waiting.copy()
+        copy._acks = self._acks.copy()
+        return copy
+
+    def canonical_key(self) -> tuple[object, ...]:
+        """Equal for machines that behave alike, clocks aside."""
+        return (
+            self.broker_id,
+            self.leader_epoch,
+            self.epoch_start,
+            self.log_start_offset,
+            self.log_end_offset,
+            self.high_watermark,
+            self._isr.canonical_key(),
+            self._lineage.entries,
+            frozenset((broker, f.end_offset, f.broker_epoch) for broker, f in self._followers.items()),
+            tuple(sorted((offset, waiting) for offset, waiting, _ in self._waiting)),
+            tuple(self._acks),
+        )
+
+    def _may_join(self, broker: BrokerId, follower: _Follower) -> bool:
+        """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5)."""
+        return (
+            broker not in self.maximal_isr
+            and follower.end_offset is not None
+            and follower.end_offset >= max(self.high_watermark, self.epoch_start)
+            and follower.broker_epoch is not None
+            and self._active_brokers.get(broker) == follower.broker_epoch
+        )
+
+    def _lags_since(self, broker: BrokerId, now_ms: int) -> bool:
+        follower = self._followers[broker]
+        is_at_end = follower.end_offset == self.log_end_offset
+        return not is_at_end and now_ms - follower.caught_up_ms > self._settings.lag_ms_max
+
+    def _out_of_range(self, offset: Offset) -> KafkaError:
+        return OffsetOutOfRangeError(
+            str(self.partition),
+            offset=offset,
+            log_start_offset=self.log_start_offset,
+            end_offset=self.log_end_offset,
+        )
+
+
+def _is_older(broker_epoch: BrokerEpoch | None, known: BrokerEpoch | None) -> bool:
+    return broker_epoch is not None and known is not None and broker_epoch < known
+
+
+def _copy(follower: _Follower) -> _Follower:
+    return _Follower(
+        follower.caught_up_ms,
+        follower.end_offset,
+        follower.broker_epoch,
+        follower.fetched_ms,
+        follower.log_end_offset_when_fetched,
+    )
