@@ -47,7 +47,7 @@ def reaches_for_the_world(source: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", pure_files(), ids=lambda path: str(path.relative_to(PACKAGE)))
+@pytest.mark.parametrize("path", list(pure_files()), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_pure_code_is_given_its_clock_and_its_randomness(path: Path) -> None:
     assert reaches_for_the_world(path.read_text()) == []
 

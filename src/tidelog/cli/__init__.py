@@ -1,0 +1,5 @@
+"""The `tidelog` command."""
+
+from tidelog.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,115 @@
+"""The commands by name, each imported when it is first asked for: `tidelog server` pays for no other."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from tidelog.cli.command import CONTEXT_SETTINGS, FAILED, INTERRUPTED, USAGE, complain, to_click
+
+COMMANDS: dict[str, str | dict[str, str]] = {
+    "up": "tidelog.cli.up:Up",
+    "server": "tidelog.cli.server:Server",
+    "topics": {
+        "create": "tidelog.cli.topics:CreateTopic",
+        "list": "tidelog.cli.topics:ListTopics",
+        "describe": "tidelog.cli.topics:DescribeTopics",
+        "delete": "tidelog.cli.topics:DeleteTopics",
+    },
+    "produce": "tidelog.cli.produce:Produce",
+    "consume": "tidelog.cli.consume:Consume",
+    "log": {
+        "dump": "tidelog.cli.log:DumpLog",
+    },
+    "storage": {
+        "format": "tidelog.cli.storage:FormatStorage",
+        "random-uuid": "tidelog.cli.storage:RandomUuid",
+    },
+    "demo": "tidelog.cli.demo:Demo",
+}
+"""In the order in which a newcomer needs them. A class is named by where it is."""
+
+GROUP_HELP = {
+    "topics": "Create, list, describe and delete topics.",
+    "log": "Look into the files of a log.",
+    "storage": "Prepare the directory of a node.",
+}
+
+HELP = """A replicated log that speaks Kafka's protocol, and says so when it lost something.
+
+Start with a broker in one terminal, and a line through it in another:
+
+\b
+    tidelog up
+    echo 'hello' | tidelog produce greetings
+    tidelog consume greetings --from-beginning --count 1
+"""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are classes named as `module:Class`."""
+
+    def __init__(self, name: str, table: Mapping[str, str | dict[str, str]], help_text: str, **settings: Any) -> None:
+        super().__init__(name, help=help_text, **settings)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        if isinstance(entry, dict):
+            return LazyGroup(cmd_name, entry, GROUP_HELP[cmd_name], context_settings=CONTEXT_SETTINGS)
+        module, _, name = entry.partition(":")
+        return to_click(cmd_name, getattr(import_module(module), name))
+
+
+def _print_version(context: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tidelog {version('tidelog')}")
+        context.exit()
+
+
+root = LazyGroup(
+    "tidelog",
+    COMMANDS,
+    HELP,
+    params=[
+        click.Option(
+            ["--version"], is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Say which."
+        )
+    ],
+    context_settings=CONTEXT_SETTINGS,
+)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the command that `arguments` name. Returns its exit status: 0 done, 1 failed, 2 usage, 130 interrupted."""
+    try:
+        status = root.main(args=list(arguments), prog_name="tidelog", standalone_mode=False)
+    except click.UsageError as error:
+        if error.ctx is None:
+            complain(error.format_message())
+        else:
+            print(error.ctx.get_usage(), file=sys.stderr)
+            complain(f"{error.format_message()} See '{error.ctx.command_path} --help'.")
+        return USAGE
+    except click.ClickException as error:
+        complain(error.format_message())
+        return FAILED
+    except click.Abort:
+        return INTERRUPTED
+    return status if isinstance(status, int) else 0
+
+
+def main() -> NoReturn:
+    """The `tidelog` command: never returns."""
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,178 @@
+"""What a command is: a frozen dataclass whose fields are its flags, and whose docstring is its help.
+
+`run()` does the work and returns rows (printed by `output.py`, as a table or as JSON), an exit status, or nothing.
+No command prints its result, parses its flags or catches errors in order to word them: that is done here and in
+`app.py`, once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import click
+
+from tidelog.base.errors import ConfigError, TidelogError
+from tidelog.cli.output import LiveRows, Rows, print_live, print_rows
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+"""Exit statuses beside 0. The last two are what a shell reports for SIGINT and SIGPIPE."""
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+CONTEXT_SETTINGS = {"help_option_names": ["--help", "-h"], "max_content_width": 120}
+
+_PARAMETER = "tidelog.cli.parameter"
+
+
+class Command(Protocol):
+    """A command with its flags filled in."""
+
+    def run(self) -> Rows | LiveRows | int | None: ...
+
+
+class UsageError(TidelogError):
+    """What was typed cannot be meant. Ends with status 2; nothing was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Parameter:
+    make: Callable[[str], click.Parameter]
+
+
+def argument(**settings: Any) -> Any:
+    """A field that is given by its place. `settings` are click's: `metavar`, `nargs`, `type`, `required`."""
+    return dataclasses.field(metadata={_PARAMETER: _Parameter(lambda name: click.Argument([name], **settings))})
+
+
+def option(*flags: str, **settings: Any) -> Any:
+    """A field that is given by a flag. `settings` are click's: `default`, `help`, `type`, `multiple`, `is_flag`."""
+    settings.setdefault("show_default", settings.get("default") not in (None, "", ()) and not settings.get("is_flag"))
+    return dataclasses.field(
+        metadata={_PARAMETER: _Parameter(lambda name: click.Option([name, *flags], **settings))}
+    )
+
+
+def bootstrap_option() -> Any:
+    return option(
+        "--bootstrap",
+        default=DEFAULT_BOOTSTRAP,
+        envvar="TIDELOG_BOOTSTRAP",
+        show_envvar=True,
+        metavar="HOST:PORT,…",
+        help="Brokers to ask first.",
+    )
+
+
+def output_option() -> Any:
+    return option("--output", "-o", type=click.Choice(["table", "json"]), default="table", help="How to print rows.")
+
+
+def log_level_option(default: str = "warning") -> Any:
+    return option(
+        "--log-level",
+        type=click.Choice(LOG_LEVELS),
+        default=default,
+        help="What to log to stderr; debug shows tracebacks too.",
+    )
+
+
+def config_option(help_text: str) -> Any:
+    return option("--config", type=KeyValue(), multiple=True, metavar="KEY=VALUE", help=help_text)
+
+
+class KeyValue(click.ParamType):
+    """`key=value`, the value being everything after the first `=`."""
+
+    name = "key=value"
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, text = str(value).partition("=")
+        if not equals or not key.strip():
+            self.fail(f"{value!r} is not KEY=VALUE", parameter, context)
+        return key.strip(), text.strip()
+
+
+def to_click(name: str, command_class: type[Command]) -> click.Command:
+    """The click command that fills in a command's fields and runs it."""
+    fields = dataclasses.fields(command_class)  # type: ignore[arg-type]
+    return click.Command(
+        name,
+        params=[field.metadata[_PARAMETER].make(field.name) for field in fields],
+        help=help_of(command_class),
+        context_settings=CONTEXT_SETTINGS,
+        callback=lambda **values: execute(command_class(**values)),
+    )
+
+
+def help_of(command_class: type[Command]) -> str:
+    """The docstring as click wants it: its indented paragraphs (examples) are left as they are."""
+    paragraphs = inspect.cleandoc(command_class.__doc__ or "").split("\n\n")
+    return "\n\n".join(f"\b\n{text}" if text.startswith("    ") else text for text in paragraphs)
+
+
+def execute(command: Command) -> int:
+    """Run a command, print what it returns, and turn what went wrong into one line and an exit status."""
+    try:
+        outcome = command.run()
+        if isinstance(outcome, int):
+            return outcome
+        output = getattr(command, "output", "table")
+        if isinstance(outcome, LiveRows):
+            print_live(outcome, output, sys.stdout)
+        elif outcome is not None:
+            print_rows(outcome, output, sys.stdout)
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has enough of it. What is still buffered must not be tried again at exit.
+        sys.stdout = open("/dev/null", "w")  # noqa: SIM115
+        return PIPE_CLOSED
+    except (TidelogError, OSError) as error:
+        if getattr(command, "log_level", "") == "debug":
+            traceback.print_exc()
+        complain(str(error))
+        return USAGE if isinstance(error, ConfigError | UsageError) else FAILED
+    return 0
+
+
+def complain(message: str) -> None:
+    """One line on stderr that says what was wrong, where, and what to do."""
+    print("error: " + " ".join(message.split("\n")), file=sys.stderr, flush=True)
+
+
+def start_logging(level: str) -> None:
+    """Log Tidelog's own lines to stderr, for commands that are clients."""
+    import logging  # not every command logs
+
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+
+
+def split_bootstrap(text: str) -> Sequence[str]:
+    """`HOST:PORT[,HOST:PORT]…` as a list.
+
+    Raises:
+        UsageError: an address is not HOST:PORT.
+    """
+    addresses = [address.strip() for address in text.split(",") if address.strip()]
+    for address in addresses:
+        host, colon, port = address.rpartition(":")
+        if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise UsageError(f"--bootstrap {address!r} is not HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
+    if not addresses:
+        raise UsageError(f"--bootstrap is empty: name at least one HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
+    return addresses

@@ -1,0 +1,92 @@
+"""`tidelog server`: one node from a Kafka-style `.properties` file, in this process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.base.errors import ConfigError
+from tidelog.cli.command import argument, config_option, log_level_option, option
+from tidelog.cli.properties import parse_properties
+
+PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """Run one node in the foreground, from a .properties file with Kafka's keys.
+
+    Prints `node id=I pid=PID port=PORT` and `ready bootstrap=HOST:PORT` when it serves. SIGTERM and Ctrl-C stop it
+    cleanly.
+
+    An empty log directory is formatted on the first start if this node is the only voter; otherwise
+    `tidelog storage format` does it.
+
+    Example:
+
+        tidelog server config/server.properties --config log.dirs=/srv/tidelog
+    """
+
+    file: str = argument(metavar="FILE")
+    config: tuple[tuple[str, str], ...] = config_option("A setting that replaces the file's. May be repeated.")
+    log_level: str = log_level_option("info")
+    ready_fd: int | None = option(
+        "--ready-fd", type=int, default=None, hidden=True, help="Where to write port=PORT instead of stdout."
+    )
+    parent_fd: int | None = option(
+        "--parent-fd", type=int, default=None, hidden=True, help="Stop when this reaches its end: the parent is gone."
+    )
+
+    def run(self) -> int:
+        if self.parent_fd is not None:
+            stop_with_parent()
+        properties = read_properties(self.file) | dict(self.config)
+        from tidelog.server.main import run  # after the flags and the file are known to be right
+
+        def on_ready(port: int) -> None:
+            if self.ready_fd is None:
+                print(f"node id={properties['node.id']} pid={os.getpid()} port={port}")
+                print(f"ready bootstrap={clients_host(properties)}:{port}", flush=True)
+                return
+            os.write(self.ready_fd, f"port={port}\n".encode())
+            os.close(self.ready_fd)
+
+        return run(properties, log_level=self.log_level, on_ready=on_ready, parent_fd=self.parent_fd)
+
+
+def read_properties(path: str) -> dict[str, str]:
+    """The settings in a `.properties` file.
+
+    Raises:
+        ConfigError: it is not there, not readable, not UTF-8, or a line of it is broken.
+    """
+    try:
+        with open(path, encoding="utf-8") as file:
+            return parse_properties(file.read(), source=path)
+    except OSError as error:
+        raise ConfigError(f"{path}: {error.strerror}; name a .properties file that can be read") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
+
+
+def clients_host(properties: Mapping[str, str]) -> str:
+    """The host under which this machine's clients reach the node: of its first listener that is not a controller's."""
+    controllers = {name.strip() for name in properties.get("controller.listener.names", "").split(",")}
+    for listener in (properties.get("advertised.listeners") or properties.get("listeners", "")).split(","):
+        name, _, address = listener.strip().partition("://")
+        if name not in controllers:
+            host = address.rpartition(":")[0]
+            return host if host not in ("", "0.0.0.0", "[::]") else "127.0.0.1"  # noqa: S104
+    return "127.0.0.1"
+
+
+def stop_with_parent() -> None:
+    """Ask Linux for a SIGTERM when the parent dies, which covers the time before the event loop watches its pipe."""
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes
+
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
