@@ -1,0 +1,133 @@
+"""Encode and decode messages, with codecs that are compiled per version when first used."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sized
+from types import TracebackType
+from typing import Any, TypeVar
+
+from tidelog.base.errors import Code, MalformedMessageError, refusal
+from tidelog.base.ports import Buffer
+from tidelog.wire.schema import Layout
+
+M = TypeVar("M")
+
+Piece = Buffer | Sized
+"""Bytes to send: a buffer, or something with a length that still has to be read from disk (a slice of a log)."""
+
+
+def encode(message: object, version: int) -> bytes:
+    """The message as bytes.
+
+    Raises:
+        KafkaError: UNSUPPORTED_VERSION if there is no such version, or it cannot carry a field that is set.
+        ValueError: a value does not fit its type; names the field.
+        TypeError: a `records` field holds bytes that are still on disk: use `encode_pieces`.
+    """
+    return b"".join(encode_pieces(message, version))  # type: ignore[arg-type]  # bytes.join checks it
+
+
+def encode_pieces(message: object, version: int) -> list[Piece]:
+    """The message as pieces to send in order. Each non-empty `records` value is one of them, as it was given.
+
+    Raises as `encode` does.
+    """
+    parts: list[bytes] = []
+    pieces: list[Piece] = []
+    append_message(message, version, parts, pieces)
+    if parts:
+        pieces.append(b"".join(parts))
+    return pieces
+
+
+def append_message(message: object, version: int, parts: list[bytes], pieces: list[Piece]) -> None:
+    """Encode into `parts`, moving them to `pieces` as one whenever a `records` value comes behind them."""
+    layout: Layout = message.__layout__  # type: ignore[attr-defined]
+    encoder = layout.encoders.get(version) or _compile_encoder(layout, version)
+    try:
+        encoder(message, parts, pieces)
+    except (struct.error, TypeError, ValueError, AttributeError, OverflowError) as error:
+        path = ", ".join(_paths(error, encoder, layout)[0])
+        raise ValueError(f"{layout.name} v{version} cannot be encoded: {path}: {error}") from error
+
+
+def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
+    """The message that fills `buffer` from `position` to its end.
+
+    A `records` field becomes a memoryview of the buffer (no copy: valid and writable for as long as the buffer is);
+    everything else is copied out.
+
+    Raises:
+        MalformedMessageError: the bytes are not such a message; names the field and the position. Nothing larger than
+            the buffer can hold was allocated.
+        KafkaError: UNSUPPORTED_VERSION if there is no such version.
+    """
+    layout: Layout = cls.__layout__  # type: ignore[attr-defined]
+    decoder = layout.decoders.get(version) or _compile_decoder(layout, version)
+    data = buffer if buffer.__class__ is memoryview else memoryview(buffer)
+    end = len(data)
+    try:
+        message, position = decoder(data, position, end)
+    except (MalformedMessageError, struct.error, IndexError, UnicodeDecodeError) as error:
+        raise _malformed(layout, version, error, decoder, end) from None
+    if position != end:
+        raise MalformedMessageError(
+            f"{layout.name} v{version}: it ends at byte {position}, but {end - position} more bytes follow"
+        )
+    return message  # type: ignore[no-any-return]
+
+
+def _compile_encoder(layout: Layout, version: int) -> Any:
+    from tidelog.wire.generate_encoder import EncoderSource  # noqa: PLC0415 - only when a version is first used
+
+    _check_version(layout, version)
+    made = EncoderSource(layout, version)
+    encoder = layout.encoders[version] = made.compile()
+    layout.sources[encoder] = made.source
+    return encoder
+
+
+def _compile_decoder(layout: Layout, version: int) -> Any:
+    from tidelog.wire.generate_decoder import DecoderSource  # noqa: PLC0415 - only when a version is first used
+
+    _check_version(layout, version)
+    made = DecoderSource(layout, version)
+    decoder = layout.decoders[version] = made.compile()
+    layout.sources[decoder] = made.source
+    return decoder
+
+
+def _check_version(layout: Layout, version: int) -> None:
+    if version not in layout.versions:
+        known = f"{layout.versions.start} to {layout.versions.stop - 1}" if layout.versions else "none: it is a struct"
+        raise refusal(Code.UNSUPPORTED_VERSION, f"{layout.name} has no version {version}; known: {known}")
+
+
+def _malformed(layout: Layout, version: int, error: Exception, decoder: Any, end: int) -> MalformedMessageError:
+    paths, sizes, position = _paths(error, decoder, layout)
+    path = next((path for path, size in zip(paths, sizes, strict=True) if position + size > end), paths[-1])
+    if isinstance(error, MalformedMessageError):
+        reason = str(error)
+    elif isinstance(error, UnicodeDecodeError):
+        reason = f"it is not UTF-8 ({error.reason})"
+    else:
+        reason = f"it is cut short: the message ends at byte {end}"
+    return MalformedMessageError(f"{layout.name} v{version}: {path}, at byte {position}: {reason}")
+
+
+def _paths(error: BaseException, function: Any, layout: Layout) -> tuple[list[str], list[int], int]:
+    """The fields that generated code was at when it failed, where each ends from the position, and the position.
+
+    They are several where a stretch of fixed-size fields is packed or unpacked at once.
+    """
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code is not function.__code__:
+        trace = trace.tb_next
+    if trace is None:
+        return ["(before its first field)"], [0], 0
+    values = trace.tb_frame.f_locals
+    indexes = {name: len(value) for name, value in values.items() if name[0] == "a" and isinstance(value, list)}
+    note = layout.sources[function].notes[trace.tb_lineno - 1] or ((0, ""),)
+    paths = [path.format_map(indexes).lstrip(".").strip() or "(the message)" for _, path in note]
+    return paths, [size for size, _ in note], values.get("p", 0)

@@ -1,0 +1,1 @@
+"""One file per API: its request and its response, in all versions. `tidelog.wire.api` imports them on first use."""
