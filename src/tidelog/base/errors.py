@@ -7,7 +7,6 @@ stops the partition or the process; the world's failures (`DiskError`, `NetworkE
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import ClassVar
 
 
 class TidelogError(Exception):
@@ -205,7 +204,7 @@ class Code(IntEnum):
 class KafkaError(TidelogError):
     """A refusal: raised before any state changed, and answered with its code."""
 
-    code: ClassVar[Code] | Code = Code.UNKNOWN_SERVER_ERROR
+    code: Code = Code.UNKNOWN_SERVER_ERROR
 
     def __init__(self, message: str = "", *, code: Code | None = None) -> None:
         if code is not None:

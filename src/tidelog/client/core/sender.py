@@ -1,0 +1,388 @@
+"""What a producer sends next, and what an answer means: order, retries, idempotence, and losses that show.
+
+A machine: `take_sends` says which batches go to which broker now; `on_*` tells it what became of them; batches whose
+outcome is known come out of `take_done`. Order within a partition is kept through every retry: with idempotence up to
+five batches of a partition are under way, without it one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.base.errors import (
+    Code,
+    KafkaError,
+    RecordsLostError,
+    TidelogError,
+    TimedOutError,
+)
+from tidelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
+from tidelog.client.core import sequences
+from tidelog.client.core.accumulator import Accumulator, Delivered, Hole, PartitionQueue, PendingBatch
+from tidelog.client.core.metadata_cache import MetadataCache
+
+IN_FLIGHT_PER_PARTITION_MAX = 5
+"""As many of a producer's batches as a leader remembers, to recognise duplicates."""
+
+STALE_LEADER = frozenset(
+    {
+        Code.NOT_LEADER_OR_FOLLOWER,
+        Code.LEADER_NOT_AVAILABLE,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.UNKNOWN_TOPIC_ID,
+        Code.INCONSISTENT_TOPIC_ID,
+        Code.FENCED_LEADER_EPOCH,
+        Code.UNKNOWN_LEADER_EPOCH,
+        Code.KAFKA_STORAGE_ERROR,
+        Code.REPLICA_NOT_AVAILABLE,
+        Code.NETWORK_EXCEPTION,
+        Code.BROKER_NOT_AVAILABLE,
+        Code.LISTENER_NOT_FOUND,
+    }
+)
+"""Codes after which the metadata is asked for again."""
+
+FATAL = frozenset(
+    {
+        Code.INVALID_PRODUCER_EPOCH,
+        Code.PRODUCER_FENCED,
+        Code.TRANSACTION_COORDINATOR_FENCED,
+        Code.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+"""Codes after which this producer can deliver nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class SenderSettings:
+    """What of a producer's configuration concerns sending; times in ms."""
+
+    idempotent: bool
+    acks: int
+    in_flight_requests_max: int
+    request_size_bytes_max: int
+    delivery_timeout_ms: int
+
+
+@dataclass(slots=True)
+class Send:
+    """One Produce request: a batch for each of some partitions, all led by one broker."""
+
+    broker_id: BrokerId
+    batches: list[PendingBatch] = field(default_factory=list)
+    size_bytes: int = 0
+
+
+class Answered(NamedTuple):
+    """What a broker said of one batch. -1 of the wire is None."""
+
+    code: Code
+    message: str | None = None
+    base_offset: int | None = None
+    log_append_time: int | None = None
+    log_start_offset: int | None = None
+
+
+class Sender:
+    """See the module.
+
+    Args:
+        accumulator: the queues that it empties. Whoever calls here holds the lock that guards them.
+        metadata: who leads what.
+        settings: of the producer.
+        retry_delay_ms: how long to wait after attempt n (from 1) of a batch; jitter included.
+    """
+
+    def __init__(
+        self,
+        accumulator: Accumulator,
+        metadata: MetadataCache,
+        settings: SenderSettings,
+        retry_delay_ms: Callable[[int], int],
+    ) -> None:
+        self.accumulator = accumulator
+        self.metadata = metadata
+        self.settings = settings
+        self.fatal: TidelogError | None = None
+        self.producer_id: tuple[int, int] | None = None
+        self.needs_producer_id = False
+        self.needs_metadata: set[str] = set()
+        self._retry_delay_ms = retry_delay_ms
+        if settings.idempotent:
+            self._in_flight_per_partition_max = IN_FLIGHT_PER_PARTITION_MAX
+        else:
+            self._in_flight_per_partition_max = 1 if settings.acks else sys.maxsize
+        self._in_flight: dict[BrokerId, int] = {}
+        self._done: list[PendingBatch] = []
+        self._losses: list[RecordsLostError] = []
+
+    # What to do.
+    def take_sends(self, now_ms: int, *, flushing: bool, ready: Callable[[BrokerId], bool]) -> list[Send]:
+        """The requests to send now, in order. Afterwards each owes one `on_answer` per batch, or one `on_lost`.
+
+        Args:
+            now_ms: monotonic.
+            flushing: send open batches as well, before their linger is over.
+            ready: whether there is a connection to a broker; asking may make the shell open one.
+        """
+        sends: list[Send] = []
+        if self.fatal is not None:
+            return sends
+        queues = [queue for queue in self.accumulator.queues.values() if queue.open is not None or queue.waiting]
+        for queue in queues:
+            self._expire(queue, now_ms)
+        while queues:  # each round takes at most one batch of a partition, so that none starves the others
+            going: list[PartitionQueue] = []
+            requests: dict[BrokerId, Send] = {}
+            for queue in queues:
+                batch = self._next_batch(queue, now_ms, flushing=flushing)
+                leader = self._leader(queue.topic_partition) if batch is not None else None
+                if batch is None or leader is None or not ready(leader[0]):
+                    continue
+                send = requests.get(leader[0])
+                if send is None or send.size_bytes + batch.size_bytes > self.settings.request_size_bytes_max:
+                    if self._in_flight.get(leader[0], 0) >= self.settings.in_flight_requests_max:
+                        continue
+                    self._in_flight[leader[0]] = self._in_flight.get(leader[0], 0) + 1
+                    send = requests[leader[0]] = Send(leader[0])
+                    sends.append(send)
+                self._start(queue, batch, leader[1])
+                send.batches.append(batch)
+                send.size_bytes += batch.size_bytes
+                going.append(queue)
+            queues = going
+        return sends
+
+    def take_done(self) -> list[PendingBatch]:
+        """Batches whose outcome is known since the last call, in the order in which it became known."""
+        done, self._done = self._done, []
+        return done
+
+    def take_losses(self) -> list[RecordsLostError]:
+        """Losses of acknowledged records that showed since the last call."""
+        losses, self._losses = self._losses, []
+        return losses
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        """When `take_sends` may have more to say though nothing happened: linger, back-off, expiry."""
+        deadline: int | None = None
+        for queue in self.accumulator.queues.values():
+            if queue.open is not None:
+                due = queue.open.created_ms + self.accumulator.linger_ms
+                deadline = due if deadline is None else min(deadline, due)
+            if queue.waiting:
+                first = queue.waiting[0]
+                due = first.created_ms + self.settings.delivery_timeout_ms
+                if first.not_before_ms > now_ms:
+                    due = min(due, first.not_before_ms)
+                deadline = due if deadline is None else min(deadline, due)
+        return deadline
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is left to deliver."""
+        return all(queue.is_idle for queue in self.accumulator.queues.values())
+
+    # What happened.
+    def on_producer_id(self, producer_id: int, producer_epoch: int) -> None:
+        """A broker gave us an id (InitProducerId)."""
+        self.producer_id = (producer_id, producer_epoch)
+        self.needs_producer_id = False
+
+    def on_request_ended(self, broker_id: BrokerId) -> None:
+        """A request is answered, or lost: there is room for another."""
+        self._in_flight[broker_id] -= 1
+
+    def on_answer(self, batch: PendingBatch, answer: Answered, now_ms: int) -> None:
+        """The leader answered for one batch."""
+        queue = self.accumulator.queue(batch.topic_partition)
+        queue.in_flight.remove(batch)
+        code = answer.code
+        if code is Code.NONE or code is Code.DUPLICATE_SEQUENCE_NUMBER:
+            self._on_delivered(queue, batch, answer)
+            return
+        error = KafkaError(f"{batch.topic_partition}: {answer.message or code.meaning} ({code.name})", code=code)
+        if code not in sequences.REFUSED_BEFORE_APPEND:
+            batch.may_be_written = True
+        if code in STALE_LEADER:
+            self.needs_metadata.add(batch.topic_partition.topic)
+        if batch.sequence is not None and code in (Code.OUT_OF_ORDER_SEQUENCE_NUMBER, Code.UNKNOWN_PRODUCER_ID):
+            self._on_out_of_order(queue, batch, answer, error, now_ms)
+        elif code in FATAL:
+            self._fail(queue, batch, error)
+            self.fail_all(error)
+        elif code.retriable:
+            self._retry(queue, batch, error, now_ms)
+        else:
+            self._fail(queue, batch, error)
+
+    def on_lost(self, batch: PendingBatch, error: TidelogError, now_ms: int, *, sent: bool) -> None:
+        """No answer will come: the connection broke, or (`sent` false) nothing was sent at all."""
+        queue = self.accumulator.queue(batch.topic_partition)
+        queue.in_flight.remove(batch)
+        batch.may_be_written = batch.may_be_written or sent
+        self.needs_metadata.add(batch.topic_partition.topic)
+        if isinstance(error, KafkaError) and not error.retriable:
+            self._fail(queue, batch, error)
+        else:
+            self._retry(queue, batch, error, now_ms)
+
+    def on_unacknowledged(self, batch: PendingBatch) -> None:
+        """Sent with acks=0: nobody will ever tell more."""
+        queue = self.accumulator.queue(batch.topic_partition)
+        queue.in_flight.remove(batch)
+        self._finish(batch, Delivered(None, None, batch.sent_leader_epoch))
+
+    def on_topics_changed(self, topics: Collection[str]) -> None:
+        """Metadata changed: a recreated topic starts its offsets and sequences anew."""
+        for queue in self.accumulator.queues.values():
+            topic = queue.topic_partition.topic
+            topic_id = self.metadata.topic_id(topic)
+            if topic in topics and topic_id is not None and topic_id != queue.topic_id:
+                if queue.topic_id is not None:
+                    queue.last_acked_offset = None
+                    if self.settings.idempotent and queue.producer_id >= 0:
+                        queue.holes.append(Hole(self.accumulator.next_number, 0, may_be_written=True))
+                queue.topic_id = topic_id
+
+    def fail_all(self, error: TidelogError) -> None:
+        """This producer is done: all that is not in flight fails now, the rest as it comes back."""
+        self.fatal = self.fatal or error
+        for queue in self.accumulator.queues.values():
+            self.accumulator.close_batch(queue)
+            while queue.waiting:
+                self._finish(queue.waiting.popleft(), error)
+
+    def abort_in_flight(self, error: TidelogError) -> None:
+        """The producer closes without waiting: nobody will tell what became of these."""
+        for queue in self.accumulator.queues.values():
+            for batch in queue.in_flight:
+                self._finish(batch, error)
+            queue.in_flight.clear()
+
+    def queue(self, topic_partition: TopicPartition) -> PartitionQueue:
+        """The queue of a partition, which notes the topic id when it is made."""
+        queue = self.accumulator.queue(topic_partition)
+        if queue.topic_id is None:
+            queue.topic_id = self.metadata.topic_id(topic_partition.topic)
+        return queue
+
+    # How.
+    def _next_batch(self, queue: PartitionQueue, now_ms: int, *, flushing: bool) -> PendingBatch | None:
+        if queue.open is not None and (flushing or queue.open.created_ms + self.accumulator.linger_ms <= now_ms):
+            self.accumulator.close_batch(queue)
+        if not queue.waiting:
+            return None
+        if queue.in_flight and len(queue.in_flight) >= self._in_flight_per_partition_max:
+            return None
+        if self.settings.idempotent and not self._can_count(queue):
+            return None
+        batch = sequences.next_to_send(queue)
+        return None if batch is None or batch.not_before_ms > now_ms else batch
+
+    def _can_count(self, queue: PartitionQueue) -> bool:
+        """See to it that batches can be given sequences. False while that has to wait for a producer id."""
+        if queue.producer_id >= 0 and not sequences.can_close_holes(queue):
+            return True
+        if queue.producer_id >= 0 and not sequences.needs_new_producer_id(queue):
+            sequences.close_holes(queue)
+        elif self.producer_id is None or self.producer_id[0] == queue.producer_id:
+            self.needs_producer_id = True
+            return False
+        else:
+            sequences.start_anew(queue, *self.producer_id)
+        return True
+
+    def _leader(self, topic_partition: TopicPartition) -> tuple[BrokerId, LeaderEpoch | None] | None:
+        view = self.metadata.partition(topic_partition)
+        if view is None or view.leader_id is None or view.leader_id not in self.metadata.brokers:
+            self.needs_metadata.add(topic_partition.topic)
+            return None
+        return view.leader_id, view.leader_epoch
+
+    def _start(self, queue: PartitionQueue, batch: PendingBatch, leader_epoch: LeaderEpoch | None) -> None:
+        queue.waiting.remove(batch)
+        queue.in_flight.append(batch)
+        if self.settings.idempotent and batch.sequence is None:
+            sequences.assign_sequence(queue, batch)
+        batch.attempts += 1
+        batch.sent_leader_epoch = leader_epoch
+
+    def _on_delivered(self, queue: PartitionQueue, batch: PendingBatch, answer: Answered) -> None:
+        sequences.on_batch_accepted(queue, batch)
+        offset = answer.base_offset
+        if offset is not None and batch.number > queue.last_acked_number:
+            last = queue.last_acked_offset
+            if last is not None and offset <= last:
+                why = f"the leader of epoch {batch.sent_leader_epoch} gave later records offset {offset}"
+                self._losses.append(
+                    RecordsLostError(str(queue.topic_partition), first_offset=offset, last_offset=last, why=why)
+                )
+            queue.last_acked_number = batch.number
+            queue.last_acked_offset = offset + batch.record_count - 1
+        self._finish(batch, Delivered(offset, answer.log_append_time, batch.sent_leader_epoch))
+
+    def _on_out_of_order(
+        self, queue: PartitionQueue, batch: PendingBatch, answer: Answered, error: KafkaError, now_ms: int
+    ) -> None:
+        last = queue.last_acked_offset
+        if sequences.is_explained(queue, batch):
+            batch.may_be_written = False
+            self._retry(queue, batch, error, now_ms)
+        elif answer.code is Code.UNKNOWN_PRODUCER_ID and (
+            last is None or (answer.log_start_offset is not None and answer.log_start_offset > last)
+        ):
+            # Retention removed all we wrote, and with it what the leader knew of us: that is no loss.
+            queue.holes.append(Hole(batch.number, batch.sequence or 0, may_be_written=True))
+            batch.may_be_written = False
+            self._retry(queue, batch, error, now_ms)
+        else:
+            loss = RecordsLostError(
+                str(queue.topic_partition),
+                first_offset=None,
+                last_offset=last,
+                why=f"its leader does not know the records that came before sequence {batch.sequence}"
+                f" of producer {batch.producer_id} ({answer.code.name})",
+            )
+            self._losses.append(loss)
+            self._fail(queue, batch, loss)
+            self.fail_all(loss)
+
+    def _retry(self, queue: PartitionQueue, batch: PendingBatch, error: TidelogError, now_ms: int) -> None:
+        batch.why = error
+        if self.fatal is not None:
+            self._fail(queue, batch, self.fatal)
+            return
+        batch.not_before_ms = now_ms + self._retry_delay_ms(batch.attempts)
+        queue.put_back(batch)
+        self._expire(queue, now_ms)
+
+    def _expire(self, queue: PartitionQueue, now_ms: int) -> None:
+        """Fail what waited too long. The oldest batch stands in front."""
+        limit = self.settings.delivery_timeout_ms
+        while queue.waiting and now_ms - queue.waiting[0].created_ms >= limit:
+            batch = queue.waiting.popleft()
+            why = batch.why or self._why_unsent(batch)
+            maybe = "; it may have been written" if batch.may_be_written else ""
+            error = TimedOutError(f"{batch.topic_partition}: not delivered within {limit} ms{maybe}; last: {why}")
+            self._fail(queue, batch, error)
+
+    def _why_unsent(self, batch: PendingBatch) -> str:
+        if self.settings.idempotent and self.producer_id is None:
+            return "no producer id could be had"
+        if self.metadata.partition(batch.topic_partition) is None or self._leader(batch.topic_partition) is None:
+            code = self.metadata.why_missing(batch.topic_partition)
+            return f"{code.meaning} ({code.name})"
+        return "its leader could not be reached, or has not answered what was sent before"
+
+    def _fail(self, queue: PartitionQueue, batch: PendingBatch, error: TidelogError) -> None:
+        sequences.on_batch_failed(queue, batch)
+        self._finish(batch, error)
+
+    def _finish(self, batch: PendingBatch, outcome: Delivered | TidelogError) -> None:
+        batch.outcome = outcome
+        self.accumulator.release(batch)
+        self._done.append(batch)

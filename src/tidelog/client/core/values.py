@@ -1,0 +1,136 @@
+"""What producers and consumers take and return: plain values, with Kafka's words. -1 of the wire is None here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+_CODES = {int(code): code for code in Code}
+
+
+def code_of(number: int) -> Code:
+    """The code of an answer. One that is not in our table is the server's own trouble: UNKNOWN_SERVER_ERROR."""
+    return _CODES.get(number, Code.UNKNOWN_SERVER_ERROR)
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went."""
+
+    topic: str
+    partition: int
+    offset: int | None
+    """None if it is not known: with acks=0, and for a duplicate that the broker has forgotten the place of."""
+    timestamp: int
+    """ms since 1970: the leader's clock if the topic says LogAppendTime, else the producer's."""
+    leader_epoch: int | None
+    """Of the leader that the producer knew when it sent the record; the batch bears this epoch, or a later one."""
+
+
+class ConsumerRecord(NamedTuple):
+    """One record as it is read."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int | None
+    timestamp: int
+    """ms since 1970; -1 for none."""
+    timestamp_type: str
+    """`CreateTime` or `LogAppendTime`."""
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class Position(NamedTuple):
+    """Where a reader goes on: the next offset, and the leader epoch of the record read before it.
+
+    The epoch is None if no record was read yet. Store both, and give both to `seek`: then a truncation that happened in
+    between is found, however far the log grew since (KIP-320).
+    """
+
+    offset: Offset
+    leader_epoch: LeaderEpoch | None
+
+
+class OffsetAndEpoch(NamedTuple):
+    """An offset that the broker looked up."""
+
+    offset: int
+    leader_epoch: int | None
+    """Of the record at the offset; for the end of the log, the leader's own epoch, which may hold no record yet."""
+    timestamp: int | None
+    """ms since 1970, of the record found by time; None for the two ends of the log."""
+
+
+class FetchedBatches(NamedTuple):
+    """Whole batches of one partition as they came from the broker, one after the other, each with its CRC checked.
+
+    Only batches whose records are to be delivered are in `buffer`: control batches, and under read_committed those of
+    aborted transactions, are left out, so it may be empty while `next_offset` moves on. The first batch may start below
+    `fetch_offset`, and it is the reader's to skip what lies there.
+    """
+
+    topic_partition: TopicPartition
+    buffer: memoryview
+    """The reader's to keep: nothing is ever written into it again."""
+    fetch_offset: int
+    """What was asked for, inclusive."""
+    next_offset: int
+    """The position after these batches."""
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    leader_epoch: int | None
+    """Of the last batch."""
+    topic_id: str | None
+    """As Kafka prints it; None where the broker has none."""
+
+
+class ResetReason(Enum):
+    """Why a consumer moved a position by itself."""
+
+    TRUNCATED = "the log was truncated"
+    OUT_OF_RANGE = "the position lay outside the log"
+    RECREATED = "the topic was recreated"
+
+
+@dataclass(frozen=True, slots=True)
+class PositionReset:
+    """A consumer moved a position by itself, as its reset policy says. What `on_reset` is called with.
+
+    After a truncation, whatever came from records at and above `divergent_offset` is to be undone; None says that the
+    consumer cannot tell where the logs part.
+    """
+
+    topic_partition: TopicPartition
+    reason: ResetReason
+    position: Position
+    """Where the reader stood."""
+    divergent_offset: int | None
+    new_offset: int | None
+    """Where it goes on; None while a lookup by the policy is still to find it."""
+
+
+class ResetPolicy(Enum):
+    """What to do where there is no position, or where it is lost. Truncation resets precisely wherever it can."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CLOSEST = "closest"
+    """Tidelog's own: the divergence if it is known, else the time of the last record read, else the latest offset."""
+    NONE = "none"
+    """Raise, and go nowhere until the caller seeks."""
+
+
+class IsolationLevel(Enum):
+    """Whether records of open and aborted transactions are delivered."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"

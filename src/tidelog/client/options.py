@@ -1,0 +1,217 @@
+"""The arguments of the clients: names, types, defaults, bounds. Kafka's words in snake case; bytes, and ms.
+
+`*Options` are for type checkers (every argument is optional), `*Config` are what the clients work with; a test compares
+the two. An argument that does not exist is a TypeError that names the closest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypedDict, TypeVar
+
+from tidelog.base.errors import ConfigError, RecordsLostError
+from tidelog.client.core.values import PositionReset
+
+C = TypeVar("C", bound="CommonConfig")
+
+INT32_MAX = 2**31 - 1
+
+Acks = Literal["all", "0", "1", -1, 0, 1]
+CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+AutoOffsetReset = Literal["earliest", "latest", "closest", "none"]
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+
+class CommonOptions(TypedDict, total=False):
+    """What every client takes. See `CommonConfig`."""
+
+    client_id: str
+    request_timeout_ms: int
+    default_api_timeout_ms: int
+    retry_backoff_ms: int
+    retry_backoff_max_ms: int
+    reconnect_backoff_ms: int
+    reconnect_backoff_max_ms: int
+    socket_connection_setup_timeout_ms: int
+    metadata_max_age_ms: int
+    receive_message_max_bytes: int
+
+
+class ProducerOptions(CommonOptions, total=False):
+    """See `ProducerConfig`."""
+
+    acks: Acks
+    enable_idempotence: bool | None
+    linger_ms: int
+    batch_size: int
+    compression_type: CompressionType
+    max_in_flight_requests_per_connection: int
+    max_request_size: int
+    buffer_memory: int
+    max_block_ms: int
+    delivery_timeout_ms: int
+    allow_auto_create_topics: bool
+    on_records_lost: Callable[[RecordsLostError], None] | None
+
+
+class ConsumerOptions(CommonOptions, total=False):
+    """See `ConsumerConfig`."""
+
+    auto_offset_reset: AutoOffsetReset
+    isolation_level: Isolation
+    fetch_min_bytes: int
+    fetch_max_bytes: int
+    fetch_max_wait_ms: int
+    max_partition_fetch_bytes: int
+    max_poll_records: int
+    check_crcs: bool
+    allow_auto_create_topics: bool
+    on_reset: Callable[[PositionReset], None] | None
+
+
+class AdminOptions(CommonOptions, total=False):
+    """See `AdminConfig`."""
+
+
+def _within(default: int, low: int, high: int = INT32_MAX) -> int:
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+def _one_of(*values: object) -> dict[str, object]:
+    return {"values": values}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommonConfig:
+    """What every client takes."""
+
+    client_id: str = "tidelog"
+    """What brokers call this client in their logs."""
+    request_timeout_ms: int = _within(30_000, 1)
+    """How long one request may take; then its connection is closed, and the request tried again."""
+    default_api_timeout_ms: int = _within(60_000, 1)
+    """How long a call may take, retries included, unless it is given a time of its own."""
+    retry_backoff_ms: int = _within(100, 0)
+    """The wait before the first retry of a request; doubled for each further one."""
+    retry_backoff_max_ms: int = _within(1_000, 0)
+    """The longest wait before a retry."""
+    reconnect_backoff_ms: int = _within(50, 0)
+    """The wait before connecting again after a failure; doubled for each further one."""
+    reconnect_backoff_max_ms: int = _within(1_000, 0)
+    """The longest wait before connecting again."""
+    socket_connection_setup_timeout_ms: int = _within(10_000, 1)
+    """How long connecting to a broker may take, handshake included."""
+    metadata_max_age_ms: int = _within(300_000, 1)
+    """Ask for metadata after this time even if nothing calls for it."""
+    receive_message_max_bytes: int = _within(256 * 1024 * 1024, 1_000)
+    """The largest response accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig(CommonConfig):
+    """What producers take."""
+
+    acks: Acks = field(default="all", metadata=_one_of("all", "0", "1", -1, 0, 1))
+    """Who must have a record before it counts as delivered: all in-sync replicas, the leader (1), nobody (0)."""
+    enable_idempotence: bool | None = None
+    """Whether retries write nothing twice, and losses show. None: yes if acks is "all"; true needs that."""
+    linger_ms: int = _within(5, 0)
+    """How long a batch that is not full waits for more records."""
+    batch_size: int = _within(256 * 1024, 1)
+    """Bytes of records after which a batch is full; the topic's max.message.bytes must allow it."""
+    compression_type: CompressionType = field(default="none", metadata=_one_of("none", "gzip", "snappy", "lz4", "zstd"))
+    """How batches are compressed."""
+    max_in_flight_requests_per_connection: int = _within(5, 1)
+    """Requests under way to one broker; at most 5 with idempotence."""
+    max_request_size: int = _within(1024 * 1024, 1)
+    """Bytes of one request, and the largest record."""
+    buffer_memory: int = _within(32 * 1024 * 1024, 1, 2**63 - 1)
+    """Bytes of records that are not delivered yet; `send` waits while there are more."""
+    max_block_ms: int = _within(60_000, 0)
+    """How long `send` may wait for metadata or for room in the buffer."""
+    delivery_timeout_ms: int = _within(120_000, 1)
+    """How long after `send` a record may be delivered, retries included."""
+    allow_auto_create_topics: bool = True
+    """Whether asking for a topic may make the broker create it (if it is set to)."""
+    on_records_lost: Callable[[RecordsLostError], None] | None = None
+    """Called, on the client's own thread, when it shows that acknowledged records are gone; they are logged anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig(CommonConfig):
+    """What consumers take."""
+
+    auto_offset_reset: AutoOffsetReset = field(
+        default="latest", metadata=_one_of("earliest", "latest", "closest", "none")
+    )
+    """Where to go without a position, or with a lost one. After a truncation all but "none" go to the divergence."""
+    isolation_level: Isolation = field(
+        default="read_uncommitted", metadata=_one_of("read_uncommitted", "read_committed")
+    )
+    """Whether records of open and aborted transactions are delivered."""
+    fetch_min_bytes: int = _within(1, 0)
+    """How much the broker gathers before it answers early."""
+    fetch_max_bytes: int = _within(50 * 1024 * 1024, 1)
+    """Bytes of one answer, but for a first batch that is larger. Up to two answers a broker are held in advance."""
+    fetch_max_wait_ms: int = _within(500, 0)
+    """How long the broker waits for `fetch_min_bytes`."""
+    max_partition_fetch_bytes: int = _within(1024 * 1024, 1)
+    """Bytes of one partition in one answer, but for a first batch that is larger."""
+    max_poll_records: int = _within(500, 1)
+    """Records that one `poll` returns, unless it is told otherwise."""
+    check_crcs: bool = True
+    """Whether the checksum of every batch is compared."""
+    allow_auto_create_topics: bool = False
+    """Whether asking for a topic may make the broker create it (if it is set to)."""
+    on_reset: Callable[[PositionReset], None] | None = None
+    """Called, on the client's own thread, when a position was reset by policy; it is logged anyway."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminConfig(CommonConfig):
+    """What admin clients take."""
+
+
+def parse_options(config: type[C], owner: str, options: Mapping[str, object]) -> C:
+    """Check what a user gave, and add the defaults.
+
+    Raises:
+        TypeError: there is no such argument. Names the closest one.
+        ConfigError: a value is not one that is allowed. Names what is.
+    """
+    known = {spec.name: spec for spec in fields(config)}
+    for name, value in options.items():
+        spec = known.get(name)
+        if spec is None:
+            raise TypeError(f"{owner}() has no argument {name!r}{_closest(name, list(known))}")
+        _check(owner, name, value, str(spec.type), spec.metadata)
+    return config(**options)  # type: ignore[arg-type]  # checked above
+
+
+def _closest(name: str, known: list[str]) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+
+    wanted = name.replace(".", "_").replace("-", "_").lower()
+    found = [wanted] if wanted in known else get_close_matches(wanted, known, n=1, cutoff=0.5)
+    return f"; did you mean {found[0]!r}?" if found else f"; it takes bootstrap_servers and {', '.join(sorted(known))}"
+
+
+def _check(owner: str, name: str, value: object, annotation: str, limits: Mapping[str, Any]) -> None:
+    if "values" in limits:
+        if not any(value == allowed and type(value) is type(allowed) for allowed in limits["values"]):
+            allowed = ", ".join(repr(allowed) for allowed in limits["values"])
+            raise ConfigError(f"{owner}({name}={value!r}): one of {allowed} is expected")
+    elif "low" in limits:
+        if not isinstance(value, int) or isinstance(value, bool) or not limits["low"] <= value <= limits["high"]:
+            raise ConfigError(
+                f"{owner}({name}={value!r}): a whole number from {limits['low']} to {limits['high']} is expected"
+            )
+    elif annotation == "bool" and not isinstance(value, bool):
+        raise ConfigError(f"{owner}({name}={value!r}): True or False is expected")
+    elif annotation == "bool | None" and not (value is None or isinstance(value, bool)):
+        raise ConfigError(f"{owner}({name}={value!r}): True, False or None is expected")
+    elif annotation == "str" and not isinstance(value, str):
+        raise ConfigError(f"{owner}({name}={value!r}): text is expected")
+    elif annotation.startswith("Callable") and not (value is None or callable(value)):
+        raise ConfigError(f"{owner}({name}={value!r}): something to call is expected")

@@ -1,0 +1,119 @@
+"""Connections to the brokers of one cluster, opened when first wanted, and again after they broke."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from tidelog.base.errors import NetworkError, TidelogError
+from tidelog.base.ids import BrokerId
+from tidelog.base.ports import Network
+from tidelog.net.address import Address
+from tidelog.net.backoff import Backoff
+from tidelog.net.connection import Connection, ConnectionSettings, open_connection
+
+CONTROL_LANE = ""
+"""For requests that are answered at once. A long poll holds up what comes behind it, so it takes a lane of its own."""
+
+
+class _Slot:
+    """One connection to one broker, or the attempt at it."""
+
+    __slots__ = ("connection", "failures", "not_before", "opening")
+
+    def __init__(self) -> None:
+        self.connection: Connection | None = None
+        self.opening: asyncio.Task[Connection] | None = None
+        self.failures = 0
+        self.not_before = 0.0  # in the loop's time
+
+
+class ConnectionPool:
+    """See the module. Belongs to the event loop it is used in.
+
+    Args:
+        network: how to connect.
+        settings: of each connection.
+        backoff: between attempts at one broker.
+    """
+
+    def __init__(self, network: Network, settings: ConnectionSettings, backoff: Backoff) -> None:
+        self._network = network
+        self._settings = settings
+        self._backoff = backoff
+        self._addresses: dict[BrokerId, Address] = {}
+        self._slots: dict[tuple[BrokerId | Address, str], _Slot] = {}
+        self._closed = False
+
+    def set_addresses(self, addresses: Mapping[BrokerId, Address]) -> None:
+        """Where the brokers are now. Connections to one that moved are closed."""
+        for (target, _), slot in self._slots.items():
+            if isinstance(target, Address) or slot.connection is None:
+                continue
+            if addresses.get(target, slot.connection.address) != slot.connection.address:
+                slot.connection.close(NetworkError(f"broker {target} moved away from {slot.connection.address}"))
+        self._addresses = dict(addresses)
+
+    def ready(self, target: BrokerId | Address, lane: str = CONTROL_LANE) -> Connection | None:
+        """The connection if it is open now."""
+        slot = self._slots.get((target, lane))
+        if slot is None or slot.connection is None or slot.connection.closed is not None:
+            return None
+        return slot.connection
+
+    def open_connections(self) -> list[Connection]:
+        """Those of the control lane that are open now."""
+        found = [self.ready(target) for target, lane in self._slots if lane == CONTROL_LANE]
+        return [connection for connection in found if connection is not None]
+
+    async def connection(self, target: BrokerId | Address, lane: str = CONTROL_LANE) -> Connection:
+        """The connection, opened if need be; one attempt, after the back-off that earlier failures ask for.
+
+        Raises:
+            NetworkError: it cannot be opened, or nobody knows where the broker is.
+            UnsupportedVersionError: the broker is not one that we can speak with.
+        """
+        if self._closed:
+            raise NetworkError("the client is closed")
+        open_one = self.ready(target, lane)
+        if open_one is not None:
+            return open_one
+        slot = self._slots.setdefault((target, lane), _Slot())
+        if slot.opening is None:
+            slot.opening = asyncio.get_running_loop().create_task(self._open(target, slot))
+            slot.opening.add_done_callback(_mark_retrieved)
+        return await asyncio.shield(slot.opening)  # who stops waiting does not stop the others
+
+    async def _open(self, target: BrokerId | Address, slot: _Slot) -> Connection:
+        loop = asyncio.get_running_loop()
+        try:
+            if slot.not_before > loop.time():
+                await asyncio.sleep(slot.not_before - loop.time())
+            address = target if isinstance(target, Address) else self._addresses.get(target)
+            if address is None:
+                raise NetworkError(f"broker {target} is not in the cluster's metadata")
+            slot.connection = await open_connection(self._network, address, self._settings)
+        except TidelogError:
+            slot.failures += 1
+            slot.not_before = loop.time() + self._backoff.delay_ms(slot.failures) / 1000
+            raise
+        finally:
+            slot.opening = None
+        slot.failures = 0
+        return slot.connection
+
+    async def close(self) -> None:
+        """Close all, and stop opening."""
+        self._closed = True
+        opening = [slot.opening for slot in self._slots.values() if slot.opening is not None]
+        for task in opening:
+            task.cancel()
+        await asyncio.gather(*opening, return_exceptions=True)
+        for slot in self._slots.values():
+            if slot.connection is not None:
+                slot.connection.close(NetworkError("the client is closed"))
+
+
+def _mark_retrieved(task: asyncio.Task[Connection]) -> None:
+    if not task.cancelled():
+        task.exception()
