@@ -60,7 +60,9 @@ def test_links_between_docs_lead_somewhere(path: Path) -> None:
 def test_the_readme_shows_no_command_that_is_not_there() -> None:
     from tidelog.cli.app import COMMANDS
 
-    named = re.findall(r"^\$ (?:.*\| )?tidelog ([a-z-]+)(?: ([a-z-]+))?", (ROOT / "README.md").read_text(), re.MULTILINE)
+    named = re.findall(
+        r"^\$ (?:.*\| )?tidelog ([a-z-]+)(?: ([a-z-]+))?", (ROOT / "README.md").read_text(), re.MULTILINE
+    )
     assert named
     for name, inner in named:
         assert name in COMMANDS

@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -57,9 +57,7 @@ def argument(**settings: Any) -> Any:
 def option(*flags: str, **settings: Any) -> Any:
     """A field that is given by a flag. `settings` are click's: `default`, `help`, `type`, `multiple`, `is_flag`."""
     settings.setdefault("show_default", settings.get("default") not in (None, "", ()) and not settings.get("is_flag"))
-    return dataclasses.field(
-        metadata={_PARAMETER: _Parameter(lambda name: click.Option([name, *flags], **settings))}
-    )
+    return dataclasses.field(metadata={_PARAMETER: _Parameter(lambda name: click.Option([name, *flags], **settings))})
 
 
 def bootstrap_option() -> Any:
@@ -90,14 +88,12 @@ def config_option(help_text: str) -> Any:
     return option("--config", type=KeyValue(), multiple=True, metavar="KEY=VALUE", help=help_text)
 
 
-class KeyValue(click.ParamType):
+class KeyValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
     """`key=value`, the value being everything after the first `=`."""
 
     name = "key=value"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> tuple[str, str]:
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
         key, equals, text = str(value).partition("=")
@@ -159,20 +155,6 @@ def start_logging(level: str) -> None:
     """Log Tidelog's own lines to stderr, for commands that are clients."""
     import logging  # not every command logs
 
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-
-
-def split_bootstrap(text: str) -> Sequence[str]:
-    """`HOST:PORT[,HOST:PORT]…` as a list.
-
-    Raises:
-        UsageError: an address is not HOST:PORT.
-    """
-    addresses = [address.strip() for address in text.split(",") if address.strip()]
-    for address in addresses:
-        host, colon, port = address.rpartition(":")
-        if not host or not colon or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise UsageError(f"--bootstrap {address!r} is not HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
-    if not addresses:
-        raise UsageError(f"--bootstrap is empty: name at least one HOST:PORT, for example {DEFAULT_BOOTSTRAP}")
-    return addresses
+    logging.basicConfig(
+        level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr
+    )

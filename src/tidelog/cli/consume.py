@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from tidelog.cli.command import (
     bootstrap_option,
     log_level_option,
     option,
-    split_bootstrap,
     start_logging,
 )
 from tidelog.cli.output import LiveRows, Row
@@ -29,19 +28,18 @@ POLL_MS = 500
 RECORDS_PER_POLL_MAX = 5_000
 
 
-class StartOffset(click.ParamType):
+class StartOffset(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
     """`earliest`, `latest`, or an offset."""
 
     name = "offset"
 
-    def convert(
-        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
-    ) -> int | str:
-        if value in ("earliest", "latest") or isinstance(value, int):
-            return value
-        if not str(value).isdecimal():
-            self.fail(f"{value!r} is not earliest, latest or an offset from 0", parameter, context)
-        return int(value)
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> int | str:
+        text = str(value)
+        if text in ("earliest", "latest"):
+            return text
+        if not text.isdecimal():
+            self.fail(f"{text!r} is not earliest, latest or an offset from 0", parameter, context)
+        return int(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +92,14 @@ class Consume:
         start_logging(self.log_level)
         return LiveRows(
             columns=("partition", "offset", "leader_epoch", "timestamp", "key", "value"),
-            batches=self._batches(split_bootstrap(self.bootstrap)),
+            batches=self._batches(),
         )
 
-    def _batches(self, servers: Sequence[str]) -> Iterator[list[Row]]:
+    def _batches(self) -> Iterator[list[Row]]:
         from tidelog import Consumer
 
         consumer = Consumer(
-            bootstrap_servers=servers,
+            bootstrap_servers=self.bootstrap,
             auto_offset_reset="none",
             isolation_level=self.isolation_level,
             client_id="tidelog-consume",

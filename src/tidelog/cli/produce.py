@@ -21,7 +21,6 @@ from tidelog.cli.command import (
     log_level_option,
     option,
     output_option,
-    split_bootstrap,
     start_logging,
 )
 from tidelog.cli.output import Row, Rows
@@ -102,7 +101,10 @@ class Produce:
         "--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must hold a record before it counts."
     )
     compression: str = option(
-        "--compression", type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", help="Of batches."
+        "--compression",
+        type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
+        default="none",
+        help="Of batches.",
     )
     bootstrap: str = bootstrap_option()
     output: str = output_option()
@@ -110,13 +112,12 @@ class Produce:
 
     def run(self) -> Rows:
         start_logging(self.log_level)
-        servers = split_bootstrap(self.bootstrap)
         from tidelog import Producer
 
         tally = Tally()
         headers = [(key, value.encode()) for key, value in self.header]
         producer = Producer(
-            bootstrap_servers=servers,
+            bootstrap_servers=self.bootstrap,
             acks=self.acks if self.acks == "all" else int(self.acks),
             compression_type=self.compression,
             enable_idempotence=self.acks == "all",
@@ -127,9 +128,7 @@ class Produce:
             for key, value in read_records(sys.stdin.buffer, self.key_separator):
                 sent = producer.send(self.topic, value, key, partition=self.partition, headers=headers)
                 unacknowledged.append(sent)
-                while unacknowledged and (
-                    len(unacknowledged) > UNACKNOWLEDGED_RECORDS_MAX or unacknowledged[0].done()
-                ):
+                while unacknowledged and (len(unacknowledged) > UNACKNOWLEDGED_RECORDS_MAX or unacknowledged[0].done()):
                     tally.add(unacknowledged.popleft())
             producer.flush()
             for sent in unacknowledged:

@@ -38,7 +38,7 @@ def parse_properties(text: str, *, source: str) -> dict[str, str]:
 
 
 def format_properties(pairs: Mapping[str, str], *, comment: str = "") -> str:
-    """A `.properties` file that `parse_properties` reads back as the same pairs (but for blanks at the end of values)."""
+    """A `.properties` file that `parse_properties` reads back as the same pairs, but for blanks that end a value."""
     lines = [f"# {line}" for line in comment.splitlines()]
     lines += [f"{_escaped(key, is_key=True)}={_escaped(value, is_key=False)}" for key, value in pairs.items()]
     return "\n".join(lines) + "\n"

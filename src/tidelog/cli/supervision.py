@@ -168,10 +168,9 @@ class Supervision:
             elif key.fd == self._wakeup_read:
                 if any(number != signal.SIGCHLD for number in os.read(self._wakeup_read, 4_096)):
                     self.told_to_stop = True
-            else:
-                if not os.read(key.fd, 4_096):
-                    self._selector.unregister(key.fileobj)
-                    self.told_to_stop = True
+            elif not os.read(key.fd, 4_096):
+                self._selector.unregister(key.fileobj)
+                self.told_to_stop = True
 
     def _raise_if_one_ended(self) -> None:
         if self.told_to_stop:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.base.errors import KafkaError, TidelogError
 from tidelog.cli.command import (
     argument,
     bootstrap_option,
@@ -17,10 +15,9 @@ from tidelog.cli.command import (
     log_level_option,
     option,
     output_option,
-    split_bootstrap,
     start_logging,
 )
-from tidelog.cli.output import Row, Rows
+from tidelog.cli.output import Rows
 
 if TYPE_CHECKING:
     from tidelog import Admin
@@ -29,10 +26,9 @@ if TYPE_CHECKING:
 def open_admin(bootstrap: str, log_level: str) -> closing[Admin]:
     """A connected Admin, as a context that closes it."""
     start_logging(log_level)
-    servers = split_bootstrap(bootstrap)
     from tidelog import Admin
 
-    return closing(Admin(bootstrap_servers=servers, client_id="tidelog-topics"))
+    return closing(Admin(bootstrap_servers=bootstrap, client_id="tidelog-topics"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +45,11 @@ class CreateTopic:
         "--partitions", type=click.IntRange(min=1), default=None, metavar="N", help="How many; the broker's default."
     )
     replication_factor: int | None = option(
-        "--replication-factor", type=click.IntRange(min=1), default=None, metavar="N", help="Replicas of each partition."
+        "--replication-factor",
+        type=click.IntRange(min=1),
+        default=None,
+        metavar="N",
+        help="Replicas of each partition.",
     )
     config: tuple[tuple[str, str], ...] = config_option("A setting of the topic, by Kafka's key. May be repeated.")
     if_not_exists: bool = option("--if-not-exists", is_flag=True, help="It is no failure if the topic is there.")

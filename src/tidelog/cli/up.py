@@ -75,7 +75,7 @@ class Up:
         for key, _ in self.config:
             if key in OWN_KEYS:
                 raise UsageError(
-                    f"--config {key}: `tidelog up` sets this key itself; use --port and --data, or `tidelog server FILE`"
+                    f"--config {key}: `up` sets this key itself; use --port and --data, or `tidelog server FILE`"
                 )
 
     def _write_properties(self, node_id: int) -> str:

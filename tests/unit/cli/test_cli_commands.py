@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+
 from tidelog.base.errors import Code, ConfigError, DiskError, refusal
 from tidelog.cli import app
 from tidelog.cli.command import (
@@ -21,7 +22,6 @@ from tidelog.cli.command import (
     UsageError,
     execute,
     option,
-    split_bootstrap,
     to_click,
 )
 from tidelog.cli.consume import Consume
@@ -167,20 +167,6 @@ def test_a_reader_that_hangs_up_ends_a_command_quietly() -> None:
     assert (process.wait(), said) == (PIPE_CLOSED, b"")
 
 
-@pytest.mark.parametrize(
-    ("text", "addresses"),
-    [("h:1", ["h:1"]), (" a:1 , b:2,", ["a:1", "b:2"]), ("[::1]:9092", ["[::1]:9092"])],
-)
-def test_bootstrap_is_a_list_of_addresses(text: str, addresses: list[str]) -> None:
-    assert list(split_bootstrap(text)) == addresses
-
-
-@pytest.mark.parametrize("text", ["", "h", ":1", "h:", "h:0", "h:65536", "h:x"])
-def test_an_address_that_is_none_is_refused(text: str) -> None:
-    with pytest.raises(UsageError, match=r"HOST:PORT"):
-        split_bootstrap(text)
-
-
 def test_lines_become_records() -> None:
     lines = [b"one\n", b"\n", b"last"]
     assert list(read_records(lines, None)) == [(None, b"one"), (None, b""), (None, b"last")]
@@ -196,7 +182,12 @@ def test_a_line_without_its_separator_is_named() -> None:
 
 def test_up_writes_settings_that_server_reads(tmp_path: Path) -> None:
     up = Up(
-        nodes=1, port=0, data=str(tmp_path / "a b"), config=(("log.segment.bytes", "1"),), log_level="info", parent_fd=None
+        nodes=1,
+        port=0,
+        data=str(tmp_path / "a b"),
+        config=(("log.segment.bytes", "1"),),
+        log_level="info",
+        parent_fd=None,
     )
     settings = read_properties(up._write_properties(1))
     assert settings["log.dirs"] == str(tmp_path / "a b" / "node-1")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from tidelog.base.errors import ConfigError
 from tidelog.cli.properties import format_properties, parse_properties
 
