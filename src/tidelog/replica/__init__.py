@@ -1,16 +1,16 @@
 """Replication of one partition: the leader's side."""
 
-from tidelog.replica.isr import IsrProposal, PartitionState
-from tidelog.replica.leader import (
+from tidelog.replica.isr import IsrProposal
+from tidelog.replica.leader import LeaderReplica
+from tidelog.replica.leader_epoch import check_leader_epoch
+from tidelog.replica.values import (
     AcceptedFetch,
     Acknowledgement,
     FollowerFetch,
-    LeaderReplica,
     LogBounds,
     Ready,
     ReplicationSettings,
 )
-from tidelog.replica.leader_epoch import check_leader_epoch
 
 __all__ = [
     "AcceptedFetch",
@@ -19,7 +19,6 @@ __all__ = [
     "IsrProposal",
     "LeaderReplica",
     "LogBounds",
-    "PartitionState",
     "Ready",
     "ReplicationSettings",
     "check_leader_epoch",

@@ -1,7 +1,7 @@
-"""The in-sync replicas as the leader has to see them: what the controller said last, and every proposal it may yet grant.
+"""The in-sync replicas as the leader has to see them: what the controller said last, and all that it may yet grant.
 
 A proposal is a fact that cannot be taken back: after a time-out, or a refusal that came late, the controller may still
-have granted it. Only partition state that is newer than the one it was made on tells (rule 4 of the replication notes).
+have granted it. Only partition state that is newer than the one it was made on tells (rule 4).
 """
 
 from __future__ import annotations
@@ -10,16 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch
-from tidelog.base.invariant import invariant
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionState:
-    """What the controller says of a partition, as of one partition epoch."""
-
-    partition_epoch: PartitionEpoch
-    replicas: tuple[BrokerId, ...]
-    isr: frozenset[BrokerId]
+from tidelog.metadata.image import PartitionImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,26 +25,27 @@ class IsrProposal:
 class InSyncReplicas:
     """The ISR of one partition, in one leader epoch."""
 
-    __slots__ = ("_proposals", "_to_send", "is_proposal_open", "leader_epoch", "maximal", "state")
+    __slots__ = ("_proposals", "_to_send", "committed", "is_proposal_open", "maximal", "state")
 
-    def __init__(self, leader_epoch: LeaderEpoch, state: PartitionState) -> None:
-        self.leader_epoch = leader_epoch
+    def __init__(self, state: PartitionImage) -> None:
         self.state = state
-        self.maximal = state.isr
+        self.committed = frozenset(state.isr)
+        """What the controller said last."""
+        self.maximal = self.committed
         """Everyone who is in an ISR that may be the true one."""
         self.is_proposal_open = False
         """Whether the controller was asked, or is about to be, and has not answered."""
-        self._proposals: tuple[frozenset[BrokerId], ...] = ()
+        self._proposals: frozenset[frozenset[BrokerId]] = frozenset()
         self._to_send: IsrProposal | None = None
 
     def propose(self, isr: frozenset[BrokerId]) -> None:
         """Ask for another ISR; one question at a time, so this does nothing while one is open."""
-        if self.is_proposal_open or isr == self.state.isr:
+        if self.is_proposal_open or isr == self.committed:
             return
         self.is_proposal_open = True
-        self._to_send = IsrProposal(self.leader_epoch, self.state.partition_epoch, isr)
-        self._proposals = (*self._proposals, isr) if isr not in self._proposals else self._proposals
-        self.maximal = self.state.isr.union(*self._proposals)
+        self._to_send = IsrProposal(self.state.leader_epoch, self.state.partition_epoch, isr)
+        self._proposals |= {isr}
+        self.maximal |= isr
 
     def take_proposal(self) -> IsrProposal | None:
         """What to put to the controller now; out once."""
@@ -61,32 +53,26 @@ class InSyncReplicas:
         return proposal
 
     def on_proposal_unanswered(self) -> None:
-        """The question timed out or was refused: another may be asked, but this one may still have been granted."""
+        """The question timed out or was refused: another may be asked, but this one may have been granted."""
         self.is_proposal_open = False
 
-    def on_state(self, state: PartitionState) -> bool:
+    def on_state(self, state: PartitionImage) -> bool:
         """Newer state answers every proposal, for all were made on an older one. Returns whether it was newer."""
         if state.partition_epoch <= self.state.partition_epoch:
             return False
         self.state = state
-        self.maximal = state.isr
+        self.committed = self.maximal = frozenset(state.isr)
         self.is_proposal_open = False
-        self._proposals = ()
+        self._proposals = frozenset()
         self._to_send = None
         return True
 
     def clone(self) -> Self:
-        copy = type(self)(self.leader_epoch, self.state)
+        copy = type(self)(self.state)
         copy.maximal, copy.is_proposal_open = self.maximal, self.is_proposal_open
         copy._proposals, copy._to_send = self._proposals, self._to_send
         return copy
 
     def canonical_key(self) -> tuple[object, ...]:
-        """Equal for machines that will behave alike."""
-        invariant(self.maximal >= self.state.isr, "the maximal ISR {} lacks some of {}", self.maximal, self.state.isr)
-        return (
-            self.state,
-            self.is_proposal_open,
-            self._to_send,
-            frozenset(self._proposals),
-        )
+        """Equal for machines that behave alike."""
+        return (self.state, self.is_proposal_open, self._to_send, self._proposals)

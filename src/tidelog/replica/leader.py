@@ -13,106 +13,25 @@ One machine lives for one leader epoch: what a leader knows of its followers sta
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Self
 
 from tidelog.base.errors import Code, KafkaError, OffsetOutOfRangeError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, Offset, TopicPartition
 from tidelog.base.invariant import invariant
+from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.replica.isr import InSyncReplicas, IsrProposal, PartitionState
+from tidelog.replica.isr import InSyncReplicas
 from tidelog.replica.leader_epoch import check_leader_epoch
-
-
-@dataclass(frozen=True, slots=True)
-class LogBounds:
-    """Where the leader's log stands when it begins to lead.
-
-    Attributes:
-        log_start_offset: the first offset that is kept.
-        log_end_offset: exclusive; the leader epoch starts here.
-        high_watermark: as the checkpoint file has it; None when it has none.
-    """
-
-    log_start_offset: Offset
-    log_end_offset: Offset
-    high_watermark: Offset | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicationSettings:
-    """What the configuration says about replication.
-
-    Attributes:
-        min_insync_replicas: the topic's `min.insync.replicas`.
-        lag_ms_max: `replica.lag.time.max.ms`: who has not caught up for so long leaves the ISR.
-    """
-
-    min_insync_replicas: int = 1
-    lag_ms_max: int = 30_000
-
-
-@dataclass(frozen=True, slots=True)
-class FollowerFetch:
-    """A follower asks for records.
-
-    Attributes:
-        fetch_offset: the end of its log, so all below is there.
-        leader_epoch: the one it believes is current.
-        last_fetched_epoch: the leader epoch of its last record; None if it has no record, or does not say.
-        broker_epoch: its incarnation; None if it does not say.
-        now_ms: when the fetch was received, monotonic.
-    """
-
-    follower: BrokerId
-    fetch_offset: Offset
-    leader_epoch: LeaderEpoch | None
-    last_fetched_epoch: LeaderEpoch | None
-    broker_epoch: BrokerEpoch | None
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptedFetch:
-    """A follower's fetch that was neither fenced, nor diverging, nor out of range: so it proves something."""
-
-    follower: BrokerId
-    fetch_offset: Offset
-    broker_epoch: BrokerEpoch | None
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Acknowledgement:
-    """The answer to a producer that waited until its records are committed.
-
-    `code` is NONE; NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR fell below `min.insync.replicas` meanwhile;
-    REQUEST_TIMED_OUT; or NOT_LEADER_OR_FOLLOWER when the leadership ended first.
-    """
-
-    correlation_id: CorrelationId
-    code: Code
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """What the driver owes the world, in field order: publish, acknowledge, propose."""
-
-    high_watermark: Offset
-    acks: tuple[Acknowledgement, ...]
-    isr_proposal: IsrProposal | None
-
-
-@dataclass(slots=True)
-class _Follower:
-    """What is known of one follower in this epoch."""
-
-    caught_up_ms: int
-    end_offset: Offset | None = None
-    broker_epoch: BrokerEpoch | None = None
-    fetched_ms: int = 0
-    log_end_offset_when_fetched: Offset | None = None
+from tidelog.replica.progress import FollowerProgress
+from tidelog.replica.values import (
+    AcceptedFetch,
+    Acknowledgement,
+    FollowerFetch,
+    LogBounds,
+    Ready,
+    ReplicationSettings,
+)
 
 
 class LeaderReplica:
@@ -139,22 +58,24 @@ class LeaderReplica:
         self,
         partition: TopicPartition,
         broker_id: BrokerId,
-        leader_epoch: LeaderEpoch,
-        state: PartitionState,
+        state: PartitionImage,
         log: LogBounds,
         lineage: LeaderEpochLineage,
         *,
-        settings: ReplicationSettings = ReplicationSettings(),  # noqa: B008 - immutable
+        settings: ReplicationSettings = ReplicationSettings(),
         now_ms: int = 0,
     ) -> None:
-        """Begin to lead.
+        """Begin to lead, in `state.leader_epoch`.
 
         Args:
-            lineage: the log's, to which `leader_epoch` is assigned, on disk already (rule 1). Only read here.
+            state: the partition as the metadata has it; `broker_id` is its leader and in its ISR.
+            lineage: the log's, to which the leader epoch is assigned, on disk already (rule 1). Only read here.
             now_ms: monotonic; the members of the ISR count as caught up from here on.
         """
-        invariant(lineage.latest_leader_epoch == leader_epoch, "{} leads before its lineage says so", partition)
+        leader_epoch = state.leader_epoch
+        invariant(state.leader == broker_id, "{}: broker {} does not lead it", partition, broker_id)
         invariant(broker_id in state.isr, "{}: leader {} is not in its ISR", partition, broker_id)
+        invariant(lineage.latest_leader_epoch == leader_epoch, "{} leads before its lineage says so", partition)
         self.partition = partition
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
@@ -163,10 +84,10 @@ class LeaderReplica:
         self.log_end_offset = log.log_end_offset
         checkpoint = log.log_start_offset if log.high_watermark is None else log.high_watermark
         self.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
-        self._isr = InSyncReplicas(leader_epoch, state)
+        self._isr = InSyncReplicas(state)
         self._lineage = lineage
         self._settings = settings
-        self._followers = {broker: _Follower(now_ms) for broker in state.replicas if broker != broker_id}
+        self._followers = {broker: FollowerProgress(now_ms) for broker in state.replicas if broker != broker_id}
         self._active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
         self._waiting: list[tuple[Offset, CorrelationId, int]] = []
         self._acks: list[Acknowledgement] = []
@@ -176,7 +97,7 @@ class LeaderReplica:
     @property
     def isr(self) -> frozenset[BrokerId]:
         """The in-sync replicas, as the controller said last."""
-        return self._isr.state.isr
+        return self._isr.committed
 
     @property
     def maximal_isr(self) -> frozenset[BrokerId]:
@@ -211,7 +132,7 @@ class LeaderReplica:
         if len(self.isr) < self._isr_size_min:
             raise refusal(
                 Code.NOT_ENOUGH_REPLICAS,
-                f"{self.partition}: {len(self.isr)} replicas are in sync, min.insync.replicas asks for {self._isr_size_min}",
+                f"{self.partition}: in sync are {sorted(self.isr)}, min.insync.replicas asks for {self._isr_size_min}",
             )
 
     def latest_offset(self) -> Offset:
@@ -257,7 +178,7 @@ class LeaderReplica:
                 Code.UNKNOWN_LEADER_EPOCH,
                 f"{self.partition}: broker {fetch.follower} is not among its replicas, as far as this leader knows",
             )
-        if _is_older(fetch.broker_epoch, follower.broker_epoch):
+        if follower.is_overtaken(fetch.broker_epoch):
             raise refusal(
                 Code.NOT_LEADER_OR_FOLLOWER,
                 f"{self.partition}: broker {fetch.follower} fetched at broker epoch {fetch.broker_epoch} "
@@ -288,39 +209,29 @@ class LeaderReplica:
     def on_fetch(self, fetch: AcceptedFetch) -> None:
         """Asking for `fetch_offset` in our epoch proves that the follower holds every record below it."""
         follower = self._followers.get(fetch.follower)
-        if follower is None or _is_older(fetch.broker_epoch, follower.broker_epoch):
+        if follower is None or follower.is_overtaken(fetch.broker_epoch):
             return  # no replica any more, or overtaken by its next incarnation, since it was accepted
-        if fetch.fetch_offset >= self.log_end_offset:
-            follower.caught_up_ms = fetch.now_ms
-        elif (
-            follower.log_end_offset_when_fetched is not None
-            and fetch.fetch_offset >= follower.log_end_offset_when_fetched
-        ):
-            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
-        follower.end_offset = fetch.fetch_offset
-        follower.broker_epoch = fetch.broker_epoch
-        follower.fetched_ms = fetch.now_ms
-        follower.log_end_offset_when_fetched = self.log_end_offset
+        follower.on_fetch(fetch, self.log_end_offset)
         if fetch.follower in self.isr and fetch.fetch_offset < self.high_watermark:
             self._isr.propose(self.isr - {fetch.follower})  # it lost what it once had
         elif self._may_join(fetch.follower, follower):
             self._isr.propose(self.isr | {fetch.follower})
 
-    def on_state(self, state: PartitionState) -> None:
+    def on_state(self, state: PartitionImage) -> None:
         """The controller says something newer about this partition, within this leader epoch. Older news is dropped."""
         if not self._isr.on_state(state):
             return
-        invariant(self.broker_id in state.isr, "{}: leader {} fell out of its ISR", self.partition, self.broker_id)
+        invariant(state.leader_epoch == self.leader_epoch, "{}: this is of another leader epoch", self.partition)
         known = self._followers
         others = (broker for broker in state.replicas if broker != self.broker_id)
-        self._followers = {broker: known.get(broker) or _Follower(0) for broker in others}
+        self._followers = {broker: known.get(broker) or FollowerProgress(0) for broker in others}
 
     def on_proposal_unanswered(self) -> None:
         """AlterPartition timed out or was refused. It may have been granted all the same: it still counts."""
         self._isr.on_proposal_unanswered()
 
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
-        """Who is neither fenced nor shutting down, and in which incarnation: nobody else may join (KIP-841, KIP-903)."""
+        """Who is neither fenced nor shutting down, in which incarnation: none else may join (KIP-841, KIP-903)."""
         self._active_brokers = active
 
     def on_settings(self, settings: ReplicationSettings) -> None:
@@ -328,7 +239,7 @@ class LeaderReplica:
         self._settings = settings
 
     def on_produced(self, correlation_id: CorrelationId, end_offset: Offset, deadline_ms: int) -> None:
-        """A producer waits until all below `end_offset` (exclusive) is committed; a duplicate waits for its original."""
+        """A producer waits until all below `end_offset` is committed; a duplicate waits for its original."""
         heappush(self._waiting, (end_offset, correlation_id, deadline_ms))
 
     def on_tick(self, now_ms: int) -> None:
@@ -338,7 +249,11 @@ class LeaderReplica:
             self._acks.extend(Acknowledgement(waiting[1], Code.REQUEST_TIMED_OUT) for waiting in expired)
             self._waiting = [waiting for waiting in self._waiting if waiting[2] > now_ms]
             heapify(self._waiting)
-        lagging = {broker for broker in self.isr & self._followers.keys() if self._lags_since(broker, now_ms)}
+        since_ms = now_ms - self._settings.lag_ms_max
+        followers = ((broker, self._followers.get(broker)) for broker in self.isr)
+        lagging = {
+            broker for broker, f in followers if f is not None and f.lags(self.log_end_offset, since_ms=since_ms)
+        }
         if lagging:
             self._isr.propose(self.isr - lagging)
 
@@ -388,7 +303,7 @@ class LeaderReplica:
             setattr(copy, name, getattr(self, name))
         copy._isr = self._isr.clone()
         copy._lineage = self._lineage.clone()
-        copy._followers = {broker: _copy(follower) for broker, follower in self._followers.items()}
+        copy._followers = {broker: follower.clone() for broker, follower in self._followers.items()}
         copy._waiting = self._waiting.copy()
         copy._acks = self._acks.copy()
         return copy
@@ -409,7 +324,7 @@ class LeaderReplica:
             tuple(self._acks),
         )
 
-    def _may_join(self, broker: BrokerId, follower: _Follower) -> bool:
+    def _may_join(self, broker: BrokerId, follower: FollowerProgress) -> bool:
         """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5)."""
         return (
             broker not in self.maximal_isr
@@ -419,11 +334,6 @@ class LeaderReplica:
             and self._active_brokers.get(broker) == follower.broker_epoch
         )
 
-    def _lags_since(self, broker: BrokerId, now_ms: int) -> bool:
-        follower = self._followers[broker]
-        is_at_end = follower.end_offset == self.log_end_offset
-        return not is_at_end and now_ms - follower.caught_up_ms > self._settings.lag_ms_max
-
     def _out_of_range(self, offset: Offset) -> KafkaError:
         return OffsetOutOfRangeError(
             str(self.partition),
@@ -431,17 +341,3 @@ class LeaderReplica:
             log_start_offset=self.log_start_offset,
             end_offset=self.log_end_offset,
         )
-
-
-def _is_older(broker_epoch: BrokerEpoch | None, known: BrokerEpoch | None) -> bool:
-    return broker_epoch is not None and known is not None and broker_epoch < known
-
-
-def _copy(follower: _Follower) -> _Follower:
-    return _Follower(
-        follower.caught_up_ms,
-        follower.end_offset,
-        follower.broker_epoch,
-        follower.fetched_ms,
-        follower.log_end_offset_when_fetched,
-    )

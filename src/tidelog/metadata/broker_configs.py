@@ -1,0 +1,215 @@
+"""Every setting of a node: what a Kafka-style .properties file may say, and what it does here."""
+
+from __future__ import annotations
+
+from tidelog.metadata.config_key import INT64_MAX, ConfigKey, ConfigType
+
+BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+DOUBLE, LIST, SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
+
+
+def _key(name: str, kind: ConfigType, default: str | None, doc: str, **rest: object) -> ConfigKey:
+    return ConfigKey(name, kind, default, doc, **rest)  # type: ignore[arg-type]
+
+
+def _ignored(name: str, kind: ConfigType, default: str | None, why: str, **rest: object) -> ConfigKey:
+    return _key(name, kind, default, f"Taken, without effect: {why}", has_effect=False, **rest)
+
+
+_ONE_LOOP = "a node is one process with one event loop; run more nodes to use more cores."
+_NO_CLEANER = "no cleaner runs in this release."
+_NO_SHARE_GROUPS = "share groups are not served."
+
+_NODE: tuple[ConfigKey, ...] = (
+    _key("node.id", INT, None, "This node's id, unlike any other's. Required.", minimum=0),
+    _key("broker.id", INT, None, "The older name of node.id; both must agree.", minimum=0),
+    _key(
+        "process.roles",
+        LIST,
+        None,
+        "What this node is: broker, controller, or both. Required.",
+        choices=("broker", "controller"),
+    ),
+    _key("listeners", LIST, "PLAINTEXT://:9092", "Where this node listens: NAME://HOST:PORT, with a comma between."),
+    _key("advertised.listeners", LIST, None, "What clients are told to connect to, if not what listeners says."),
+    _key(
+        "listener.security.protocol.map",
+        LIST,
+        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT is served.",
+    ),
+    _key("controller.listener.names", LIST, None, "The listeners that controllers use. Required of a controller."),
+    _key("inter.broker.listener.name", STRING, "PLAINTEXT", "The listener that brokers use among themselves."),
+    _key("controller.quorum.voters", LIST, None, "The controllers: ID@HOST:PORT, with a comma between."),
+    _key("controller.quorum.bootstrap.servers", LIST, None, "Where to find the controllers: HOST:PORT."),
+    _key("broker.rack", STRING, None, "Where this broker stands; replicas are spread over racks."),
+    _key("log.dir", STRING, "/tmp/kafka-logs", "The directory of this node's logs, if log.dirs does not say."),  # noqa: S108
+    _key("log.dirs", LIST, None, "The directory of this node's logs. One directory is served."),
+    _key("metadata.log.dir", STRING, None, "The directory of the metadata log, if not that of the other logs."),
+)
+
+_CONNECTIONS: tuple[ConfigKey, ...] = (
+    _key(
+        "socket.request.max.bytes",
+        INT,
+        "104857600",
+        "The largest request; a larger one closes its connection.",
+        minimum=1,
+    ),
+    _key(
+        "socket.send.buffer.bytes",
+        INT,
+        "102400",
+        "SO_SNDBUF of each connection; -1 leaves it to the system.",
+        minimum=-1,
+    ),
+    _key(
+        "socket.receive.buffer.bytes",
+        INT,
+        "102400",
+        "SO_RCVBUF of each connection; -1 leaves it to the system.",
+        minimum=-1,
+    ),
+    _key("socket.listen.backlog.size", INT, "50", "How many connections may wait to be accepted.", minimum=1),
+    _key(
+        "connections.max.idle.ms", LONG, "600000", "An idle connection is closed after this; -1 for never.", minimum=-1
+    ),
+    _key(
+        "fetch.max.bytes", INT, "57671680", "The most that one fetch is answered with, whatever it asks.", minimum=1024
+    ),
+    _ignored("num.network.threads", INT, "3", _ONE_LOOP, minimum=1),
+    _ignored("num.io.threads", INT, "8", _ONE_LOOP, minimum=1),
+    _ignored("background.threads", INT, "10", _ONE_LOOP, minimum=1),
+    _ignored("num.replica.fetchers", INT, "1", _ONE_LOOP, minimum=1),
+    _ignored("num.recovery.threads.per.data.dir", INT, "2", _ONE_LOOP, minimum=1),
+)
+
+_TOPICS: tuple[ConfigKey, ...] = (
+    _key("num.partitions", INT, "1", "The partitions of a topic that was created without saying how many.", minimum=1),
+    _key(
+        "default.replication.factor",
+        INT,
+        "1",
+        "The replicas of a topic that was created without saying how many.",
+        minimum=1,
+        maximum=32767,
+    ),
+    _key("auto.create.topics.enable", BOOLEAN, "true", "Whether asking for a topic that is not there creates it."),
+    _key("delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted."),
+    _key("compression.type", STRING, "producer", "Of topics that do not set it.", choices=("producer",)),
+    _key("message.max.bytes", INT, "1048588", "max.message.bytes of topics that do not set it.", minimum=0),
+    _key("min.insync.replicas", INT, "1", "Of topics that do not set it.", minimum=1),
+    _key("unclean.leader.election.enable", BOOLEAN, "false", "Of topics that do not set it.", choices=("false",)),
+)
+
+_LOGS: tuple[ConfigKey, ...] = (
+    _key("log.cleanup.policy", LIST, "delete", "cleanup.policy, unless set.", choices=("delete", "compact")),
+    _key("log.segment.bytes", INT, "1073741824", "segment.bytes of topics that do not set it.", minimum=14),
+    _key("log.roll.ms", LONG, None, "segment.ms of topics that do not set it.", minimum=1),
+    _key("log.roll.hours", INT, "168", "The same in hours, unless log.roll.ms is set.", minimum=1),
+    _ignored("log.roll.jitter.ms", LONG, None, "each partition rolls by its own records.", minimum=0),
+    _ignored("log.roll.jitter.hours", INT, "0", "each partition rolls by its own records.", minimum=0),
+    _key("log.retention.ms", LONG, None, "retention.ms of topics that do not set it; -1 for no limit.", minimum=-1),
+    _key("log.retention.minutes", INT, None, "The same in minutes, unless log.retention.ms is set.", minimum=-1),
+    _key("log.retention.hours", INT, "168", "The same in hours, unless one of the others is set.", minimum=-1),
+    _key(
+        "log.retention.bytes", LONG, "-1", "retention.bytes of topics that do not set it; -1 for no limit.", minimum=-1
+    ),
+    _key("log.retention.check.interval.ms", LONG, "300000", "How often old segments are looked for.", minimum=1),
+    _key("log.segment.delete.delay.ms", LONG, "60000", "file.delete.delay.ms, unless set.", minimum=0),
+    _key("log.index.size.max.bytes", INT, "10485760", "segment.index.bytes, unless set.", minimum=12),
+    _key("log.index.interval.bytes", INT, "4096", "index.interval.bytes, unless set.", minimum=0),
+    _key("log.flush.interval.messages", LONG, str(INT64_MAX), "flush.messages, unless set.", minimum=1),
+    _key("log.flush.interval.ms", LONG, None, "flush.ms of topics that do not set it.", minimum=0),
+    _key(
+        "log.flush.scheduler.interval.ms",
+        LONG,
+        str(INT64_MAX),
+        "flush.ms, unless log.flush.interval.ms is set.",
+        minimum=0,
+    ),
+    _key("log.flush.offset.checkpoint.interval.ms", INT, "60000", "How often recovery points are written.", minimum=0),
+    _key("log.flush.start.offset.checkpoint.interval.ms", INT, "60000", "How often log starts are written.", minimum=0),
+    _key(
+        "log.message.timestamp.type",
+        STRING,
+        "CreateTime",
+        "message.timestamp.type, unless set.",
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    _key(
+        "log.message.timestamp.before.max.ms",
+        LONG,
+        str(INT64_MAX),
+        "message.timestamp.before.max.ms, unless set.",
+        minimum=0,
+    ),
+    _key(
+        "log.message.timestamp.after.max.ms", LONG, "3600000", "message.timestamp.after.max.ms, unless set.", minimum=0
+    ),
+    _key("log.preallocate", BOOLEAN, "false", "preallocate, unless set.", choices=("false",)),
+    _key(
+        "producer.id.expiration.ms",
+        INT,
+        "86400000",
+        "How long a partition remembers the sequence numbers of a producer that went quiet.",
+        minimum=1,
+    ),
+    _ignored("log.cleaner.enable", BOOLEAN, "true", _NO_CLEANER),
+    _ignored("log.cleaner.threads", INT, "1", _NO_CLEANER, minimum=0),
+    _ignored("log.cleaner.delete.retention.ms", LONG, "86400000", _NO_CLEANER, minimum=0),
+    _ignored("log.cleaner.min.compaction.lag.ms", LONG, "0", _NO_CLEANER, minimum=0),
+    _ignored("log.cleaner.max.compaction.lag.ms", LONG, str(INT64_MAX), _NO_CLEANER, minimum=1),
+    _ignored("log.cleaner.min.cleanable.ratio", DOUBLE, "0.5", _NO_CLEANER, minimum=0, maximum=1),
+)
+
+_REPLICATION: tuple[ConfigKey, ...] = (
+    _key("broker.session.timeout.ms", INT, "9000", "A broker that is not heard of for this long is fenced.", minimum=1),
+    _key("broker.heartbeat.interval.ms", INT, "2000", "How often a broker says that it is alive.", minimum=1),
+    _key(
+        "replica.lag.time.max.ms",
+        LONG,
+        "30000",
+        "A follower that has not caught up for this long leaves the ISR.",
+        minimum=1,
+    ),
+    _key(
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        "5000",
+        "How often high watermarks are written.",
+        minimum=1,
+    ),
+    _key("controller.quorum.election.timeout.ms", INT, "1000", "How long to wait for votes.", minimum=1),
+    _key("controller.quorum.fetch.timeout.ms", INT, "2000", "How long without a leader before an election.", minimum=1),
+    _key("controlled.shutdown.enable", BOOLEAN, "true", "Whether a broker hands its leaderships on before it stops."),
+    _key(
+        "metadata.consistency.wait.ms.max",
+        LONG,
+        "5000",
+        "How long a request may wait for the metadata that its consistency token asks for (KIP-1243; Tidelog's own).",
+        minimum=0,
+    ),
+)
+
+_COORDINATORS: tuple[ConfigKey, ...] = (
+    _key("offsets.topic.num.partitions", INT, "50", "Partitions of __consumer_offsets.", minimum=1),
+    _key("offsets.topic.replication.factor", SHORT, "3", "Replicas of __consumer_offsets.", minimum=1),
+    _key("offsets.topic.segment.bytes", INT, "104857600", "segment.bytes of __consumer_offsets.", minimum=1),
+    _key("offsets.retention.minutes", INT, "10080", "How long the offsets of an empty group are kept.", minimum=1),
+    _key("offset.metadata.max.bytes", INT, "4096", "The most metadata beside a committed offset.", minimum=0),
+    _key("group.initial.rebalance.delay.ms", INT, "3000", "How long a new group waits for more members.", minimum=0),
+    _key("group.min.session.timeout.ms", INT, "6000", "The shortest session time-out of a member.", minimum=1),
+    _key("group.max.session.timeout.ms", INT, "1800000", "The longest session time-out of a member.", minimum=1),
+    _key("group.max.size", INT, "2147483647", "The most members of a group.", minimum=1),
+    _key("transaction.state.log.num.partitions", INT, "50", "Partitions of __transaction_state.", minimum=1),
+    _key("transaction.state.log.replication.factor", SHORT, "3", "Replicas of __transaction_state.", minimum=1),
+    _key("transaction.state.log.min.isr", INT, "2", "min.insync.replicas of __transaction_state.", minimum=1),
+    _key("transaction.state.log.segment.bytes", INT, "104857600", "segment.bytes of __transaction_state.", minimum=1),
+    _key("transaction.max.timeout.ms", INT, "900000", "The longest time-out of a transaction.", minimum=1),
+    _key("transactional.id.expiration.ms", INT, "604800000", "How long an unused transactional id is kept.", minimum=1),
+    _ignored("share.coordinator.state.topic.replication.factor", SHORT, "3", _NO_SHARE_GROUPS, minimum=1),
+    _ignored("share.coordinator.state.topic.min.isr", SHORT, "2", _NO_SHARE_GROUPS, minimum=1),
+)
+
+BROKER_CONFIGS: tuple[ConfigKey, ...] = (*_NODE, *_CONNECTIONS, *_TOPICS, *_LOGS, *_REPLICATION, *_COORDINATORS)

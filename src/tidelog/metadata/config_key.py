@@ -1,0 +1,131 @@
+"""One setting: its type, its default, what values it takes, and what it means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from tidelog.base.errors import ConfigError
+
+ConfigValue = bool | int | float | str | tuple[str, ...]
+
+INT32_MAX = (1 << 31) - 1
+INT64_MAX = (1 << 63) - 1
+
+
+class ConfigType(IntEnum):
+    """The types of settings, with the numbers of DescribeConfigs."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+_RANGES = {
+    ConfigType.INT: (-INT32_MAX - 1, INT32_MAX),
+    ConfigType.SHORT: (-(1 << 15), (1 << 15) - 1),
+    ConfigType.LONG: (-INT64_MAX - 1, INT64_MAX),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker setting that a topic setting falls back to, in a unit of its own: `value * scale`."""
+
+    name: str
+    scale: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigKey:
+    """A setting that Tidelog knows.
+
+    Attributes:
+        default: as text; None where there is no value unless one is set.
+        minimum: inclusive, for numbers.
+        maximum: inclusive, for numbers.
+        choices: the only values it takes (each element, for a list); empty when there are too many to name.
+        why_not_others: what to tell someone who asks for a value that Kafka takes and we do not.
+        synonyms: for a topic setting, the broker settings behind it, the strongest first.
+        is_dynamic: whether it can be changed while brokers run.
+        is_sensitive: whether its value is never shown.
+        has_effect: False for settings that are taken so that stock files and tools work, and do nothing.
+    """
+
+    name: str
+    type: ConfigType
+    default: str | None
+    doc: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    why_not_others: str = ""
+    synonyms: tuple[Synonym, ...] = ()
+    is_dynamic: bool = False
+    is_sensitive: bool = False
+    has_effect: bool = True
+
+    def parse(self, text: str) -> ConfigValue:
+        """The value that `text` spells.
+
+        Raises:
+            ConfigError: it is not of the type, out of range, or none of the choices; names the key and what is allowed.
+        """
+        value = text.strip()
+        if self.type == ConfigType.BOOLEAN:
+            if value.lower() not in ("true", "false"):
+                raise self._refuse(text)
+            self._check_choice(value.lower(), text)
+            return value.lower() == "true"
+        if self.type == ConfigType.LIST:
+            elements = tuple(element.strip() for element in value.split(",")) if value else ()
+            for element in elements:
+                self._check_choice(element, text)
+            return elements
+        if self.type in (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD):
+            self._check_choice(value, text)
+            return value
+        return self._parse_number(value, text)
+
+    @property
+    def allowed(self) -> str:
+        """What values it takes, in words."""
+        if self.choices:
+            return ("any of " if self.type == ConfigType.LIST else "") + ", ".join(self.choices)
+        if self.type == ConfigType.BOOLEAN:
+            return "true, false"
+        if self.type not in (*_RANGES, ConfigType.DOUBLE):
+            return "a comma-separated list" if self.type == ConfigType.LIST else "text"
+        low, high = _RANGES.get(self.type, (None, None))
+        minimum = low if self.minimum is None else self.minimum
+        maximum = high if self.maximum is None else self.maximum
+        what = "a number" if self.type == ConfigType.DOUBLE else "a whole number"
+        return f"{what} from {minimum} to {maximum}"
+
+    def _parse_number(self, value: str, text: str) -> int | float:
+        number: int | float
+        try:
+            number = float(value) if self.type == ConfigType.DOUBLE else int(value)
+        except ValueError:
+            raise self._refuse(text) from None
+        low, high = _RANGES.get(self.type, (-float("inf"), float("inf")))
+        if not max(low, low if self.minimum is None else self.minimum) <= number:
+            raise self._refuse(text)
+        if not number <= min(high, high if self.maximum is None else self.maximum):
+            raise self._refuse(text)
+        return number
+
+    def _check_choice(self, value: str, text: str) -> None:
+        if self.choices and value not in self.choices:
+            raise self._refuse(text)
+
+    def _refuse(self, text: str) -> ConfigError:
+        shown = "the value" if self.is_sensitive else repr(text)
+        why = f" ({self.why_not_others})" if self.why_not_others else ""
+        return ConfigError(f"{self.name}: {shown} is not allowed; allowed: {self.allowed}{why}")

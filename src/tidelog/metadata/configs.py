@@ -1,0 +1,219 @@
+"""The one table of settings: look-ups, checks, and what is in force and why.
+
+A topic's setting comes from the strongest place that has it:
+the topic itself > this broker, changed while running > all brokers, changed while running > its file > the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Literal
+
+from tidelog.base.errors import ConfigError
+from tidelog.metadata.broker_configs import BROKER_CONFIGS
+from tidelog.metadata.config_key import ConfigKey, ConfigType, ConfigValue
+from tidelog.metadata.topic_configs import TOPIC_CONFIGS
+
+Scope = Literal["topic", "broker"]
+
+TABLE: Mapping[Scope, Mapping[str, ConfigKey]] = {
+    "topic": {key.name: key for key in TOPIC_CONFIGS},
+    "broker": {key.name: key for key in BROKER_CONFIGS},
+}
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, with the numbers of DescribeConfigs."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One of the places where a value could come from, under the name that it has there."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A setting as it is in force.
+
+    Attributes:
+        value: as text; None where it has none, or where it must not be shown.
+        synonyms: every place that has a value for it, the strongest, which is in force, first.
+    """
+
+    key: ConfigKey
+    value: str | None
+    source: ConfigSource
+    synonyms: tuple[ConfigSynonym, ...]
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+    @property
+    def is_read_only(self) -> bool:
+        return not self.key.is_dynamic
+
+    @property
+    def is_default(self) -> bool:
+        """Whether nobody set it (the answer of DescribeConfigs 0)."""
+        return self.source == ConfigSource.DEFAULT
+
+    @property
+    def type(self) -> ConfigType:
+        return self.key.type
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """What is set for one broker, and behind it for the topics on it; as text, by Kafka's keys."""
+
+    static: Mapping[str, str]
+    """Its file."""
+    dynamic: Mapping[str, str]
+    """Set for this broker while running."""
+    dynamic_default: Mapping[str, str]
+    """Set for all brokers while running."""
+
+    @staticmethod
+    def of(static: Mapping[str, str]) -> BrokerSettings:
+        """Settings that come from a file alone."""
+        return BrokerSettings(static, {}, {})
+
+    def places(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
+        """The strongest first."""
+        return (
+            (ConfigSource.DYNAMIC_BROKER, self.dynamic),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self.dynamic_default),
+            (ConfigSource.STATIC_BROKER, self.static),
+        )
+
+
+def config_key(scope: Scope, name: str) -> ConfigKey:
+    """The table's entry.
+
+    Raises:
+        ConfigError: there is none; names the closest one that there is.
+    """
+    key = TABLE[scope].get(name)
+    if key is None:
+        raise ConfigError(f"{name}: there is no such {scope} setting{_suggestion(scope, name)}")
+    return key
+
+
+def validate(scope: Scope, name: str, text: str) -> ConfigValue:
+    """The value of one setting.
+
+    Raises:
+        ConfigError: unknown, of the wrong type, out of range, or known and not supported. Says which, and what is.
+    """
+    return config_key(scope, name).parse(text)
+
+
+def validate_topic_configs(configs: Mapping[str, str]) -> dict[str, ConfigValue]:
+    """The settings made for one topic, checked one by one and together.
+
+    Raises:
+        ConfigError: at the first that is wrong.
+    """
+    values = {name: validate("topic", name, text) for name, text in configs.items()}
+    low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        raise ConfigError(
+            f"min.compaction.lag.ms is {low}: it must not be above max.compaction.lag.ms, which is {high}"
+        )
+    if values.get("cleanup.policy") == ():
+        raise ConfigError("cleanup.policy: it must not be empty; allowed: any of delete, compact")
+    return values
+
+
+def broker_values(properties: Mapping[str, str]) -> dict[str, ConfigValue | None]:
+    """Every setting of a node, given its .properties file: what is not set has its default, or None without one.
+
+    Raises:
+        ConfigError: at the first setting that is unknown (naming the closest known) or wrong.
+    """
+    for name, text in properties.items():
+        validate("broker", name, text)
+    return {name: _parse_or_none(key, properties.get(name, key.default)) for name, key in TABLE["broker"].items()}
+
+
+def topic_values(configs: Mapping[str, str], broker: BrokerSettings) -> dict[str, ConfigValue]:
+    """Every setting of a topic, as it is in force at a broker.
+
+    Args:
+        configs: what was set for the topic, checked when it was.
+    """
+    values: dict[str, ConfigValue] = {}
+    for name, key in TABLE["topic"].items():
+        strongest = next(_places(key, configs, broker))
+        text = strongest.value
+        values[name] = key.parse(key.default or "" if text is None else text)
+    return values
+
+
+def topic_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
+    """Every setting of a topic with where it comes from (DescribeConfigs, CreateTopics), by name."""
+    return [_entry(key, tuple(_places(key, configs, broker))) for key in TOPIC_CONFIGS]
+
+
+def broker_entries(broker: BrokerSettings) -> list[ConfigEntry]:
+    """Every setting of a broker with where it comes from (DescribeConfigs), by name."""
+    entries = []
+    for key in sorted(BROKER_CONFIGS, key=lambda key: key.name):
+        synonyms = [
+            ConfigSynonym(key.name, settings[key.name], source)
+            for source, settings in broker.places()
+            if key.name in settings
+        ]
+        if key.default is not None or not synonyms:
+            synonyms.append(ConfigSynonym(key.name, key.default, ConfigSource.DEFAULT))
+        entries.append(_entry(key, tuple(synonyms)))
+    return entries
+
+
+def _places(key: ConfigKey, configs: Mapping[str, str], broker: BrokerSettings) -> Iterator[ConfigSynonym]:
+    """Where a topic's setting has a value, the strongest first; the default is always the last."""
+    if key.name in configs:
+        yield ConfigSynonym(key.name, configs[key.name], ConfigSource.DYNAMIC_TOPIC)
+    for source, settings in broker.places():
+        for synonym in key.synonyms:
+            text = settings.get(synonym.name)
+            if text is not None:
+                scaled = text if synonym.scale == 1 or int(text) < 0 else str(int(text) * synonym.scale)
+                yield ConfigSynonym(synonym.name, scaled, source)
+    yield ConfigSynonym(key.synonyms[0].name if key.synonyms else key.name, key.default, ConfigSource.DEFAULT)
+
+
+def _entry(key: ConfigKey, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
+    if key.is_sensitive:
+        synonyms = tuple(ConfigSynonym(s.name, None, s.source) for s in synonyms)
+    return ConfigEntry(key, synonyms[0].value, synonyms[0].source, synonyms)
+
+
+def _parse_or_none(key: ConfigKey, text: str | None) -> ConfigValue | None:
+    return None if text is None else key.parse(text)
+
+
+def _suggestion(scope: Scope, name: str) -> str:
+    from difflib import get_close_matches  # noqa: PLC0415 - only for those who err
+
+    other: Scope = "broker" if scope == "topic" else "topic"
+    if name in TABLE[other]:
+        behind = [key.name for key in TOPIC_CONFIGS if any(s.name == name for s in key.synonyms)]
+        named = f"; the topic setting is {behind[0]}" if scope == "topic" and behind else ""
+        return f": it is a {other} setting{named}"
+    closest = get_close_matches(name, TABLE[scope], n=1, cutoff=0)
+    return f"; the closest is {closest[0]}" if closest else ""

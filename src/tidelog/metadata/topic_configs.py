@@ -1,0 +1,230 @@
+"""Every setting of a topic: what it does here, its default, its limits, and the broker settings behind it."""
+
+from __future__ import annotations
+
+from tidelog.metadata.config_key import INT64_MAX, ConfigKey, ConfigType, Synonym
+
+_HOUR_MS = 3_600_000
+_MINUTE_MS = 60_000
+
+BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+DOUBLE, LIST = ConfigType.DOUBLE, ConfigType.LIST
+
+
+def _key(name: str, kind: ConfigType, default: str, doc: str, *synonyms: str | Synonym, **rest: object) -> ConfigKey:
+    known = tuple(Synonym(s) if isinstance(s, str) else s for s in synonyms)
+    return ConfigKey(name, kind, default, doc, synonyms=known, is_dynamic=True, **rest)  # type: ignore[arg-type]
+
+
+_NO_CLEANER = " No cleaner runs in this release, so nothing is compacted away."
+_NO_TIERS = "Tidelog has no tiered storage"
+
+TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
+    _key(
+        "cleanup.policy",
+        LIST,
+        "delete",
+        "delete: old segments go by retention.ms and retention.bytes. compact: the latest record of each key is kept, "
+        "records without a key are refused." + _NO_CLEANER,
+        "log.cleanup.policy",
+        choices=("delete", "compact"),
+    ),
+    _key(
+        "compression.type",
+        STRING,
+        "producer",
+        "Batches are stored as the producer compressed them.",
+        "compression.type",
+        choices=("producer",),
+        why_not_others="Tidelog stores batches as they come and never compresses them anew; set it at the producer",
+    ),
+    _key(
+        "delete.retention.ms",
+        LONG,
+        "86400000",
+        "How long a compacted topic keeps the marks of deleted keys." + _NO_CLEANER,
+        "log.cleaner.delete.retention.ms",
+        minimum=0,
+        has_effect=False,
+    ),
+    _key(
+        "file.delete.delay.ms",
+        LONG,
+        "60000",
+        "How long a deleted segment's file stays on disk, for those who still read it.",
+        "log.segment.delete.delay.ms",
+        minimum=0,
+    ),
+    _key(
+        "flush.messages",
+        LONG,
+        str(INT64_MAX),
+        "The log is synced to disk after this many records.",
+        "log.flush.interval.messages",
+        minimum=1,
+    ),
+    _key(
+        "flush.ms",
+        LONG,
+        str(INT64_MAX),
+        "The log is synced to disk when a record has waited for it this long.",
+        "log.flush.interval.ms",
+        "log.flush.scheduler.interval.ms",
+        minimum=0,
+    ),
+    _key(
+        "index.interval.bytes",
+        INT,
+        "4096",
+        "One entry goes into the offset and time index per this many bytes of log.",
+        "log.index.interval.bytes",
+        minimum=0,
+    ),
+    _key(
+        "max.compaction.lag.ms",
+        LONG,
+        str(INT64_MAX),
+        "The longest that a record of a compacted topic may stay uncompacted." + _NO_CLEANER,
+        "log.cleaner.max.compaction.lag.ms",
+        minimum=1,
+        has_effect=False,
+    ),
+    _key(
+        "max.message.bytes",
+        INT,
+        "1048588",
+        "The largest batch that is accepted, in bytes, as it comes (compressed).",
+        "message.max.bytes",
+        minimum=0,
+    ),
+    _key(
+        "message.timestamp.after.max.ms",
+        LONG,
+        "3600000",
+        "How far in the future a record's timestamp may lie; only with CreateTime.",
+        "log.message.timestamp.after.max.ms",
+        minimum=0,
+    ),
+    _key(
+        "message.timestamp.before.max.ms",
+        LONG,
+        str(INT64_MAX),
+        "How far in the past a record's timestamp may lie; only with CreateTime.",
+        "log.message.timestamp.before.max.ms",
+        minimum=0,
+    ),
+    _key(
+        "message.timestamp.type",
+        STRING,
+        "CreateTime",
+        "CreateTime: records keep the producer's timestamps. LogAppendTime: the broker stamps each batch.",
+        "log.message.timestamp.type",
+        choices=("CreateTime", "LogAppendTime"),
+    ),
+    _key(
+        "min.cleanable.dirty.ratio",
+        DOUBLE,
+        "0.5",
+        "The share of a log that must be uncompacted before it is worth compacting." + _NO_CLEANER,
+        "log.cleaner.min.cleanable.ratio",
+        minimum=0,
+        maximum=1,
+        has_effect=False,
+    ),
+    _key(
+        "min.compaction.lag.ms",
+        LONG,
+        "0",
+        "The shortest that a record of a compacted topic stays uncompacted." + _NO_CLEANER,
+        "log.cleaner.min.compaction.lag.ms",
+        minimum=0,
+        has_effect=False,
+    ),
+    _key(
+        "min.insync.replicas",
+        INT,
+        "1",
+        "With acks=all: how many replicas must be in sync, or the write is refused.",
+        "min.insync.replicas",
+        minimum=1,
+    ),
+    _key(
+        "preallocate",
+        BOOLEAN,
+        "false",
+        "Segment files grow as records come.",
+        "log.preallocate",
+        choices=("false",),
+        why_not_others="the size of a segment file is what was appended to it",
+    ),
+    _key(
+        "remote.storage.enable",
+        BOOLEAN,
+        "false",
+        "All segments stay with the brokers.",
+        choices=("false",),
+        why_not_others=_NO_TIERS,
+    ),
+    _key(
+        "retention.bytes",
+        LONG,
+        "-1",
+        "With cleanup.policy delete: the oldest segments go while a partition is larger than this; -1 for no limit.",
+        "log.retention.bytes",
+        minimum=-1,
+    ),
+    _key(
+        "retention.ms",
+        LONG,
+        "604800000",
+        "With cleanup.policy delete: segments go whose newest record is older than this; -1 for no limit.",
+        "log.retention.ms",
+        Synonym("log.retention.minutes", _MINUTE_MS),
+        Synonym("log.retention.hours", _HOUR_MS),
+        minimum=-1,
+    ),
+    _key(
+        "segment.bytes",
+        INT,
+        "1073741824",
+        "A new segment is begun before one grows beyond this.",
+        "log.segment.bytes",
+        minimum=14,
+    ),
+    _key(
+        "segment.index.bytes",
+        INT,
+        "10485760",
+        "A new segment is begun when an index of one has grown to this.",
+        "log.index.size.max.bytes",
+        minimum=12,
+    ),
+    _key(
+        "segment.jitter.ms",
+        LONG,
+        "0",
+        "In Kafka, up to this much is taken off segment.ms at random. Here each partition rolls by its own records.",
+        "log.roll.jitter.ms",
+        Synonym("log.roll.jitter.hours", _HOUR_MS),
+        minimum=0,
+        has_effect=False,
+    ),
+    _key(
+        "segment.ms",
+        LONG,
+        "604800000",
+        "A new segment is begun when one has been written to for this long.",
+        "log.roll.ms",
+        Synonym("log.roll.hours", _HOUR_MS),
+        minimum=1,
+    ),
+    _key(
+        "unclean.leader.election.enable",
+        BOOLEAN,
+        "false",
+        "A replica that is not in sync never leads: a partition without one that is stays without a leader.",
+        "unclean.leader.election.enable",
+        choices=("false",),
+        why_not_others="such an election loses acknowledged records",
+    ),
+)

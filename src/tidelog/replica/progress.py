@@ -1,0 +1,51 @@
+"""How far one follower has come, as far as its accepted fetches in this leader epoch prove it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from tidelog.base.ids import BrokerEpoch, Offset
+from tidelog.replica.values import AcceptedFetch
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What the leader knows of one follower; nothing, when its epoch begins.
+
+    Attributes:
+        caught_up_ms: when it last had all that had been written by then.
+        end_offset: exclusive; None until it has fetched.
+        broker_epoch: the incarnation that fetched last; None where it does not say.
+    """
+
+    caught_up_ms: int
+    end_offset: Offset | None = None
+    broker_epoch: BrokerEpoch | None = None
+    fetched_ms: int = 0
+    log_end_offset_at_fetch: Offset | None = None
+
+    def on_fetch(self, fetch: AcceptedFetch, log_end_offset: Offset) -> None:
+        """An accepted fetch: all below its offset is there.
+
+        A follower that always reads what there was at its last fetch is caught up as of then, though it never reaches
+        the end of a log that is being written to.
+        """
+        if fetch.fetch_offset >= log_end_offset:
+            self.caught_up_ms = fetch.now_ms
+        elif self.log_end_offset_at_fetch is not None and fetch.fetch_offset >= self.log_end_offset_at_fetch:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.end_offset = fetch.fetch_offset
+        self.broker_epoch = fetch.broker_epoch
+        self.fetched_ms = fetch.now_ms
+        self.log_end_offset_at_fetch = log_end_offset
+
+    def is_overtaken(self, broker_epoch: BrokerEpoch | None) -> bool:
+        """Whether a fetch at `broker_epoch` comes from an incarnation that a newer one has followed."""
+        return broker_epoch is not None and self.broker_epoch is not None and broker_epoch < self.broker_epoch
+
+    def lags(self, log_end_offset: Offset, *, since_ms: int) -> bool:
+        """Whether it is behind, and has been ever since before `since_ms`."""
+        return self.end_offset != log_end_offset and self.caught_up_ms < since_ms
+
+    def clone(self) -> FollowerProgress:
+        return replace(self)
