@@ -1,1 +1,45 @@
 """Record batches and the lineage of leader epochs: what a log holds."""
+
+from __future__ import annotations
+
+from tidelog.records._choose import KERNEL_IS_COMPILED
+from tidelog.records.batch import (
+    BATCH_OVERHEAD,
+    BatchBuilder,
+    BatchFacts,
+    BatchHeader,
+    Record,
+    check_crc,
+    read_header,
+    read_records,
+    seal_batch,
+    split_batches,
+    split_whole_batches,
+    stamp,
+    validate_batch,
+)
+from tidelog.records.compression import COMPRESSION_IDS, COMPRESSION_NAMES, compress, decompress
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+
+__all__ = [
+    "BATCH_OVERHEAD",
+    "COMPRESSION_IDS",
+    "COMPRESSION_NAMES",
+    "KERNEL_IS_COMPILED",
+    "BatchBuilder",
+    "BatchFacts",
+    "BatchHeader",
+    "EpochEntry",
+    "LeaderEpochLineage",
+    "Record",
+    "check_crc",
+    "compress",
+    "decompress",
+    "read_header",
+    "read_records",
+    "seal_batch",
+    "split_batches",
+    "split_whole_batches",
+    "stamp",
+    "validate_batch",
+]

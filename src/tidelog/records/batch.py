@@ -1,16 +1,23 @@
-"""Record batches: validated on the way in, read on the way out, built by producers."""
+"""Record batches: validated on the way in, read on the way out, built by producers.
+
+A broker never unpacks a batch to store it: `validate_batch` walks its records where they are, decompressed once if need
+be, and the batch is stored as it came.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
-from tidelog.base.errors import MalformedBatchError
+from tidelog.base.errors import Code, MalformedBatchError, refusal
 from tidelog.base.ports import Buffer
-from tidelog.records import kernel
+from tidelog.records._choose import KERNEL_IS_COMPILED, kernel, kernel_encode
 from tidelog.records.compression import COMPRESSION_IDS, compress, decompress
 from tidelog.records.header import (
     BATCH_OVERHEAD,
+    COMPRESSION_MASK,
     CONTROL_FLAG,
     LOG_APPEND_TIME_FLAG,
     MAGIC,
@@ -21,7 +28,7 @@ from tidelog.records.header import (
     split_batches,
     split_whole_batches,
     stamp,
-    write_header,
+    write_batch,
 )
 
 __all__ = [
@@ -32,8 +39,10 @@ __all__ = [
     "BatchHeader",
     "Record",
     "check_crc",
+    "find_records",
     "read_header",
     "read_records",
+    "seal_batch",
     "split_batches",
     "split_whole_batches",
     "stamp",
@@ -43,13 +52,29 @@ __all__ = [
 DECOMPRESSED_SIZE_BYTES_MAX = 256 * 1024 * 1024
 """What readers allow one batch to grow to, unless they say otherwise."""
 
+SIZE_BYTES_MAX = 0x7FFFFFFF
+"""Of a batch: its length is an int32."""
+
+RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5
+"""The most bytes that a record has beside its key, its value and its headers."""
+
+HEADER_OVERHEAD_MAX = 5 + 5
+"""The most bytes that a record's header has beside its key and value."""
+
+_INT64_MIN = -(1 << 63)
+_INT64_MAX = (1 << 63) - 1
+
+_Headers = Sequence[tuple[str, bytes | None]]
+_Region = tuple[Buffer, int, int, int, int, int, int]
+_BinaryBuffers = tuple[Buffer | None, Buffer | None, Buffer | None]
+
 
 class BatchFacts(NamedTuple):
     """What was learnt by walking a batch's records."""
 
     record_count: int
     max_timestamp: int
-    """ms since 1970, -1 if there are no records. The header may say otherwise: then `stamp` can put it right."""
+    """ms since 1970; -1 if there are no records. Where the header says otherwise, `stamp` can put it right."""
     max_timestamp_offset_delta: int
     """Of the first record that has `max_timestamp`: add the base offset."""
     keyless_record_count: int
@@ -72,6 +97,44 @@ class Record(NamedTuple):
     """Of the leader that appended it; -1 for none."""
 
 
+def find_records(buffer: Buffer, position: int, header: BatchHeader, decompressed_size_bytes_max: int) -> _Region:
+    """The records of a batch, decompressed if need be, as the kernel's reading functions take them.
+
+    Returns:
+        (buffer, where the records start, where they end, how many there are to be, last offset delta, smallest
+        timestamp delta, largest timestamp delta).
+
+    Raises:
+        MalformedBatchError: as `decompress`, and CORRUPT_MESSAGE for a batch that reaches beyond the buffer.
+    """
+    start = position + BATCH_OVERHEAD
+    end = position + header.size_bytes
+    if end > len(buffer):
+        raise MalformedBatchError(
+            f"the batch at offset {header.base_offset} has {header.size_bytes} bytes, "
+            f"of which {len(buffer) - position} are here",
+            position=position,
+            code=Code.CORRUPT_MESSAGE,
+        )
+    codec = header.attributes & COMPRESSION_MASK
+    if codec:
+        buffer = decompress(codec, memoryview(buffer)[start:end], size_bytes_max=decompressed_size_bytes_max)
+        start = 0
+        end = len(buffer)
+    if not KERNEL_IS_COMPILED:
+        buffer = bytes(memoryview(buffer)[start:end])  # indexed twice as fast as a view
+        start = 0
+        end = len(buffer)
+    delta_min, delta_max = _INT64_MIN, _INT64_MAX
+    if not header.attributes & LOG_APPEND_TIME_FLAG:
+        base_timestamp = header.base_timestamp
+        if base_timestamp > 0:
+            delta_max -= base_timestamp
+        else:
+            delta_min -= base_timestamp
+    return buffer, start, end, header.record_count, header.last_offset_delta, delta_min, delta_max
+
+
 def validate_batch(
     buffer: Buffer,
     position: int,
@@ -81,6 +144,8 @@ def validate_batch(
     dense: bool = True,
 ) -> BatchFacts:
     """Check a batch's CRC, and that its records are what its header says. The batch itself is left as it is.
+
+    A header's max timestamp that differs from the records' is no error, since clients exist that do not set it.
 
     Args:
         buffer: holds the whole batch.
@@ -94,30 +159,19 @@ def validate_batch(
         MalformedBatchError: CORRUPT_MESSAGE for the CRC; INVALID_RECORD for what disagrees, and for a bomb.
     """
     check_crc(buffer, position, header)
-    data: Buffer = buffer
-    start = position + BATCH_OVERHEAD
-    end = position + header.size_bytes
+    region = find_records(buffer, position, header, decompressed_size_bytes_max)
+    largest, largest_at, last, keyless, _, is_dense = kernel.walk(*region)
     count = header.record_count
-    if header.attributes & 7:
-        data = decompress(
-            header.attributes & 7, memoryview(buffer)[start:end], size_bytes_max=decompressed_size_bytes_max
-        )
-        start = 0
-        end = len(data)
-    max_delta, max_at, last, keyless, is_dense = kernel.walk(data, start, end, count)
     if dense and (not is_dense or last != header.last_offset_delta or not count):
         raise _not_dense(header, position, last, is_dense)
-    if last > header.last_offset_delta:
-        raise MalformedBatchError(
-            f"the last record has offset delta {last}, the header's last is {header.last_offset_delta}",
-            position=position,
-        )
     if header.attributes & LOG_APPEND_TIME_FLAG:
         max_timestamp = header.max_timestamp
-        max_at = 0
+        largest_at = 0
     else:
-        max_timestamp = header.base_timestamp + max_delta if count else -1
-    return BatchFacts(count, max_timestamp, max_at, keyless, end - start, is_dense)
+        max_timestamp = header.base_timestamp + largest if count else -1
+    return tuple.__new__(
+        BatchFacts, (count, max_timestamp, largest_at, keyless, region[2] - region[1], is_dense)
+    )
 
 
 def _not_dense(header: BatchHeader, position: int, last: int, is_dense: bool) -> MalformedBatchError:
@@ -127,7 +181,7 @@ def _not_dense(header: BatchHeader, position: int, last: int, is_dense: bool) ->
         what = "its offset deltas are not 0, 1, 2 ..."
     else:
         what = f"its last record has offset delta {last}, its header says {header.last_offset_delta}"
-    return MalformedBatchError(f"the batch of {header.record_count} records is not a producer's: {what}", position=position)
+    return MalformedBatchError(f"a batch of {header.record_count} records: {what}", position=position)
 
 
 def read_records(
@@ -144,46 +198,76 @@ def read_records(
     """
     if header is None:
         header = read_header(buffer, position)
-    data: Buffer = buffer
-    start = position + BATCH_OVERHEAD
-    end = position + header.size_bytes
-    if end > len(buffer):
-        raise MalformedBatchError(
-            f"the batch has {header.size_bytes} bytes, of which {len(buffer) - position} are here", position=position
-        )
-    if header.compression:
-        data = decompress(
-            header.compression, memoryview(buffer)[start:end], size_bytes_max=decompressed_size_bytes_max
-        )
-        start = 0
-        end = len(data)
     base_offset, leader_epoch = header.base_offset, header.leader_epoch
-    appended = header.max_timestamp if header.is_log_append_time else None
-    base_timestamp = header.base_timestamp
+    base_timestamp, scale = header.base_timestamp, 1
+    if header.is_log_append_time:
+        base_timestamp, scale = header.max_timestamp, 0
     return [
         Record(
-            base_offset + offset_delta,
-            base_timestamp + timestamp_delta if appended is None else appended,
-            key,
-            value,
-            headers,
-            leader_epoch,
+            base_offset + offset_delta, base_timestamp + timestamp_delta * scale, key, value, headers, leader_epoch
         )
-        for timestamp_delta, offset_delta, key, value, headers in kernel.unpack(data, start, end, header.record_count)
+        for timestamp_delta, offset_delta, key, value, headers in kernel.unpack(
+            *find_records(buffer, position, header, decompressed_size_bytes_max)
+        )
     ]
 
 
+def seal_batch(
+    records: Buffer,
+    record_count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    compression: str = "none",
+    base_offset: int = 0,
+    leader_epoch: int = -1,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    control: bool = False,
+) -> bytes:
+    """A whole batch made of encoded records, not compressed yet, with offset deltas 0, 1, 2 ...
+
+    Args:
+        records: as `encode_columns` returns them.
+        record_count: how many they are.
+        base_timestamp: what their timestamp deltas were taken from, ms since 1970.
+        max_timestamp: the largest of their timestamps.
+        compression: `none`, `gzip`, `snappy`, `lz4` or `zstd`.
+        base_offset, leader_epoch: what the leader would stamp.
+        producer_id, producer_epoch, base_sequence: of an idempotent producer; -1 for none.
+        transactional: whether the batch is part of a transaction.
+        control: whether it holds a marker of the protocol.
+    """
+    codec = COMPRESSION_IDS[compression]
+    header = BatchHeader(
+        base_offset,
+        0,
+        leader_epoch,
+        MAGIC,
+        0,
+        codec | (TRANSACTIONAL_FLAG if transactional else 0) | (CONTROL_FLAG if control else 0),
+        max(record_count - 1, 0),
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        record_count,
+    )
+    return write_batch(header, compress(codec, records))
+
+
 class BatchBuilder:
-    """Collects records and writes them as one batch."""
+    """Collects records and writes them as one batch. `records.columns` does it for columns, much faster."""
 
     __slots__ = (
-        "_attributes",
-        "_base_sequence",
-        "_codec",
+        "_compression",
+        "_header_count",
         "_headers",
+        "_identity",
         "_keys",
-        "_producer_epoch",
-        "_producer_id",
         "_timestamps",
         "_values",
         "size_bytes",
@@ -199,67 +283,105 @@ class BatchBuilder:
         transactional: bool = False,
         control: bool = False,
     ) -> None:
-        self._codec = COMPRESSION_IDS[compression]
-        self._attributes = self._codec
-        if transactional:
-            self._attributes |= TRANSACTIONAL_FLAG
-        if control:
-            self._attributes |= CONTROL_FLAG
-        self._producer_id = producer_id
-        self._producer_epoch = producer_epoch
-        self._base_sequence = base_sequence
+        """See `seal_batch` for the arguments."""
+        if compression not in COMPRESSION_IDS:
+            raise ValueError(f"there is no compression {compression!r}: there are {', '.join(COMPRESSION_IDS)}")
+        self._compression = compression
+        self._identity = (producer_id, producer_epoch, base_sequence, transactional, control)
         self._timestamps: list[int] = []
         self._keys: list[bytes | None] = []
         self._values: list[bytes | None] = []
-        self._headers: list[Iterable[tuple[str, bytes | None]]] = []
+        self._headers: list[_Headers] = []
+        self._header_count = 0
         self.size_bytes = BATCH_OVERHEAD
-        """An upper bound of the batch's size before compression."""
+        """An upper bound of the batch's size, before compression."""
 
     @property
     def record_count(self) -> int:
-        return len(self._keys)
+        return len(self._timestamps)
 
-    def append(
-        self,
-        timestamp_ms: int,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Iterable[tuple[str, bytes | None]] = (),
-    ) -> None:
-        """Add a record, the next in offset and sequence."""
+    def append(self, timestamp_ms: int, key: bytes | None, value: bytes | None, headers: _Headers = ()) -> None:
+        """Add a record, the next in offset and sequence.
+
+        Args:
+            timestamp_ms: since 1970; -1 for none.
+            key: None for none.
+            value: None marks the key as deleted, on a compacted topic.
+            headers: names, as text, with their values.
+        """
         self._timestamps.append(timestamp_ms)
         self._keys.append(key)
         self._values.append(value)
         self._headers.append(headers)
-        size = 32
+        size = RECORD_OVERHEAD_MAX
         if key is not None:
             size += len(key)
         if value is not None:
             size += len(value)
-        for name, content in headers:
-            size += 10 + 4 * len(name) + (len(content) if content is not None else 0)
+        if headers:
+            self._header_count += len(headers)
+            for name, content in headers:
+                size += HEADER_OVERHEAD_MAX + 4 * len(name) + (len(content) if content is not None else 0)
         self.size_bytes += size
 
     def build(self, base_offset: int = 0, leader_epoch: int = -1) -> bytes:
-        """The batch. May be called again, with another place in the log."""
-        base_timestamp = self._timestamps[0] if self._timestamps else -1
-        records = kernel.pack(
-            [timestamp - base_timestamp for timestamp in self._timestamps], self._keys, self._values, self._headers
-        )
-        count = len(self._keys)
-        header = BatchHeader(
-            base_offset,
+        """The batch. May be called again, also for another place in the log.
+
+        Raises:
+            ValueError: a timestamp below -1.
+            KafkaError: MESSAGE_TOO_LARGE: more than 2 GiB.
+        """
+        if self.size_bytes > SIZE_BYTES_MAX:
+            raise refusal(Code.MESSAGE_TOO_LARGE, f"a batch of {self.size_bytes} bytes: 2 GiB is the most there can be")
+        count = len(self._timestamps)
+        base_timestamp = self._timestamps[0] if count else -1
+        headers: tuple[Buffer | None, ...] = (None, None, None, None, None, None)
+        if self._header_count:
+            pairs = [pair for row in self._headers for pair in row]
+            names, _, name_data = _as_column([name.encode() for name, _ in pairs])
+            headers = (_ends(map(len, self._headers)), names, name_data, *_as_column([value for _, value in pairs]))
+        out = bytearray(self.size_bytes)
+        _, size, max_timestamp = kernel_encode.encode(
+            out,
             0,
-            leader_epoch,
-            MAGIC,
-            0,
-            self._attributes,
-            max(count - 1, 0),
-            base_timestamp,
-            max(self._timestamps, default=-1),
-            self._producer_id,
-            self._producer_epoch,
-            self._base_sequence,
             count,
+            base_timestamp,
+            array("q", self._timestamps),
+            *_as_column(self._keys, may_be_left_out=True),
+            *_as_column(self._values, may_be_left_out=True),
+            *headers,
         )
-        return bytes(write_header(header, compress(self._codec, records)))
+        producer_id, producer_epoch, base_sequence, transactional, control = self._identity
+        return seal_batch(
+            memoryview(out)[:size],
+            count,
+            base_timestamp,
+            max_timestamp,
+            compression=self._compression,
+            base_offset=base_offset,
+            leader_epoch=leader_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=base_sequence,
+            transactional=transactional,
+            control=control,
+        )
+
+
+def _as_column(values: Sequence[bytes | None], *, may_be_left_out: bool = False) -> _BinaryBuffers:
+    """(offsets, validity or None, data), as `kernel_encode.encode` takes them; (None, None, None) if all are null."""
+    nulls = values.count(None)
+    if may_be_left_out and nulls == len(values):
+        return None, None, None
+    validity = None
+    if nulls:
+        validity = bytearray(b"\xff") * ((len(values) + 7) // 8)
+        for row, value in enumerate(values):
+            if value is None:
+                validity[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+        values = [value or b"" for value in values]
+    return _ends(map(len, values)), validity, b"".join(values)  # type: ignore[arg-type]  # none is None any more
+
+
+def _ends(lengths: Iterable[int]) -> Buffer:
+    return memoryview(array("i", accumulate(lengths, initial=0)))

@@ -272,14 +272,13 @@ def stamp(
         _UINT32.pack_into(buffer, position + _CRC_AT, crc32c(memoryview(buffer)[position + _CRC_START : end]))
 
 
-def write_header(header: BatchHeader, records: Buffer) -> bytearray:
-    """A whole batch: `header`, its `size_bytes` and `crc` replaced by what `records` give, and `records` after it."""
-    batch = bytearray(BATCH_OVERHEAD + len(records))
-    batch[BATCH_OVERHEAD:] = records
-    length = len(batch) - _LENGTH_END
-    _LAYOUT.pack_into(batch, 0, header[0], length, header[2], header[3], 0, *header[5:])
-    _UINT32.pack_into(batch, _CRC_AT, crc32c(memoryview(batch)[_CRC_START:]))
-    return batch
+def write_batch(header: BatchHeader, records: Buffer) -> bytes:
+    """A whole batch: `header`, its `size_bytes` and `crc` replaced by what `records` give, and `records` behind it."""
+    head = bytearray(BATCH_OVERHEAD)
+    length = BATCH_OVERHEAD - _LENGTH_END + len(records)
+    _LAYOUT.pack_into(head, 0, header[0], length, header[2], header[3], 0, *header[5:])
+    _UINT32.pack_into(head, _CRC_AT, crc32c(records, crc32c(memoryview(head)[_CRC_START:])))
+    return b"".join((head, records))
 
 
 def _cut_short(header: BatchHeader, position: int, end: int) -> MalformedBatchError:

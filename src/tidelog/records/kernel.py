@@ -1,152 +1,480 @@
 """The hot loops: everything that touches each record of a batch.
 
-One record (format 2). Varints are zigzag; those of 32 bits take up to 5 bytes, the timestamp's 64 bits up to 10:
+This one file is run in two ways: interpreted as it stands, and compiled by Cython as `tidelog.records._kernel_c`, a
+second module made of the same text (see setup.py); `_choose.py` says which is used. It imports no cython: the C types of
+its variables are in kernel.pxd. Whatever the C code reads or writes lies inside its buffers by checks that stand here,
+on every length and every varint, and not by Cython's: those are switched on for the fuzzer alone.
 
-    length | attributes int8 | timestamp delta | offset delta | key length | key | value length | value |
-    header count | { key length | key | value length | value } ...          (a length of -1 is null)
+One record (format 2); varints are zigzag, those of 32 bits up to 5 bytes long and those of 64 bits up to 10:
+
+    length varint | attributes int8 | timestamp delta varlong | offset delta varint
+    key length varint | key | value length varint | value            (a length of -1: null)
+    header count varint | { key length varint | key | value length varint | value } ...
+
+Columns have Arrow's layout: offsets int32, one more than there are rows; validity bits from the least significant.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidelog.base.errors import MalformedBatchError
+from tidelog.base.ports import Buffer
+from tidelog.records._runs import find_run
+
+KERNEL_IS_COMPILED = not __file__.endswith(".py")
+KERNEL_SOURCE_HASH: str | None = None  # of this file and its pxd, in hex: setup.py appends it to the copy it compiles
+
+RECORD_SIZE_BYTES_MIN = 7
+
+# What is wrong with a record: `_record` returns the negative number in place of where the next record starts.
+_FAULTS = {
+    -1: "its length is cut short, negative, or reaches beyond the batch",
+    -2: "its timestamp delta is cut short or too long",
+    -3: "its offset delta is cut short or too long",
+    -4: "its key's length is not one, or reaches beyond the record",
+    -5: "its value's length is not one, or reaches beyond the record",
+    -6: "its header count is not one, or more than the record holds",
+    -7: "bytes are left over behind its value",
+    -8: "a header key's length is not one, or reaches beyond the record",
+    -9: "a header value's length is not one, or reaches beyond the record",
+    -10: "bytes are left over behind its headers",
+    -11: "its timestamp lies outside 64 bits",
+    -12: "its offset delta does not lie after the one before it",
+    -13: "its offset delta lies beyond the header's last",
+}
 
 
-def _malformed(index, position, what):
-    return MalformedBatchError(f"record {index} of the batch, at byte {position}: {what}", position=position)
+def _malformed(index: int, position: int, fault: int) -> MalformedBatchError:
+    return MalformedBatchError(f"record {index} of the batch, at byte {position}: {_FAULTS[fault]}", position=position)
 
 
-def _varint(data, position, end, bytes_max):
-    """Read a zigzag varint. Returns (value, next position); the position is -1 if it is cut short or too long."""
+def _varint(data: Buffer, position: int, end: int, bytes_max: int) -> tuple[int, int]:
+    """Read a zigzag varint of 5 bytes (then also of 32 bits) or 10 at the most.
+
+    Returns:
+        The value, and the position behind it: -1 if it is cut short, too long or too large.
+    """
     value = 0
     shift = 0
-    while position < end and bytes_max > 0:
+    if end - position > bytes_max:
+        end = position + bytes_max
+    while position < end:
         byte = data[position]
         position += 1
-        bytes_max -= 1
+        if shift == 63 and byte > 1:
+            break
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return (value >> 1) ^ -(value & 1), position
+            if bytes_max == 5 and value > 0xFFFFFFFF:
+                break
+            # Halved without its sign: in C the 64 bits may fill the whole of a signed number.
+            return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), position
         shift += 7
     return 0, -1
 
 
-def walk(data, position, end, record_count):
+def _record(data: Buffer, position: int, end: int) -> tuple[int, int, int, int, int, int, int, int, int]:
+    """Find the parts of the record at `position`, up to its headers.
+
+    Returns:
+        (timestamp delta, offset delta, key's position, its length or -1, value's position, its length or -1,
+        number of headers, position of the first, end of the record, or a fault)
+    """
+    length, position = _varint(data, position, end, 5)
+    if position < 0 or length < 1 or length > end - position:
+        return 0, 0, 0, 0, 0, 0, 0, 0, -1
+    stop = position + length
+    timestamp_delta, position = _varint(data, position + 1, stop, 10)
+    if position < 0:
+        return 0, 0, 0, 0, 0, 0, 0, 0, -2
+    offset_delta, position = _varint(data, position, stop, 5)
+    if position < 0:
+        return 0, 0, 0, 0, 0, 0, 0, 0, -3
+    key_length, position = _varint(data, position, stop, 5)
+    if position < 0 or key_length < -1 or key_length > stop - position:
+        return 0, 0, 0, 0, 0, 0, 0, 0, -4
+    key_at = position
+    if key_length > 0:
+        position += key_length
+    value_length, position = _varint(data, position, stop, 5)
+    if position < 0 or value_length < -1 or value_length > stop - position:
+        return 0, 0, 0, 0, 0, 0, 0, 0, -5
+    value_at = position
+    if value_length > 0:
+        position += value_length
+    header_count, position = _varint(data, position, stop, 5)
+    if position < 0 or header_count < 0 or header_count > stop - position:
+        return 0, 0, 0, 0, 0, 0, 0, 0, -6
+    if header_count == 0 and position != stop:
+        return 0, 0, 0, 0, 0, 0, 0, 0, -7
+    return timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, header_count, position, stop
+
+
+def _header(data: Buffer, position: int, stop: int) -> tuple[int, int, int, int, int]:
+    """Find the parts of the header at `position`.
+
+    Returns:
+        (key's position, its length, value's position, its length or -1, position behind it, or a fault)
+    """
+    key_length, key_at = _varint(data, position, stop, 5)
+    if key_at < 0 or key_length < 0 or key_length > stop - key_at:
+        return 0, 0, 0, 0, -8
+    value_length, value_at = _varint(data, key_at + key_length, stop, 5)
+    if value_at < 0 or value_length < -1 or value_length > stop - value_at:
+        return 0, 0, 0, 0, -9
+    position = value_at
+    if value_length > 0:
+        position += value_length
+    return key_at, key_length, value_at, value_length, position
+
+
+def _skip_headers(data: Buffer, position: int, stop: int, header_count: int) -> int:
+    """Check a record's headers. Returns `stop`, or a fault."""
+    for _ in range(header_count):
+        _key_at, _key_length, _value_at, _value_length, position = _header(data, position, stop)
+        if position < 0:
+            return position
+    return stop if position == stop else -10
+
+
+def _check_region(data: Buffer, position: int, end: int, record_count: int) -> None:
+    if not 0 <= position <= end <= len(data):
+        raise ValueError(f"bytes {position} to {end} of a buffer of {len(data)}")
+    if record_count < 0 or record_count * RECORD_SIZE_BYTES_MIN > end - position:
+        raise MalformedBatchError(f"{record_count} records cannot fit into {end - position} bytes", position=position)
+
+
+def _check_end(position: int, end: int, record_count: int) -> None:
+    if position != end:
+        raise MalformedBatchError(
+            f"{end - position} bytes are left over behind the last of {record_count} records", position=position
+        )
+
+
+def walk(
+    data: Buffer,
+    position: int,
+    end: int,
+    record_count: int,
+    last_offset_delta: int,
+    timestamp_delta_min: int,
+    timestamp_delta_max: int,
+) -> tuple[int, int, int, int, int, bool]:
     """Check every record of a batch.
 
     Args:
-        data: a contiguous buffer that holds the records, not compressed.
+        data: holds the records, not compressed. `bytes` if this module is interpreted: it is much faster on them.
         position: where the first record starts.
-        end: where the last one ends, exclusive, at most `len(data)`.
+        end: where the last one ends, exclusive.
         record_count: how many there are to be.
+        last_offset_delta: what no offset delta may exceed.
+        timestamp_delta_min: the smallest timestamp delta that gives a timestamp within 64 bits.
+        timestamp_delta_max: the largest, inclusive.
 
     Returns:
-        (largest timestamp delta, offset delta of the first record that has it, last offset delta, number of
-        records without a key, whether the offset deltas are exactly 0, 1, 2 ...).
+        (largest timestamp delta, offset delta of the first record that has it, offset delta of the last record,
+        number of records without a key, number of headers, whether the offset deltas are 0, 1, 2 ...). Without
+        records the offset deltas are -1.
 
     Raises:
-        MalformedBatchError: INVALID_RECORD; names the record and what disagrees.
+        MalformedBatchError: INVALID_RECORD; names the record and what is wrong.
     """
-    max_timestamp_delta = 0
-    max_offset_delta = -1
+    _check_region(data, position, end, record_count)
+    largest = 0
+    largest_at = -1
     last = -1
     keyless = 0
+    headers = 0
     is_dense = True
-    for index, record in enumerate(_records(data, position, end, record_count)):
-        timestamp_delta, offset_delta, key, _, _ = record
-        if max_offset_delta < 0 or timestamp_delta > max_timestamp_delta:
-            max_timestamp_delta = timestamp_delta
-            max_offset_delta = offset_delta
-        if offset_delta <= last:
-            raise _malformed(index, position, f"offset delta {offset_delta} does not lie after {last}")
+    seeks_runs = not KERNEL_IS_COMPILED and isinstance(data, bytes)
+    seek_from = 0
+    patience = 8
+    index = 0
+    while index < record_count:
+        timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, header_count, headers_at, stop = (
+            _record(data, position, end)
+        )
+        if stop < 0:
+            raise _malformed(index, position, stop)
+        if header_count > 0:
+            stop = _skip_headers(data, headers_at, stop, header_count)
+            if stop < 0:
+                raise _malformed(index, position, stop)
+            headers += header_count
+        if timestamp_delta > largest or largest_at < 0:
+            if timestamp_delta > timestamp_delta_max:
+                raise _malformed(index, position, -11)
+            largest = timestamp_delta
+            largest_at = offset_delta
+        if timestamp_delta < timestamp_delta_min:
+            raise _malformed(index, position, -11)
         if offset_delta != index:
             is_dense = False
+            if offset_delta <= last:
+                raise _malformed(index, position, -12)
+        if offset_delta > last_offset_delta:
+            raise _malformed(index, position, -13)
         last = offset_delta
-        if key is None:
+        if key_length < 0:
             keyless += 1
-    return max_timestamp_delta, max_offset_delta, last, keyless, is_dense
+        if seeks_runs and index >= seek_from and header_count == 0 and is_dense:
+            run = find_run(
+                data, position, stop, end, index, min(record_count, last_offset_delta + 1), key_at, value_at
+            )
+            if run is None:
+                seek_from = index + patience  # ever more rarely, where records are not alike
+                patience *= 2
+            else:
+                patience = 8
+                count, run_largest, run_largest_at, run_smallest = run
+                if run_smallest < timestamp_delta_min or run_largest > timestamp_delta_max:
+                    raise _malformed(index + run_largest_at, position, -11)
+                if run_largest > largest:
+                    largest = run_largest
+                    largest_at = run_largest_at
+                if key_length < 0:
+                    keyless += count
+                last += count
+                index += count
+                stop += count * (stop - position)
+        index += 1
+        position = stop
+    _check_end(position, end, record_count)
+    return largest, largest_at, last, keyless, headers, is_dense
 
 
-def _records(data, position, end, record_count):
+def unpack(
+    data: Buffer,
+    position: int,
+    end: int,
+    record_count: int,
+    last_offset_delta: int,
+    timestamp_delta_min: int,
+    timestamp_delta_max: int,
+) -> list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]]:
+    """Read every record of a batch: (timestamp delta, offset delta, key, value, ((header key, value) ...)).
+
+    Header keys that are not UTF-8, which no client should write, have their bad bytes replaced.
+
+    Args:
+        data, ...: as for `walk`.
+
+    Raises:
+        MalformedBatchError: as `walk`.
+    """
+    _check_region(data, position, end, record_count)
+    rows: list[Any] = []
+    last = -1
     for index in range(record_count):
-        start = position
-        length, position = _varint(data, position, end, 5)
-        if position < 0 or length < 0 or length > end - position:
-            raise _malformed(index, start, "its length is not one, or reaches beyond the batch")
-        stop = position + length
-        position += 1
-        timestamp_delta, position = _varint(data, position, stop, 10)
-        if position < 0:
-            raise _malformed(index, start, "its timestamp delta is cut short")
-        offset_delta, position = _varint(data, position, stop, 5)
-        if position < 0:
-            raise _malformed(index, start, "its offset delta is cut short")
-        key, position = _bytes(data, position, stop, index, "key")
-        value, position = _bytes(data, position, stop, index, "value")
-        header_count, position = _varint(data, position, stop, 5)
-        if position < 0 or header_count < 0 or header_count > stop - position:
-            raise _malformed(index, start, "its header count is not one, or more than fit")
-        headers = []
-        for _ in range(header_count):
-            header_key, position = _bytes(data, position, stop, index, "header key")
-            if header_key is None:
-                raise _malformed(index, start, "a header key is null")
-            header_value, position = _bytes(data, position, stop, index, "header value")
-            headers.append((header_key, header_value))
-        if position != stop:
-            raise _malformed(index, position, f"{stop - position} bytes are left over after its headers")
-        yield timestamp_delta, offset_delta, key, value, headers
-    if position != end:
-        raise _malformed(record_count, position, f"{end - position} bytes are left over after the last record")
+        timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, header_count, headers_at, stop = (
+            _record(data, position, end)
+        )
+        if stop < 0:
+            raise _malformed(index, position, stop)
+        if timestamp_delta < timestamp_delta_min or timestamp_delta > timestamp_delta_max:
+            raise _malformed(index, position, -11)
+        if offset_delta <= last:
+            raise _malformed(index, position, -12)
+        if offset_delta > last_offset_delta:
+            raise _malformed(index, position, -13)
+        last = offset_delta
+        key = None
+        if key_length >= 0:
+            key = bytes(data[key_at : key_at + key_length])
+        value = None
+        if value_length >= 0:
+            value = bytes(data[value_at : value_at + value_length])
+        if header_count > 0:
+            pairs = []
+            for _ in range(header_count):
+                header_key_at, header_key_length, header_value_at, header_value_length, headers_at = _header(
+                    data, headers_at, stop
+                )
+                if headers_at < 0:
+                    raise _malformed(index, position, headers_at)
+                header_value = None
+                if header_value_length >= 0:
+                    header_value = bytes(data[header_value_at : header_value_at + header_value_length])
+                header_key = bytes(data[header_key_at : header_key_at + header_key_length])
+                pairs.append((header_key.decode("utf-8", "replace"), header_value))
+            if headers_at != stop:
+                raise _malformed(index, position, -10)
+            rows.append((timestamp_delta, offset_delta, key, value, tuple(pairs)))
+        else:
+            rows.append((timestamp_delta, offset_delta, key, value, ()))
+        position = stop
+    _check_end(position, end, record_count)
+    return rows
 
 
-def _bytes(data, position, stop, index, what):
-    start = position
-    length, position = _varint(data, position, stop, 5)
-    if position < 0 or length < -1 or length > stop - position:
-        raise _malformed(index, start, f"its {what} reaches beyond it")
-    if length < 0:
-        return None, position
-    return bytes(data[position : position + length]), position + length
+def decode(
+    data: Buffer,
+    position: int,
+    end: int,
+    record_count: int,
+    last_offset_delta: int,
+    timestamp_delta_min: int,
+    timestamp_delta_max: int,
+    first_offset_delta: int,
+    end_offset_delta: int,
+    base_offset: int,
+    base_timestamp: int,
+    timestamp_scale: int,
+    row: int,
+    offsets: Any,
+    timestamps: Any,
+    key_offsets: Any,
+    key_validity: Any,
+    key_data: Any,
+    value_offsets: Any,
+    value_validity: Any,
+    value_data: Any,
+    header_offsets: Any,
+    header_key_offsets: Any,
+    header_key_data: Any,
+    header_value_offsets: Any,
+    header_value_validity: Any,
+    header_value_data: Any,
+) -> tuple[int, int, int, int]:
+    """Read the records of a batch into columns, behind the rows that are there.
 
+    Args:
+        data, ...: as for `walk`.
+        first_offset_delta: rows start with this offset delta, inclusive.
+        end_offset_delta: rows end before this one.
+        base_offset: added to each offset delta. Its sum with `last_offset_delta` lies within 64 bits.
+        base_timestamp: added to each timestamp delta.
+        timestamp_scale: 1, or 0 where all records have the base timestamp.
+        row: how many rows there are.
+        offsets, timestamps: int64; any column may be None, if it is not wanted.
+        key_offsets, value_offsets: int32, with room for `record_count` rows behind `row`.
+        key_validity, value_validity: bits, set from `row` on.
+        key_data, value_data: with room for all bytes of the batch.
+        header_offsets: int32: where each row's headers start, counted in headers.
+        header_key_offsets, ...: as for keys and values, but a row is a header; with room for all of the batch.
 
-def unpack(data, position, end, record_count):
-    """Read every record of a batch into (timestamp delta, offset delta, key, value, ((header key, value) ...))."""
-    return [
-        (timestamp_delta, offset_delta, key, value, tuple((k.decode(), v) for k, v in headers))
-        for timestamp_delta, offset_delta, key, value, headers in _records(data, position, end, record_count)
-    ]
+    Returns:
+        (rows there are now, null keys added, null values added, null header values added). What was used of the
+        data is the last of the offsets.
 
-
-def _put_varint(out, value):
-    value = (value << 1) ^ (value >> 63)
-    while value >= 0x80:
-        out.append((value & 0x7F) | 0x80)
-        value >>= 7
-    out.append(value)
-
-
-def _put_bytes(out, value):
-    if value is None:
-        out.append(1)
-    else:
-        _put_varint(out, len(value))
-        out += value
-
-
-def pack(timestamp_deltas, keys, values, headers):
-    """Write records with offset deltas 0, 1, 2 ...; the arguments are lists of the same length."""
-    out = bytearray()
-    for index in range(len(keys)):
-        body = bytearray(1)
-        _put_varint(body, timestamp_deltas[index])
-        _put_varint(body, index)
-        _put_bytes(body, keys[index])
-        _put_bytes(body, values[index])
-        pairs = headers[index]
-        _put_varint(body, len(pairs))
-        for key, value in pairs:
-            _put_bytes(body, key.encode() if isinstance(key, str) else key)
-            _put_bytes(body, value)
-        _put_varint(out, len(body))
-        out += body
-    return out
+    Raises:
+        MalformedBatchError: as `walk`. Rows below `row` are as they were.
+        ValueError: a column is too small; the caller's bug.
+    """
+    _check_region(data, position, end, record_count)
+    wants_offsets = offsets is not None
+    wants_timestamps = timestamps is not None
+    wants_keys = key_offsets is not None
+    wants_values = value_offsets is not None
+    wants_headers = header_offsets is not None
+    row_end = row + record_count
+    key_used = value_used = header_row = header_key_used = header_value_used = header_row_end = 0
+    fits = row >= 0
+    if wants_offsets:
+        fits = fits and row_end <= len(offsets)
+    if wants_timestamps:
+        fits = fits and row_end <= len(timestamps)
+    if wants_keys:
+        fits = fits and key_validity is not None and key_data is not None
+        fits = fits and row_end < len(key_offsets) and row_end <= len(key_validity) * 8
+        if fits:
+            key_used = key_offsets[row]
+            fits = key_used >= 0 and end - position <= len(key_data) - key_used
+    if wants_values:
+        fits = fits and value_validity is not None and value_data is not None
+        fits = fits and row_end < len(value_offsets) and row_end <= len(value_validity) * 8
+        if fits:
+            value_used = value_offsets[row]
+            fits = value_used >= 0 and end - position <= len(value_data) - value_used
+    if wants_headers:
+        fits = fits and row_end < len(header_offsets) and header_key_offsets is not None
+        fits = fits and header_key_data is not None and header_value_offsets is not None
+        fits = fits and header_value_validity is not None and header_value_data is not None
+        if fits:
+            header_row = header_offsets[row]
+            header_row_end = min(len(header_key_offsets) - 1, len(header_value_offsets) - 1)
+            header_row_end = min(header_row_end, len(header_value_validity) * 8)
+            fits = 0 <= header_row <= header_row_end
+        if fits:
+            header_key_used = header_key_offsets[header_row]
+            header_value_used = header_value_offsets[header_row]
+            fits = header_key_used >= 0 and end - position <= len(header_key_data) - header_key_used
+            fits = fits and header_value_used >= 0 and end - position <= len(header_value_data) - header_value_used
+    if not fits:
+        raise ValueError(f"the columns have no room for {record_count} rows behind {row}")
+    null_keys = null_values = null_header_values = 0
+    last = -1
+    for index in range(record_count):
+        timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, header_count, headers_at, stop = (
+            _record(data, position, end)
+        )
+        if stop < 0:
+            raise _malformed(index, position, stop)
+        if timestamp_delta < timestamp_delta_min or timestamp_delta > timestamp_delta_max:
+            raise _malformed(index, position, -11)
+        if offset_delta <= last:
+            raise _malformed(index, position, -12)
+        if offset_delta > last_offset_delta:
+            raise _malformed(index, position, -13)
+        last = offset_delta
+        if offset_delta < first_offset_delta or offset_delta >= end_offset_delta:
+            if header_count > 0 and _skip_headers(data, headers_at, stop, header_count) < 0:
+                raise _malformed(index, position, -10)
+            position = stop
+            continue
+        if wants_offsets:
+            offsets[row] = base_offset + offset_delta
+        if wants_timestamps:
+            timestamps[row] = base_timestamp + timestamp_delta * timestamp_scale
+        if wants_keys:
+            if key_length > 0:
+                key_data[key_used : key_used + key_length] = data[key_at : key_at + key_length]
+                key_used += key_length
+            elif key_length < 0:
+                key_validity[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+                null_keys += 1
+            key_offsets[row + 1] = key_used
+        if wants_values:
+            if value_length > 0:
+                value_data[value_used : value_used + value_length] = data[value_at : value_at + value_length]
+                value_used += value_length
+            elif value_length < 0:
+                value_validity[row >> 3] &= ~(1 << (row & 7)) & 0xFF
+                null_values += 1
+            value_offsets[row + 1] = value_used
+        if header_count > 0:
+            if not wants_headers:
+                headers_at = _skip_headers(data, headers_at, stop, header_count)
+                if headers_at < 0:
+                    raise _malformed(index, position, headers_at)
+            else:
+                for _ in range(header_count):
+                    key_at, key_length, value_at, value_length, headers_at = _header(data, headers_at, stop)
+                    if headers_at < 0:
+                        raise _malformed(index, position, headers_at)
+                    if header_row >= header_row_end:
+                        raise ValueError("the columns have no room for more headers")
+                    header_key_data[header_key_used : header_key_used + key_length] = data[
+                        key_at : key_at + key_length
+                    ]
+                    header_key_used += key_length
+                    header_key_offsets[header_row + 1] = header_key_used
+                    if value_length > 0:
+                        header_value_data[header_value_used : header_value_used + value_length] = data[
+                            value_at : value_at + value_length
+                        ]
+                        header_value_used += value_length
+                    elif value_length < 0:
+                        header_value_validity[header_row >> 3] &= ~(1 << (header_row & 7)) & 0xFF
+                        null_header_values += 1
+                    header_value_offsets[header_row + 1] = header_value_used
+                    header_row += 1
+                if headers_at != stop:
+                    raise _malformed(index, position, -10)
+        if wants_headers:
+            header_offsets[row + 1] = header_row
+        row += 1
+        position = stop
+    _check_end(position, end, record_count)
+    return row, null_keys, null_values, null_header_values

@@ -1,0 +1,62 @@
+"""Builds the compiled kernel; everything else about the package is in pyproject.toml.
+
+`tidelog.records` has hot loops in plain Python files (kernel.py, kernel_encode.py), whose C types stand in a pxd beside
+each. They run as they are. Where there is Cython and a C compiler, a copy of each is compiled too, as a module of another
+name (_kernel_c, _kernel_encode_c): a module beside its own shared library could no longer be chosen. The copies are
+made in build/, and carry the SHA-256 of what they were made of, so that a stale one is found out.
+
+It is optional. Without a compiler or Cython the installation succeeds, and the interpreted kernel serves.
+
+Environment:
+    TIDELOG_BUILD_PURE=1            do not compile anything
+    TIDELOG_BUILD_BOUNDSCHECK=1     let Cython check every index too: slower, for `tests/fuzz/fuzz_walker.py`
+"""
+
+import hashlib
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+
+HERE = Path(__file__).resolve().parent
+KERNELS = ("kernel", "kernel_encode")
+SOURCES = Path("src/tidelog/records")
+COPIES = Path("build/kernel/tidelog/records")
+
+
+def copy_kernel(name: str) -> str:
+    """Write the copy that is compiled, and its pxd. Returns its path, relative to this file as setuptools wants it."""
+    source = (HERE / SOURCES / f"{name}.py").read_bytes()
+    types = (HERE / SOURCES / f"{name}.pxd").read_bytes()
+    digest = hashlib.sha256(source + types).hexdigest()
+    (HERE / COPIES).mkdir(parents=True, exist_ok=True)
+    (HERE / COPIES / f"_{name}_c.py").write_bytes(source + f'\n\nKERNEL_SOURCE_HASH = "{digest}"\n'.encode())
+    (HERE / COPIES / f"_{name}_c.pxd").write_bytes(types)
+    return str(COPIES / f"_{name}_c.py")
+
+
+def extensions() -> list[Extension]:
+    if os.environ.get("TIDELOG_BUILD_PURE"):
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError:
+        print("tidelog: no Cython, so the kernel stays interpreted", file=sys.stderr)
+        return []
+    directives = {
+        "language_level": "3",
+        "annotation_typing": False,  # the types for C are in the pxd; the annotations are for mypy
+        "boundscheck": bool(os.environ.get("TIDELOG_BUILD_BOUNDSCHECK")),
+        "initializedcheck": False,
+        "wraparound": False,
+    }
+    compile_args = [] if os.name == "nt" else ["-O3", "-fwrapv"]
+    modules = [
+        Extension(f"tidelog.records._{name}_c", [copy_kernel(name)], extra_compile_args=compile_args, optional=True)
+        for name in KERNELS
+    ]
+    return cythonize(modules, compiler_directives=directives, force=True, quiet=True)
+
+
+setup(ext_modules=extensions())

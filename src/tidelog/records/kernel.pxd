@@ -1,0 +1,86 @@
+# The C types of kernel.py, for the copy of it that is compiled. Which copy, and how: see setup.py.
+cimport cython
+
+@cython.locals(value=cython.longlong, shift=cython.int, byte=cython.longlong)
+cdef (long long, Py_ssize_t) _varint(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t bytes_max
+) noexcept
+
+@cython.locals(
+    length=cython.longlong, stop=cython.Py_ssize_t, timestamp_delta=cython.longlong, offset_delta=cython.longlong,
+    key_at=cython.Py_ssize_t, key_length=cython.longlong, value_at=cython.Py_ssize_t, value_length=cython.longlong,
+    header_count=cython.longlong,
+)
+cdef (
+    long long, long long, Py_ssize_t, long long, Py_ssize_t, long long, long long, Py_ssize_t, Py_ssize_t
+) _record(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(
+    key_at=cython.Py_ssize_t, key_length=cython.longlong, value_at=cython.Py_ssize_t, value_length=cython.longlong,
+)
+cdef (Py_ssize_t, long long, Py_ssize_t, long long, Py_ssize_t) _header(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t stop
+) noexcept
+
+@cython.locals(
+    _=cython.longlong, _key_at=cython.Py_ssize_t, _key_length=cython.longlong, _value_at=cython.Py_ssize_t,
+    _value_length=cython.longlong,
+)
+cdef Py_ssize_t _skip_headers(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t stop, long long header_count
+) noexcept
+
+cdef int _check_region(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count
+) except -1
+
+cdef int _check_end(Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count) except -1
+
+@cython.locals(
+    largest=cython.longlong, largest_at=cython.longlong, last=cython.longlong, keyless=cython.Py_ssize_t,
+    headers=cython.longlong, is_dense=cython.bint, seeks_runs=cython.bint, seek_from=cython.Py_ssize_t,
+    patience=cython.Py_ssize_t, index=cython.Py_ssize_t,
+    timestamp_delta=cython.longlong, offset_delta=cython.longlong, key_at=cython.Py_ssize_t,
+    key_length=cython.longlong, value_at=cython.Py_ssize_t, value_length=cython.longlong,
+    header_count=cython.longlong, headers_at=cython.Py_ssize_t, stop=cython.Py_ssize_t,
+)
+cpdef walk(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
+    long long last_offset_delta, long long timestamp_delta_min, long long timestamp_delta_max,
+)
+
+@cython.locals(
+    index=cython.Py_ssize_t, _=cython.longlong, last=cython.longlong,
+    timestamp_delta=cython.longlong, offset_delta=cython.longlong, key_at=cython.Py_ssize_t,
+    key_length=cython.longlong, value_at=cython.Py_ssize_t, value_length=cython.longlong,
+    header_count=cython.longlong, headers_at=cython.Py_ssize_t, stop=cython.Py_ssize_t,
+    header_key_at=cython.Py_ssize_t, header_key_length=cython.longlong,
+    header_value_at=cython.Py_ssize_t, header_value_length=cython.longlong,
+)
+cpdef unpack(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
+    long long last_offset_delta, long long timestamp_delta_min, long long timestamp_delta_max,
+)
+
+@cython.locals(
+    wants_offsets=cython.bint, wants_timestamps=cython.bint, wants_keys=cython.bint, wants_values=cython.bint,
+    wants_headers=cython.bint, fits=cython.bint, row_end=cython.Py_ssize_t,
+    key_used=cython.Py_ssize_t, value_used=cython.Py_ssize_t, header_row=cython.Py_ssize_t,
+    header_key_used=cython.Py_ssize_t, header_value_used=cython.Py_ssize_t, header_row_end=cython.Py_ssize_t,
+    null_keys=cython.Py_ssize_t, null_values=cython.Py_ssize_t, null_header_values=cython.Py_ssize_t,
+    index=cython.Py_ssize_t, _=cython.longlong, last=cython.longlong,
+    timestamp_delta=cython.longlong, offset_delta=cython.longlong, key_at=cython.Py_ssize_t,
+    key_length=cython.longlong, value_at=cython.Py_ssize_t, value_length=cython.longlong,
+    header_count=cython.longlong, headers_at=cython.Py_ssize_t, stop=cython.Py_ssize_t,
+)
+cpdef decode(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
+    long long last_offset_delta, long long timestamp_delta_min, long long timestamp_delta_max,
+    long long first_offset_delta, long long end_offset_delta, long long base_offset, long long base_timestamp,
+    long long timestamp_scale, Py_ssize_t row,
+    long long[::1] offsets, long long[::1] timestamps,
+    int[::1] key_offsets, unsigned char[::1] key_validity, unsigned char[::1] key_data,
+    int[::1] value_offsets, unsigned char[::1] value_validity, unsigned char[::1] value_data,
+    int[::1] header_offsets, int[::1] header_key_offsets, unsigned char[::1] header_key_data,
+    int[::1] header_value_offsets, unsigned char[::1] header_value_validity, unsigned char[::1] header_value_data,
+)
