@@ -1,0 +1,1 @@
+"""The node: asyncio around the machines and journals, and the handlers that join them to the protocol."""

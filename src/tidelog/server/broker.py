@@ -1,0 +1,264 @@
+"""The broker role: follows the committed metadata and keeps one `Partition` for each replica assigned to this node.
+
+Runs of committed records are applied one after the other. What touches the disk (to open a log may mean to recover it)
+runs off the loop; then the new image is published. A token stamped on an answer is the published image's, so it never
+runs ahead of what this broker would answer (KIP-1243).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from dataclasses import dataclass
+
+from tidelog.base.errors import Code, DiskError, TidelogError, refusal
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.base.ports import Clock, Executor
+from tidelog.log import Log
+from tidelog.metadata import MetadataDelta, MetadataImage, PartitionImage
+from tidelog.replica import LeaderReplica, LogBounds, PartitionState
+from tidelog.server.log_files import LogFiles
+from tidelog.server.partition import Partition
+
+logger = logging.getLogger("tidelog.server.broker")
+
+
+@dataclass(frozen=True, slots=True)
+class _Assigned:
+    """A partition that the metadata assigns to this broker, as of one image."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    state: PartitionImage
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    records: tuple[object, ...]
+    end_offset: Offset
+    leader_epoch: LeaderEpoch | None
+
+
+class Broker:
+    """The replicas of one node, and the image that its answers are read from.
+
+    Args:
+        broker_id: this node.
+        files: opens and removes the logs.
+    """
+
+    def __init__(self, broker_id: BrokerId, files: LogFiles, *, clock: Clock, executor: Executor) -> None:
+        self.broker_id = broker_id
+        self.image = MetadataImage.empty()
+        self._files = files
+        self._clock = clock
+        self._executor = executor
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._by_id: dict[tuple[TopicId, int], Partition] = {}
+        self._offline: dict[TopicPartition, str] = {}
+        self._committed: deque[_Committed] = deque()
+        self._applying: asyncio.Task[None] | None = None
+        self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
+
+    # What clients ask.
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The replica of a partition here.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR while it is offline; NOT_LEADER_OR_FOLLOWER if another broker has it;
+                UNKNOWN_TOPIC_OR_PARTITION if none has.
+        """
+        found = self._by_name.get((topic, index))
+        if found is None:
+            raise self._missing(TopicPartition(topic, PartitionIndex(index)))
+        return found
+
+    def partition_by_id(self, topic_id: TopicId, index: int) -> Partition:
+        """As `partition`. Raises UNKNOWN_TOPIC_ID where the id names no topic."""
+        found = self._by_id.get((topic_id, index))
+        if found is None:
+            topic = self.image.topic_by_id(topic_id)
+            if topic is None:
+                raise refusal(Code.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            raise self._missing(TopicPartition(topic.name, PartitionIndex(index)))
+        return found
+
+    def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """(leader id, leader epoch) by the published image; (-1, -1) where there is no such partition."""
+        state = self.image.partition(topic_partition.topic, topic_partition.partition)
+        if state is None:
+            return -1, -1
+        return (-1 if state.leader is None else state.leader), state.leader_epoch
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return list(self._by_name.values())
+
+    def _missing(self, topic_partition: TopicPartition) -> TidelogError:
+        reason = self._offline.get(topic_partition)
+        if reason is not None:
+            return refusal(Code.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline: {reason}")
+        if self.image.partition(topic_partition.topic, topic_partition.partition) is not None:
+            return refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{topic_partition}: this broker holds no replica of it")
+        return refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}")
+
+    # What happened.
+
+    def on_committed(self, records: tuple[object, ...], end_offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
+        """The metadata log grew for good. Applied in order, as soon as what came before is."""
+        self._committed.append(_Committed(records, end_offset, leader_epoch))
+        if self._applying is None:
+            self._applying = asyncio.get_running_loop().create_task(self._apply_all())
+
+    async def applied(self, end_offset: Offset) -> None:
+        """Return once the published image reflects everything below `end_offset` (exclusive)."""
+        last_offset = self.image.last_offset
+        if last_offset is not None and last_offset >= end_offset - 1:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((end_offset, future))
+        await future
+
+    def on_disk_error(self, partition: Partition, error: DiskError) -> None:
+        """The disk failed under a partition: it goes offline, and the others serve on."""
+        self._take_offline(partition.topic_partition, str(error))
+
+    # What to do about it.
+
+    async def _apply_all(self) -> None:
+        try:
+            while self._committed:
+                await self._apply(self._committed.popleft())
+        except Exception:
+            # Without the metadata this broker would answer from the past, for ever. It must not.
+            logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)
+            for partition in self.partitions:
+                partition.stop()
+            self._by_name.clear()
+            self._by_id.clear()
+            raise
+        finally:
+            self._applying = None
+
+    async def _apply(self, committed: _Committed) -> None:
+        delta = MetadataDelta(self.image)
+        for record in committed.records:
+            delta.replay(record)
+        image = delta.apply(Offset(committed.end_offset - 1), committed.leader_epoch)
+        for topic in delta.deleted_topics.values():
+            for index in range(len(topic.partitions)):
+                self._forget(TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
+        assigned = self._assigned(delta, image)
+        missing = [a for a in assigned if (a.topic_id, a.topic_partition.partition) not in self._by_id]
+        if missing:
+            await self._executor.run(lambda: self._files.prepare(a.topic_partition for a in missing))
+            opened = await self._executor.run(lambda: [self._files.open(a.topic_partition, a.topic_id, image) for a in missing])
+            for one, log in zip(missing, opened, strict=True):
+                if isinstance(log, Log):
+                    self._add(one, log)
+                else:
+                    self._take_offline(one.topic_partition, str(log))
+        await self._lead(assigned, image)
+        self.image = image
+        self._publish(committed.end_offset)
+
+    def _assigned(self, delta: MetadataDelta, image: MetadataImage) -> list[_Assigned]:
+        found = []
+        for topic_id, indexes in delta.changed_partitions.items():
+            topic = image.topics_by_id[topic_id]
+            for index in sorted(indexes):
+                state = topic.partitions[index]
+                if self.broker_id in state.replicas:
+                    found.append(_Assigned(TopicPartition(topic.name, index), topic_id, state))
+        return found
+
+    async def _lead(self, assigned: list[_Assigned], image: MetadataImage) -> None:
+        """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); stop leading the rest."""
+        to_lead: list[tuple[_Assigned, Partition]] = []
+        for one in assigned:
+            partition = self._by_id.get((one.topic_id, one.topic_partition.partition))
+            if partition is None:
+                continue
+            replica = partition.replica
+            if one.state.leader != self.broker_id:
+                partition.stop()
+            elif replica is None or replica.leader_epoch != one.state.leader_epoch:
+                partition.stop()
+                to_lead.append((one, partition))
+        if not to_lead:
+            return
+
+        def assign() -> list[DiskError | None]:
+            errors: list[DiskError | None] = []
+            for one, partition in to_lead:
+                try:
+                    partition.log.assign_leader_epoch(one.state.leader_epoch)
+                    errors.append(None)
+                except DiskError as error:
+                    errors.append(error)
+            return errors
+
+        for (one, partition), error in zip(to_lead, await self._executor.run(assign), strict=True):
+            if error is not None:
+                self._take_offline(one.topic_partition, str(error))
+                continue
+            log = partition.log
+            partition.lead(
+                LeaderReplica(
+                    one.topic_partition,
+                    self.broker_id,
+                    one.state.leader_epoch,
+                    PartitionState(one.state.partition_epoch, one.state.replicas, frozenset(one.state.isr)),
+                    LogBounds(log.log_start_offset, log.log_end_offset, self._files.high_watermark(one.topic_partition)),
+                    log.lineage,
+                    min_insync_replicas=self._files.min_insync_replicas(one.topic_partition.topic, image),
+                    now_ms=self._clock.now_ms(),
+                )
+            )
+
+    def _add(self, one: _Assigned, log: Log) -> None:
+        partition = Partition(one.topic_partition, one.topic_id, log)
+        self._offline.pop(one.topic_partition, None)
+        self._by_name[one.topic_partition] = partition
+        self._by_id[one.topic_id, one.topic_partition.partition] = partition
+
+    def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
+        """The topic is deleted: stop serving at once, and leave the files to be removed later."""
+        self._offline.pop(topic_partition, None)
+        partition = self._by_id.pop((topic_id, topic_partition.partition), None)
+        if partition is None:
+            return
+        if self._by_name.get(topic_partition) is partition:
+            del self._by_name[topic_partition]
+        partition.stop()
+        self._files.remove_later(partition.log)
+
+    def _take_offline(self, topic_partition: TopicPartition, reason: str) -> None:
+        logger.error("%s goes offline: %s", topic_partition, reason)
+        self._offline[topic_partition] = reason
+        partition = self._by_name.pop(topic_partition, None)
+        if partition is not None:
+            del self._by_id[partition.topic_id, topic_partition.partition]
+            partition.stop()
+
+    def _publish(self, end_offset: Offset) -> None:
+        last_offset = self.image.last_offset
+        invariant(last_offset == end_offset - 1, "published {}, applied up to {}", last_offset, end_offset)
+        still_waiting = []
+        for wanted, future in self._waiting:
+            if wanted <= end_offset:
+                if not future.done():
+                    future.set_result(None)
+            else:
+                still_waiting.append((wanted, future))
+        self._waiting = still_waiting
+
+    async def stop(self) -> None:
+        """Serve no more. The logs are closed by `LogFiles`."""
+        if self._applying is not None:
+            await asyncio.gather(self._applying, return_exceptions=True)
+        for partition in self.partitions:
+            partition.stop()

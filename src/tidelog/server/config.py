@@ -1,0 +1,183 @@
+"""What a node is told by its `.properties` file, checked before anything is touched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from tidelog.base.errors import ConfigError
+from tidelog.base.ids import BrokerId
+from tidelog.metadata.configs import ConfigValue, broker_values
+
+BROKER_ROLE = "broker"
+CONTROLLER_ROLE = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Where to listen under one name. Port 0 takes a free one; an empty host is every interface."""
+
+    name: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeConfig:
+    """The settings that shape a node; those of its topics stay in `static`, for the table of settings to read.
+
+    Attributes:
+        advertised: what clients are told, by listener name; a listener that is not in it is told as it is.
+        log_directory: absolute or relative to the process.
+        metadata_log_directory: where `__cluster_metadata-0` lies; mostly the same.
+        static: the whole file, by Kafka's keys.
+    """
+
+    node_id: BrokerId
+    broker_listeners: tuple[Listener, ...]
+    controller_listeners: tuple[Listener, ...]
+    advertised: Mapping[str, Listener]
+    rack: str | None
+    log_directory: str
+    metadata_log_directory: str
+    auto_create_topics_enable: bool
+    delete_topic_enable: bool
+    num_partitions: int
+    default_replication_factor: int
+    request_size_bytes_max: int
+    fetch_size_bytes_max: int
+    connection_idle_ms_max: int | None
+    listen_backlog: int
+    high_watermark_checkpoint_interval_ms: int
+    recovery_point_checkpoint_interval_ms: int
+    retention_check_interval_ms: int
+    file_delete_delay_ms: int
+    static: Mapping[str, str]
+
+    @staticmethod
+    def from_properties(properties: Mapping[str, str]) -> NodeConfig:
+        """Read Kafka's keys.
+
+        Raises:
+            ConfigError: a key is unknown (the closest known one is named), a value is wrong, or what is asked is not
+                something that this release does.
+        """
+        values = broker_values(properties)
+        node_id = _node_id(values)
+        _check_roles(values)
+        broker_listeners, controller_listeners = _listeners(values)
+        _check_voters(values, node_id)
+        log_directory = _log_directory(values)
+        idle_ms = cast(int, values["connections.max.idle.ms"])
+        return NodeConfig(
+            node_id=node_id,
+            broker_listeners=broker_listeners,
+            controller_listeners=controller_listeners,
+            advertised={one.name: one for one in _parse_listeners("advertised.listeners", values)},
+            rack=cast("str | None", values["broker.rack"]),
+            log_directory=log_directory,
+            metadata_log_directory=cast("str | None", values["metadata.log.dir"]) or log_directory,
+            auto_create_topics_enable=cast(bool, values["auto.create.topics.enable"]),
+            delete_topic_enable=cast(bool, values["delete.topic.enable"]),
+            num_partitions=cast(int, values["num.partitions"]),
+            default_replication_factor=cast(int, values["default.replication.factor"]),
+            request_size_bytes_max=cast(int, values["socket.request.max.bytes"]),
+            fetch_size_bytes_max=cast(int, values["fetch.max.bytes"]),
+            connection_idle_ms_max=None if idle_ms < 0 else idle_ms,
+            listen_backlog=cast(int, values["socket.listen.backlog.size"]),
+            high_watermark_checkpoint_interval_ms=cast(int, values["replica.high.watermark.checkpoint.interval.ms"]),
+            recovery_point_checkpoint_interval_ms=cast(int, values["log.flush.offset.checkpoint.interval.ms"]),
+            retention_check_interval_ms=cast(int, values["log.retention.check.interval.ms"]),
+            file_delete_delay_ms=cast(int, values["log.segment.delete.delay.ms"]),
+            static=dict(properties),
+        )
+
+
+_Values = Mapping[str, "ConfigValue | None"]
+
+
+def _node_id(values: _Values) -> BrokerId:
+    node_id, broker_id = values["node.id"], values["broker.id"]
+    if node_id is None:
+        node_id = broker_id
+    if node_id is None:
+        raise ConfigError("node.id is missing: give this node a number of its own, such as node.id=1")
+    if broker_id is not None and broker_id != node_id:
+        raise ConfigError(f"broker.id is {broker_id} and node.id is {node_id}: they must agree, or leave broker.id out")
+    return BrokerId(cast(int, node_id))
+
+
+def _check_roles(values: _Values) -> None:
+    roles = cast("tuple[str, ...] | None", values["process.roles"])
+    if roles is None:
+        raise ConfigError("process.roles is missing: this release runs process.roles=broker,controller")
+    if set(roles) != {BROKER_ROLE, CONTROLLER_ROLE}:
+        raise ConfigError(
+            f"process.roles={','.join(roles)}: this release runs both roles in one process: "
+            "process.roles=broker,controller"
+        )
+
+
+def _listeners(values: _Values) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
+    """Those for clients, and those for controllers."""
+    _check_protocols(values)
+    listeners = _parse_listeners("listeners", values)
+    names = cast("tuple[str, ...] | None", values["controller.listener.names"]) or ()
+    if not names:
+        raise ConfigError("controller.listener.names is missing: name the listener of controllers, such as CONTROLLER")
+    brokers = tuple(one for one in listeners if one.name not in names)
+    controllers = tuple(one for one in listeners if one.name in names)
+    if not brokers:
+        raise ConfigError("listeners: there is none for clients; add one such as PLAINTEXT://127.0.0.1:9092")
+    if not controllers:
+        raise ConfigError(f"listeners: none is named {names[0]}; add one such as {names[0]}://127.0.0.1:9093")
+    return brokers, controllers
+
+
+def _check_protocols(values: _Values) -> None:
+    for entry in cast("tuple[str, ...]", values["listener.security.protocol.map"]):
+        name, _, protocol = entry.partition(":")
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener.security.protocol.map: {name} speaks {protocol or 'nothing'}; this release serves PLAINTEXT"
+            )
+
+
+def _parse_listeners(key: str, values: _Values) -> tuple[Listener, ...]:
+    listeners: dict[str, Listener] = {}
+    for text in cast("tuple[str, ...] | None", values[key]) or ():
+        name, separator, address = text.partition("://")
+        host, colon, port = address.rpartition(":")
+        if not separator or not name or not colon or not port.isdecimal() or int(port) > 65_535:
+            raise ConfigError(f"{key}: {text!r} is not of the form NAME://HOST:PORT")
+        if name in listeners:
+            raise ConfigError(f"{key}: the name {name} stands there twice; every listener needs its own")
+        listeners[name] = Listener(name, host.strip("[]"), int(port))
+    return tuple(listeners.values())
+
+
+def _check_voters(values: _Values, node_id: BrokerId) -> None:
+    voters = cast("tuple[str, ...] | None", values["controller.quorum.voters"])
+    if voters is None and values["controller.quorum.bootstrap.servers"] is None:
+        raise ConfigError(
+            f"controller.quorum.voters is missing: name this node as the only voter, such as {node_id}@127.0.0.1:9093"
+        )
+    for voter in voters or ():
+        voter_id, separator, _ = voter.partition("@")
+        if not separator or not voter_id.isdecimal():
+            raise ConfigError(f"controller.quorum.voters: {voter!r} is not of the form ID@HOST:PORT")
+    if voters is not None and [voter.partition("@")[0] for voter in voters] != [str(node_id)]:
+        raise ConfigError(
+            f"controller.quorum.voters={','.join(voters)}: this release runs a quorum of one voter, "
+            f"which must be this node ({node_id}@HOST:PORT)"
+        )
+
+
+def _log_directory(values: _Values) -> str:
+    several = cast("tuple[str, ...] | None", values["log.dirs"])
+    if several is None:
+        return cast(str, values["log.dir"])
+    if len(several) != 1:
+        raise ConfigError(f"log.dirs={','.join(several)}: this release keeps its logs in one directory; name one")
+    return several[0]

@@ -1,0 +1,262 @@
+"""The shell of one inbound connection: bytes from the loop into frames, frames to dispatch, answers back in order.
+
+A request that waits holds those behind it on its connection, and no other. Reading stops while one waits or while the
+peer is slow to take its answers, so what a connection may hold is one request, one answer and the socket's buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol, cast
+
+from tidelog.base.errors import DiskError, InvariantBrokenError, MalformedMessageError, TidelogError
+from tidelog.base.ports import Buffer
+from tidelog.wire import FrameReceiver, Piece
+
+WRITE_SIZE_BYTES_MAX = 1 << 20
+WRITE_BUFFER_BYTES_MAX = 1 << 20
+COALESCE_BYTES_MAX = 64 << 10
+
+logger = logging.getLogger("tidelog.server.connection")
+
+
+class StoredBytes(Protocol):
+    """Part of an answer that still lies on disk; read when the peer is ready for it."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, position: int, size: int) -> Buffer: ...
+
+
+Answer = list[Piece] | None
+"""The pieces of a response, or None where the protocol has no answer (acks=0)."""
+
+OnFrame = Callable[[memoryview, "ServerConnection"], "Answer | Awaitable[Answer]"]
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """One client's connection.
+
+    Args:
+        on_frame: decides the answer to a request; may return an awaitable for one that has to wait.
+        frame_size_bytes_max: `socket.request.max.bytes`.
+        connections: the open connections of the server; this one enters and leaves by itself.
+    """
+
+    __slots__ = (
+        "_answering",
+        "_closing",
+        "_connections",
+        "_on_frame",
+        "_outbox",
+        "_position",
+        "_receiver",
+        "_transport",
+        "_write_paused",
+        "last_active_ms",
+        "listener_name",
+        "peer",
+    )
+
+    def __init__(
+        self,
+        on_frame: OnFrame,
+        *,
+        listener_name: str,
+        frame_size_bytes_max: int,
+        connections: set[ServerConnection],
+    ) -> None:
+        self.listener_name = listener_name
+        self.peer = "?"
+        self.last_active_ms = 0
+        self._on_frame = on_frame
+        self._receiver = FrameReceiver(frame_size_bytes_max)
+        self._connections = connections
+        self._transport: asyncio.Transport | None = None
+        self._outbox: deque[Piece] = deque()
+        self._position = 0  # of the first piece in the outbox: what was written of it
+        self._answering: asyncio.Task[None] | None = None
+        self._write_paused = False
+        self._closing = False
+
+    # What the loop tells us.
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self._connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.discard(self)
+        self._closing = True
+        self._outbox.clear()
+        if self._answering is not None:
+            self._answering.cancel()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            self._receiver.on_bytes(nbytes)
+        except MalformedMessageError as error:
+            self.refuse(str(error))
+            return
+        self._serve()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        if self._write_out():
+            self._serve()
+
+    # What we do about it.
+    def refuse(self, reason: str) -> None:
+        """Close at once, with the reason in the log: what came is not the protocol, or cannot be answered in it."""
+        logger.warning("%s: connection closed: %s", self.peer, reason)
+        self.close()
+
+    def close(self) -> None:
+        self._closing = True
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_when_answered(self) -> None:
+        """Let what is under way be answered, then close (a clean stop of the node)."""
+        if self._answering is None and not self._outbox:
+            self._closing = True
+            if self._transport is not None:
+                self._transport.close()
+        else:
+            self._closing = True
+
+    @property
+    def is_idle(self) -> bool:
+        return self._answering is None and not self._outbox
+
+    def _serve(self) -> None:
+        """Answer every whole frame that is here, until one waits or the peer is slow."""
+        small: list[Buffer] = []
+        try:
+            while self._answering is None and not self._closing:
+                if self._outbox:
+                    self._write_small(small)
+                    if not self._write_out():
+                        break
+                frame = self._receiver.next_frame()
+                if frame is None:
+                    break
+                answer = self._on_frame(frame, self)
+                if answer is None:
+                    continue
+                if isinstance(answer, list):
+                    self._take(answer, small)
+                else:
+                    self._answering = asyncio.ensure_future(self._serve_later(answer))
+        except MalformedMessageError as error:
+            self._write_small(small)
+            self.refuse(str(error))
+            return
+        except InvariantBrokenError:
+            logger.exception("%s: a bug in Tidelog; this connection is closed", self.peer)
+            self.close()
+            return
+        except Exception:
+            logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
+            self.close()
+            return
+        self._write_small(small)
+        self._mind_reading()
+
+    def _take(self, answer: list[Piece], small: list[Buffer]) -> None:
+        """Small answers are gathered into one write; what lies on disk waits its turn in the outbox."""
+        if all(type(piece) in (bytes, bytearray) and len(piece) < COALESCE_BYTES_MAX for piece in answer):
+            small.extend(cast("list[Buffer]", answer))
+        else:
+            self._outbox.extend(answer)
+
+    async def _serve_later(self, answer: Awaitable[Answer]) -> None:
+        """Finish a request that waits, then go on with those behind it."""
+        try:
+            pieces = await answer
+        except asyncio.CancelledError:
+            return
+        except TidelogError as error:
+            self._answering = None
+            self.refuse(str(error))
+            return
+        except Exception:
+            self._answering = None
+            logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
+            self.close()
+            return
+        self._answering = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        if pieces is not None:
+            self._outbox.extend(pieces)
+        if self._write_out():
+            if self._closing:
+                self._transport.close()
+            else:
+                self._serve()
+
+    def _write_small(self, small: list[Buffer]) -> None:
+        if small and self._transport is not None:
+            self._transport.write(b"".join(small))
+            small.clear()
+
+    def _write_out(self) -> bool:
+        """Write what the socket takes, at most 1 MiB at a time. True when nothing is left."""
+        transport = self._transport
+        if transport is None:
+            return False
+        outbox = self._outbox
+        pending: list[Buffer] = []
+        pending_bytes = 0
+        try:
+            while outbox and not self._write_paused:
+                piece = outbox[0]
+                size = min(len(piece) - self._position, WRITE_SIZE_BYTES_MAX)
+                if isinstance(piece, (bytes, bytearray, memoryview)):
+                    whole = self._position == 0 and size == len(piece)
+                    chunk: Buffer = piece if whole else memoryview(piece)[self._position : self._position + size]
+                else:
+                    chunk = cast(StoredBytes, piece).read(self._position, size)
+                self._position += len(chunk)
+                if self._position >= len(piece):
+                    outbox.popleft()
+                    self._position = 0
+                pending.append(chunk)
+                pending_bytes += len(chunk)
+                if pending_bytes >= COALESCE_BYTES_MAX:
+                    transport.writelines(pending)
+                    pending, pending_bytes = [], 0
+        except (DiskError, TidelogError) as error:
+            # The head of this answer is out: the only honest end is a closed connection; the client asks again.
+            self.refuse(f"an answer could not be completed: {error}")
+            return False
+        if pending:
+            transport.writelines(pending)
+        if outbox or self._write_paused:
+            return False
+        if self._closing:
+            transport.close()
+        return True
+
+    def _mind_reading(self) -> None:
+        """Read on only when what was read is dealt with."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._answering is not None or self._outbox or self._closing:
+            if transport.is_reading():
+                transport.pause_reading()
+        elif not transport.is_reading():
+            transport.resume_reading()

@@ -1,0 +1,110 @@
+"""Metadata 0-13: the brokers, and what topics there are, as the published image has them.
+
+Behaviour: topics by name or (10+) by id; a topic that is not there is created with the broker's defaults if the client
+and `auto.create.topics.enable` allow it, and is in this same answer. "No leader" (-1) comes with the leader epoch that
+is in force: it is no rewind. Fenced brokers are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import TopicId
+from tidelog.metadata import MetadataImage, TopicImage
+from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from tidelog.server.dispatch import RequestContext
+from tidelog.wire.messages.api_03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+NO_TOPICS_MEANS_ALL_BEFORE_VERSION = 1
+
+
+def handle(
+    node: Node, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    missing = _to_create(node, request)
+    if missing:
+        return _create_then_answer(node, request, context, missing)
+    return _answer(node, request, context)
+
+
+def _to_create(node: Node, request: MetadataRequest) -> list[str]:
+    if not request.topics or not request.allow_auto_topic_creation or not node.config.auto_create_topics_enable:
+        return []
+    names = {topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID}
+    known = node.image.topics_by_name
+    return sorted(name for name in names if name not in known and check_topic_name(name) is None)
+
+
+async def _create_then_answer(
+    node: Node, request: MetadataRequest, context: RequestContext, missing: list[str]
+) -> MetadataResponse:
+    # Whether this or another request created it, the image says what came of it.
+    await node.create_topics_with_defaults(missing)
+    return _answer(node, request, context)
+
+
+def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    image = node.image
+    asked = request.topics
+    if asked is None or (not asked and context.api_version < NO_TOPICS_MEANS_ALL_BEFORE_VERSION):
+        topics = [_topic(image, topic) for topic in image.topics_by_name.values()]
+    else:
+        topics = [_asked_topic(image, one) for one in asked]
+    brokers = []
+    for broker in image.brokers.values():
+        endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
+        if endpoint is not None:
+            brokers.append(MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+    return MetadataResponse(
+        brokers=brokers, cluster_id=node.cluster_id, controller_id=node.config.node_id, topics=topics
+    )
+
+
+def _asked_topic(image: MetadataImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+    if asked.topic_id != ZERO_UUID:
+        found = image.topic_by_id(TopicId(asked.topic_id))
+        if found is None:
+            return MetadataResponseTopic(error_code=Code.UNKNOWN_TOPIC_ID, topic_id=asked.topic_id)
+        return _topic(image, found)
+    name = asked.name
+    if name is None:
+        return MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=None)
+    found = image.topic(name)
+    if found is None:
+        illegal = check_topic_name(name) is not None
+        code = Code.INVALID_TOPIC_EXCEPTION if illegal else Code.UNKNOWN_TOPIC_OR_PARTITION
+        return MetadataResponseTopic(error_code=code, name=name)
+    return _topic(image, found)
+
+
+def _topic(image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
+    partitions = []
+    for index, state in enumerate(topic.partitions):
+        leader = state.leader
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=Code.LEADER_NOT_AVAILABLE if leader is None else Code.NONE,
+                partition_index=index,
+                leader_id=-1 if leader is None else leader,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=list(state.replicas),
+                isr_nodes=list(state.isr),
+                offline_replicas=[r for r in state.replicas if r not in image.brokers or image.brokers[r].is_fenced],
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.name in INTERNAL_TOPICS, partitions=partitions
+    )

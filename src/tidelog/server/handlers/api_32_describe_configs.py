@@ -1,0 +1,75 @@
+"""DescribeConfigs 1-4: the settings of topics and brokers, with where each value comes from.
+
+Behaviour: the one table of settings answers (`metadata/configs.py`): value, source, and on request what it overrides
+and what it means. A broker is described by the node that runs it, or, with an empty name, what all brokers share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.metadata import ResourceType
+from tidelog.metadata.configs import ConfigEntry, broker_entries, topic_entries
+from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_32_describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+
+def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        try:
+            entries = _entries(node, resource)
+        except KafkaError as error:
+            result.error_code = code_of(error, "DescribeConfigs")
+            result.error_message = str(error)
+        else:
+            wanted = resource.configuration_keys
+            result.configs = [
+                _row(entry, request) for entry in entries if wanted is None or entry.name in wanted
+            ]
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _entries(node: Node, resource: DescribeConfigsResource) -> Sequence[ConfigEntry]:
+    name = resource.resource_name
+    image = node.image
+    if resource.resource_type == ResourceType.TOPIC:
+        if image.topic(name) is None:
+            raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+        return topic_entries(image.topic_configs(name), node.broker_settings)
+    if resource.resource_type == ResourceType.BROKER:
+        if name == str(node.config.node_id):
+            return broker_entries(node.broker_settings)
+        if name == "":
+            shared = image.cluster_configs()
+            return [entry for entry in broker_entries(node.broker_settings) if entry.name in shared]
+        raise refusal(Code.INVALID_REQUEST, f"broker {name!r} must be asked itself; this is broker {node.config.node_id}")
+    raise refusal(Code.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
+
+
+def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
+    synonyms = [DescribeConfigsSynonym(one.name, one.value, one.source) for one in entry.synonyms]
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.source,
+        is_sensitive=entry.key.is_sensitive,
+        synonyms=synonyms if request.include_synonyms else [],
+        config_type=entry.type,
+        documentation=entry.key.doc if request.include_documentation else None,
+    )

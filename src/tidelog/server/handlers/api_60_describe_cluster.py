@@ -1,0 +1,50 @@
+"""DescribeCluster 0-2: the cluster's id, its controller and its nodes.
+
+Behaviour: a broker listener describes brokers, fenced ones where asked (2+); a controller listener describes
+controllers; asked for the other kind, each refuses with MISMATCHED_ENDPOINT_TYPE, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code
+from tidelog.server.dispatch import CONTROLLER, RequestContext
+from tidelog.wire.messages.api_60_describe_cluster import (
+    ENDPOINT_BROKERS,
+    ENDPOINT_CONTROLLERS,
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+
+def handle(node: Node, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    ours = ENDPOINT_CONTROLLERS if context.listener_role == CONTROLLER else ENDPOINT_BROKERS
+    if request.endpoint_type not in (ENDPOINT_BROKERS, ENDPOINT_CONTROLLERS):
+        return _refused(ours, Code.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}")
+    if request.endpoint_type != ours:
+        return _refused(ours, Code.MISMATCHED_ENDPOINT_TYPE, f"this listener belongs to a {context.listener_role}")
+    if ours == ENDPOINT_CONTROLLERS:
+        listener = node.listener(context.connection.listener_name)
+        nodes = [DescribeClusterBroker(node.config.node_id, listener.host, listener.port)]
+    else:
+        nodes = []
+        for broker in node.image.brokers.values():
+            endpoint = broker.endpoint(context.connection.listener_name)
+            if endpoint is not None and (request.include_fenced_brokers or not broker.is_fenced):
+                nodes.append(
+                    DescribeClusterBroker(
+                        broker.broker_id, endpoint.host, endpoint.port, broker.rack, is_fenced=broker.is_fenced
+                    )
+                )
+    return DescribeClusterResponse(
+        endpoint_type=ours, cluster_id=node.cluster_id, controller_id=node.config.node_id, brokers=nodes
+    )
+
+
+def _refused(endpoint_type: int, code: Code, message: str) -> DescribeClusterResponse:
+    return DescribeClusterResponse(error_code=code, error_message=message, endpoint_type=endpoint_type)

@@ -1,0 +1,142 @@
+"""One replica at this broker: its log, the machine that decides about it, and the requests that wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidelog.base.errors import Code, OffsetOutOfRangeError, refusal
+from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.log import AppendResult, Log, LogSlice
+from tidelog.replica import LeaderReplica
+
+READ_UNCOMMITTED = 0
+
+
+class Partition:
+    """Serves one partition while this broker leads it.
+
+    The log holds the records; `LeaderReplica` says what is committed and who is fenced; `Partition` joins the two and
+    wakes fetches that wait when the high watermark moves.
+    """
+
+    __slots__ = ("log", "replica", "topic_id", "topic_partition", "waiting")
+
+    def __init__(self, topic_partition: TopicPartition, topic_id: TopicId, log: Log) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.replica: LeaderReplica | None = None
+        self.waiting: set[Callable[[], None]] = set()
+
+    # What the metadata says.
+    def lead(self, replica: LeaderReplica) -> None:
+        """Serve as the leader of `replica.leader_epoch`, which the lineage holds already (rule 1)."""
+        self.replica = replica
+        self._settle(replica)
+
+    def stop(self) -> None:
+        """Serve no more: not the leader, or deleted. Whoever waits is told to look again."""
+        self.replica = None
+        self._wake()
+
+    # What clients ask.
+    def leader(self, sent_leader_epoch: int = -1) -> LeaderReplica:
+        """The machine, if this broker leads and the sender agrees about the epoch (KIP-320).
+
+        Args:
+            sent_leader_epoch: the epoch that the sender believes is current; -1 skips the check.
+
+        Raises:
+            FencedLeaderEpochError: the sender missed an election.
+            UnknownLeaderEpochError: the sender knows of a newer one.
+            KafkaError: NOT_LEADER_OR_FOLLOWER.
+        """
+        replica = self.replica
+        if replica is None:
+            raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: this broker is not its leader")
+        if sent_leader_epoch >= 0:
+            replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
+        return replica
+
+    def append(self, batches: memoryview, *, now_ms: int) -> AppendResult:
+        """Append a producer's batches. Raises KafkaError with nothing changed."""
+        replica = self.leader()
+        result = self.log.append_as_leader(batches, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        if not result.is_duplicate:
+            replica.on_appended(self.log.log_end_offset)
+            self._settle(replica)
+        return result
+
+    def read(
+        self,
+        offset: int,
+        *,
+        sent_leader_epoch: int,
+        size_bytes_max: int,
+        isolation_level: int,
+        at_least_one: bool,
+    ) -> LogSlice | None:
+        """What a consumer may see from `offset` on; None when that is nothing yet.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start or above the log end. Between the high watermark and the log
+                end there is nothing to see yet, which is no error (rule 4).
+        """
+        replica = self.leader(sent_leader_epoch)
+        log = self.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise OffsetOutOfRangeError(
+                str(self.topic_partition),
+                offset=offset,
+                log_start_offset=log.log_start_offset,
+                end_offset=log.log_end_offset,
+            )
+        end_offset = replica.high_watermark if isolation_level == READ_UNCOMMITTED else self.last_stable_offset
+        if offset >= end_offset or (size_bytes_max <= 0 and not at_least_one):
+            return None
+        return log.read(
+            Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
+        )
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.log.log_start_offset if self.replica is None else self.replica.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Exclusive: below it every transaction is decided, and every record committed."""
+        first_unstable = self.log.producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
+
+    def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
+        """Where the fetcher's log ceased to be a prefix of ours, or None if it still is (KIP-320, KIP-595).
+
+        Args:
+            last_fetched_epoch: the leader epoch of the last record the fetcher has; -1 if it says nothing.
+            fetch_offset: the offset after that record.
+
+        Raises:
+            OffsetOutOfRangeError: the epoch is newer than any here; nothing can be said of such a position.
+        """
+        if last_fetched_epoch < 0:
+            return None
+        known = self.log.lineage.end_offset_for(LeaderEpoch(last_fetched_epoch), self.log.log_end_offset)
+        if known is None:
+            raise OffsetOutOfRangeError(
+                str(self.topic_partition),
+                offset=fetch_offset,
+                log_start_offset=self.log.log_start_offset,
+                end_offset=self.log.log_end_offset,
+            )
+        leader_epoch, end_offset = known
+        return known if leader_epoch < last_fetched_epoch or end_offset < fetch_offset else None
+
+    def _settle(self, replica: LeaderReplica) -> None:
+        before = replica.high_watermark
+        if replica.take_ready().high_watermark != before or self.waiting:
+            self._wake()
+
+    def _wake(self) -> None:
+        for look_again in tuple(self.waiting):
+            look_again()

@@ -1,0 +1,207 @@
+"""The shell of a connection, on a real loopback socket, with answers made up by the test."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from tidelog.base.errors import DiskError, MalformedMessageError
+from tidelog.server.drive import Answer, ServerConnection
+
+FRAME_SIZE_BYTES_MAX = 1 << 20
+TIMEOUT_SECONDS = 10.0
+
+
+class Stored:
+    """An answer that lies on disk: counts what was read of it before anyone wanted it."""
+
+    def __init__(self, size: int, *, fails_at: int | None = None) -> None:
+        self.size = size
+        self.fails_at = fails_at
+        self.read_bytes = 0
+        self.largest_read = 0
+
+    def __len__(self) -> int:
+        return self.size
+
+    def read(self, position: int, size: int) -> bytes:
+        if self.fails_at is not None and position + size > self.fails_at:
+            raise DiskError("00000000000000000000.log", "input/output error")
+        self.read_bytes += size
+        self.largest_read = max(self.largest_read, size)
+        return bytes(size)
+
+
+Server = tuple[asyncio.StreamReader, asyncio.StreamWriter, set[ServerConnection]]
+
+
+@asynccontextmanager
+async def served_by(on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> AsyncIterator[Server]:
+    connections: set[ServerConnection] = set()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(
+        lambda: ServerConnection(
+            lambda frame, _: on_frame(bytes(frame)),
+            listener_name="PLAINTEXT",
+            frame_size_bytes_max=FRAME_SIZE_BYTES_MAX,
+            connections=connections,
+        ),
+        "127.0.0.1",
+        0,
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.sockets[0].getsockname()[1], limit=1 << 26)
+    try:
+        yield reader, writer, connections
+    finally:
+        writer.close()
+        server.close()
+        for connection in list(connections):
+            connection.close()
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(scenario(), TIMEOUT_SECONDS)
+
+    asyncio.run(bounded())
+
+
+def frame(body: bytes) -> bytes:
+    return struct.pack(">i", len(body)) + body
+
+
+def test_answers_keep_the_order_of_the_requests_though_one_waits() -> None:
+    async def scenario() -> None:
+        gate = asyncio.Event()
+        seen: list[bytes] = []
+
+        async def later() -> Answer:
+            await gate.wait()
+            return [b"slow;"]
+
+        def on_frame(body: bytes) -> Answer | Awaitable[Answer]:
+            seen.append(body)
+            return later() if body == b"slow" else [body + b";"]
+
+        async with served_by(on_frame) as (reader, writer, _):
+            writer.write(frame(b"a") + frame(b"slow") + frame(b"b") + frame(b"c"))
+            assert await reader.readexactly(2) == b"a;"
+            assert seen == [b"a", b"slow"]  # those behind it are not even looked at
+            gate.set()
+            assert await reader.readexactly(9) == b"slow;b;c;"
+
+    run(scenario)
+
+
+def test_a_request_without_an_answer_holds_nobody_up() -> None:
+    async def scenario() -> None:
+        async with served_by(lambda body: None if body == b"acks=0" else [body]) as (reader, writer, _):
+            writer.write(frame(b"acks=0") + frame(b"next"))
+            assert await reader.readexactly(4) == b"next"
+
+    run(scenario)
+
+
+def test_a_peer_that_does_not_read_is_not_read_for() -> None:
+    async def scenario() -> None:
+        stored = Stored(64 << 20)
+        answered: list[bytes] = []
+
+        def on_frame(body: bytes) -> Answer:
+            answered.append(body)
+            return [b"head", stored] if body == b"big" else [body]
+
+        async with served_by(on_frame) as (reader, writer, _):
+            reader._limit = 1  # type: ignore[attr-defined]  # the client stops reading almost at once
+            writer.write(frame(b"big") + frame(b"after"))
+            while stored.read_bytes == 0:
+                await asyncio.sleep(0)
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert stored.read_bytes < 32 << 20  # what the sockets hold, and no more
+            assert stored.largest_read <= 1 << 20
+            assert answered == [b"big"]
+            reader._limit = 1 << 26  # type: ignore[attr-defined]
+            total = 0
+            while total < 4 + (64 << 20):
+                total += len(await reader.read(1 << 20))
+            assert await reader.readexactly(5) == b"after"
+            assert stored.read_bytes == 64 << 20
+
+    run(scenario)
+
+
+def test_an_answer_that_cannot_be_completed_closes_the_connection() -> None:
+    async def scenario() -> None:
+        async with served_by(lambda _: [b"head", Stored(8 << 20, fails_at=5 << 20)]) as (reader, writer, connections):
+            writer.write(frame(b"fetch"))
+            try:
+                while await reader.read(1 << 20):
+                    pass
+            except ConnectionError:
+                pass
+            while connections:
+                await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_garbage_closes_after_the_answers_that_came_before_it() -> None:
+    async def scenario() -> None:
+        def on_frame(body: bytes) -> Answer:
+            if body == b"garbage":
+                raise MalformedMessageError("not a request")
+            return [body]
+
+        async with served_by(on_frame) as (reader, writer, connections):
+            writer.write(frame(b"fine") + frame(b"garbage") + frame(b"never"))
+            try:
+                assert await reader.read() in (b"fine", b"")  # a reset may overtake the answer
+            except ConnectionError:
+                pass
+            while connections:
+                await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_a_bug_in_a_handler_closes_its_own_connection_only() -> None:
+    async def scenario() -> None:
+        async def fails() -> Answer:
+            raise ZeroDivisionError
+
+        async with served_by(lambda body: fails() if body == b"x" else [body]) as (reader, writer, connections):
+            writer.write(frame(b"x"))
+            try:
+                assert await reader.read() == b""
+            except ConnectionError:
+                pass
+            while connections:
+                await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_a_peer_that_leaves_while_its_request_waits_is_forgotten() -> None:
+    async def scenario() -> None:
+        waiting = asyncio.Event()
+        cancelled = asyncio.Event()
+
+        async def waits() -> Answer:
+            waiting.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            return None
+
+        async with served_by(lambda _: waits()) as (_, writer, connections):
+            writer.write(frame(b"wait"))
+            await waiting.wait()
+            for connection in list(connections):
+                connection.close()
+            await cancelled.wait()
+
+    run(scenario)
