@@ -51,7 +51,7 @@ def extensions() -> list[Extension]:
         "initializedcheck": False,
         "wraparound": False,
     }
-    compile_args = [] if os.name == "nt" else ["-O3", "-fwrapv"]
+    compile_args = [] if os.name == "nt" else ["-O3", "-g0", "-fwrapv"]
     modules = [
         Extension(f"tidelog.records._{name}_c", [copy_kernel(name)], extra_compile_args=compile_args, optional=True)
         for name in KERNELS
