@@ -1,0 +1,115 @@
+"""Values for every declared message: hypothesis strategies, and one fixed sample, both derived from the declarations."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+from zlib import crc32
+
+from hypothesis import strategies as st
+
+from tidelog.wire.api import APIS
+from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
+
+LENGTHS_OF_NOTE = (0, 1, 126, 127, 128, 300)  # around the first step of a varint's size
+
+
+def all_messages() -> list[tuple[type[Any], int]]:
+    """Every declared request and response, in every version."""
+    return [
+        (cls, version)
+        for api in APIS.values()
+        for cls in (api.request, api.response)
+        for version in layout_of(cls).versions
+    ]
+
+
+def message_id(cls: type[Any], version: int) -> str:
+    return f"{cls.__name__}-v{version}"
+
+
+ALL_MESSAGES = all_messages()
+ALL_MESSAGE_IDS = [message_id(cls, version) for cls, version in ALL_MESSAGES]
+
+_bits = {"b": 8, "h": 16, "i": 32, "q": 64}
+_TEXT = st.one_of(st.text(max_size=6), st.sampled_from(LENGTHS_OF_NOTE).map(lambda size: "ü" * size))
+_BYTES = st.one_of(st.binary(max_size=6), st.sampled_from(LENGTHS_OF_NOTE).map(bytes))
+
+
+def messages(cls: type[Any], version: int) -> st.SearchStrategy[Any]:
+    """Messages of a version: fields it does not carry hold their defaults."""
+    return _struct(layout_of(cls), version)
+
+
+def _struct(layout: Layout, version: int) -> st.SearchStrategy[Any]:
+    fields = {spec.name: _field(spec, version) for spec in layout.fields if version in spec.versions}
+    absent = {spec.name: spec.make_default() for spec in layout.fields if version not in spec.versions}
+    return st.fixed_dictionaries(fields).map(lambda values: layout.cls(**values, **absent))
+
+
+def _field(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
+    values = _value(spec.type, version)
+    if spec.is_tagged_in(version):
+        return st.one_of(st.builds(spec.make_default), values)
+    return st.one_of(st.none(), values) if version in spec.nullable else values
+
+
+def _value(wire_type: WireType[Any], version: int) -> st.SearchStrategy[Any]:
+    if wire_type.kind == "struct":
+        assert wire_type.layout is not None
+        return _struct(wire_type.layout, version)
+    if wire_type.kind == "array":
+        assert wire_type.element is not None
+        items = _value(wire_type.element, version)
+        few = st.lists(items, max_size=3)
+        if wire_type.element.kind != "fixed":
+            return few
+        return st.one_of(few, st.sampled_from(LENGTHS_OF_NOTE).map(lambda size: [5] * size))
+    if wire_type.kind == "fixed":
+        if wire_type.code == "?":
+            return st.booleans()
+        if wire_type.code == "d":
+            return st.floats(allow_nan=False)
+        if wire_type.code in "HI":
+            return st.integers(0, 0xFFFF if wire_type.code == "H" else 0xFFFF_FFFF)
+        half = 1 << (_bits[wire_type.code] - 1)
+        return st.integers(-half, half - 1)
+    return {"uuid": st.uuids(), "string": _TEXT, "bytes": _BYTES, "records": _BYTES}[wire_type.kind]
+
+
+def sample(cls: type[Any], version: int) -> Any:
+    """The same message in every run: every field it carries is set, each to a value of its own."""
+    return _sample_struct(layout_of(cls), version, cls.__name__)
+
+
+def _sample_struct(layout: Layout, version: int, path: str) -> Any:
+    return layout.cls(
+        **{
+            spec.name: _sample_value(spec.type, version, f"{path}.{spec.name}")
+            if version in spec.versions
+            else spec.make_default()
+            for spec in layout.fields
+        }
+    )
+
+
+def _sample_value(wire_type: WireType[Any], version: int, path: str) -> Any:
+    number = crc32(path.encode())
+    if wire_type.kind == "struct":
+        assert wire_type.layout is not None
+        return _sample_struct(wire_type.layout, version, path)
+    if wire_type.kind == "array":
+        assert wire_type.element is not None
+        return [_sample_value(wire_type.element, version, f"{path}[{index}]") for index in range(2)]
+    if wire_type.kind == "fixed":
+        if wire_type.code == "?":
+            return True
+        if wire_type.code == "d":
+            return number / 8
+        return number * 0x1_0000_0001 >> 1 & (1 << (_bits[wire_type.code] - 1)) - 1
+    return {
+        "uuid": UUID(int=number * 0x1_0000_0001_0000_0001),
+        "string": path[-9:],
+        "bytes": path.encode(),
+        "records": path.encode()[-9:] * 15,
+    }[wire_type.kind]
