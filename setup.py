@@ -53,10 +53,13 @@ def extensions() -> list[Extension]:
     }
     compile_args = [] if os.name == "nt" else ["-O3", "-g0", "-fwrapv"]
     modules = [
-        Extension(f"tidelog.records._{name}_c", [copy_kernel(name)], extra_compile_args=compile_args, optional=True)
+        Extension(f"tidelog.records._{name}_c", [copy_kernel(name)], extra_compile_args=compile_args)
         for name in KERNELS
     ]
-    return cythonize(modules, compiler_directives=directives, force=True, quiet=True)
+    modules = cythonize(modules, compiler_directives=directives, force=True, quiet=True)
+    for module in modules:
+        module.optional = True  # which cythonize does not carry over
+    return modules
 
 
 setup(ext_modules=extensions())
