@@ -208,7 +208,7 @@ def _parse_or_none(key: ConfigKey, text: str | None) -> ConfigValue | None:
 
 
 def _suggestion(scope: Scope, name: str) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only for those who err
+    from difflib import get_close_matches
 
     other: Scope = "broker" if scope == "topic" else "topic"
     if name in TABLE[other]:

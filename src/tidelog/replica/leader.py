@@ -62,7 +62,7 @@ class LeaderReplica:
         log: LogBounds,
         lineage: LeaderEpochLineage,
         *,
-        settings: ReplicationSettings = ReplicationSettings(),
+        settings: ReplicationSettings,
         now_ms: int = 0,
     ) -> None:
         """Begin to lead, in `state.leader_epoch`.
@@ -79,7 +79,7 @@ class LeaderReplica:
         self.partition = partition
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
-        self.epoch_start = log.log_end_offset
+        self.epoch_start = lineage.entries[-1].start_offset
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.log_end_offset
         checkpoint = log.log_start_offset if log.high_watermark is None else log.high_watermark
@@ -250,9 +250,10 @@ class LeaderReplica:
             self._waiting = [waiting for waiting in self._waiting if waiting[2] > now_ms]
             heapify(self._waiting)
         since_ms = now_ms - self._settings.lag_ms_max
-        followers = ((broker, self._followers.get(broker)) for broker in self.isr)
         lagging = {
-            broker for broker, f in followers if f is not None and f.lags(self.log_end_offset, since_ms=since_ms)
+            broker
+            for broker, follower in self._followers.items()
+            if broker in self.isr and follower.lags(self.log_end_offset, since_ms=since_ms)
         }
         if lagging:
             self._isr.propose(self.isr - lagging)

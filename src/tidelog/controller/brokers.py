@@ -1,0 +1,137 @@
+"""Which brokers there are, and which of them may lead: registration, fencing, unfencing."""
+
+from __future__ import annotations
+
+from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.controller.leaders import changes_on_arrival, changes_on_leaving
+from tidelog.controller.values import BrokerChange, BrokerToRegister, ControllerSettings
+from tidelog.journal import Decision
+from tidelog.metadata.image import BrokerImage, MetadataView
+from tidelog.metadata.records.brokers import (
+    FENCED,
+    UNFENCED,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+
+
+def decide_register_broker(
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    broker: BrokerToRegister,
+    *,
+    next_offset: int,
+    is_previous_alive: bool,
+) -> Decision[BrokerChange]:
+    """Register a broker. A new incarnation takes the old one's place, and its leaderships end, in the same batch.
+
+    So no record can be written in an epoch that the old process led (rule 6 of the replication notes). The new one is
+    fenced until it is unfenced: until it has seen its own registration.
+
+    Args:
+        next_offset: where the decision's first record will lie; it becomes the broker epoch.
+        is_previous_alive: whether another incarnation of this broker still answers.
+
+    Raises:
+        KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another process with this id lives;
+            INVALID_REQUEST for a broker without endpoints.
+    """
+    if settings.cluster_id is not None and broker.cluster_id not in (None, settings.cluster_id):
+        raise refusal(
+            Code.INCONSISTENT_CLUSTER_ID,
+            f"broker {broker.broker_id} belongs to cluster {broker.cluster_id}, this is {settings.cluster_id}",
+        )
+    if not broker.endpoints:
+        raise refusal(Code.INVALID_REQUEST, f"broker {broker.broker_id} registers without a listener")
+    previous = metadata.brokers.get(broker.broker_id)
+    if previous is not None and previous.incarnation_id == broker.incarnation_id:
+        return _register_again(previous, broker)
+    if previous is not None and is_previous_alive:
+        raise refusal(
+            Code.DUPLICATE_BROKER_REGISTRATION,
+            f"another process serves as broker {broker.broker_id}: stop it, or give this one another node.id",
+        )
+    broker_epoch = BrokerEpoch(next_offset)
+    changes, leaderships = changes_on_leaving(metadata, broker.broker_id)
+    return Decision(
+        (_registration(broker, broker_epoch, is_fenced=True), *changes),
+        BrokerChange(broker_epoch, tuple(leaderships)),
+    )
+
+
+def decide_unfence_broker(
+    metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch
+) -> Decision[BrokerChange]:
+    """Let a broker lead: it is elected wherever there is no leader and it is in sync.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH when it registered anew since.
+    """
+    broker = registered(metadata, broker_id, broker_epoch)
+    if not broker.is_fenced:
+        return Decision((), BrokerChange(broker_epoch))
+    record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCED)
+    if broker.in_controlled_shutdown:
+        return Decision((record,), BrokerChange(broker_epoch))
+    changes, leaderships = changes_on_arrival(metadata, broker_id)
+    return Decision((record, *changes), BrokerChange(broker_epoch, tuple(leaderships)))
+
+
+def decide_fence_broker(
+    metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch
+) -> Decision[BrokerChange]:
+    """Let a broker lead no longer: it fell silent, or stops. Its leaderships go to others, or to nobody.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH when it registered anew since.
+    """
+    broker = registered(metadata, broker_id, broker_epoch)
+    if broker.is_fenced:
+        return Decision((), BrokerChange(broker_epoch))
+    record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
+    changes, leaderships = changes_on_leaving(metadata, broker_id)
+    return Decision((record, *changes), BrokerChange(broker_epoch, tuple(leaderships)))
+
+
+def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerImage:
+    """The broker, in the incarnation that asks.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH.
+    """
+    broker = metadata.brokers.get(broker_id)
+    if broker is None:
+        raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    if broker.broker_epoch != broker_epoch:
+        raise refusal(
+            Code.STALE_BROKER_EPOCH,
+            f"broker {broker_id} asks at broker epoch {broker_epoch}, but is registered at {broker.broker_epoch}",
+        )
+    return broker
+
+
+def _register_again(previous: BrokerImage, broker: BrokerToRegister) -> Decision[BrokerChange]:
+    """The same process once more: a retry, or new facts about it. It keeps its epoch and its leaderships."""
+    reply = BrokerChange(previous.broker_epoch)
+    told = (broker.endpoints, broker.rack, broker.log_dirs, broker.features)
+    if told == (previous.endpoints, previous.rack, previous.log_dirs, previous.features):
+        return Decision((), reply)
+    record = _registration(broker, previous.broker_epoch, is_fenced=previous.is_fenced)
+    record.in_controlled_shutdown = previous.in_controlled_shutdown
+    return Decision((record,), reply)
+
+
+def _registration(broker: BrokerToRegister, broker_epoch: BrokerEpoch, *, is_fenced: bool) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker_epoch,
+        end_points=[BrokerEndpoint(e.listener_name, e.host, e.port, e.security_protocol) for e in broker.endpoints],
+        features=[BrokerFeature(name, low, high) for name, low, high in broker.features],
+        rack=broker.rack,
+        fenced=is_fenced,
+        log_dirs=list(broker.log_dirs),
+    )

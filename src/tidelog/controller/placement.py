@@ -1,0 +1,77 @@
+"""Which brokers a new partition's replicas go to.
+
+Brokers stand in a ring in which racks alternate. Leaders go round the ring from a random place; the other replicas of a
+partition follow its leader at a distance that grows by one with each round, so that the followers of one leader are
+spread as well. A partition uses every rack before it uses one twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.base.ids import BrokerId
+from tidelog.base.ports import Rng
+from tidelog.metadata.image import BrokerImage
+
+
+def place(
+    active: Sequence[BrokerImage],
+    inactive: Sequence[BrokerImage],
+    num_partitions: int,
+    replication_factor: int,
+    rng: Rng,
+) -> list[tuple[BrokerId, ...]]:
+    """The replicas of each partition, the leader first.
+
+    Args:
+        active: brokers that may lead now; at least one. They are used first.
+        inactive: registered brokers that may not; used only when there are not enough others, and never as leaders.
+        replication_factor: at most as many as there are brokers in all.
+    """
+    ring = _ring(active)
+    racks = {broker.broker_id: broker.rack for broker in (*active, *inactive)}
+    size = len(ring)
+    start = rng.randrange(0, size)
+    shift = rng.randrange(0, size)
+    in_reserve = [broker.broker_id for broker in sorted(inactive, key=lambda broker: broker.broker_id)]
+    assignments = []
+    for index in range(num_partitions):
+        if index and index % size == 0:
+            shift += 1
+        first = (start + index) % size
+        leader = ring[first]
+        others = [ring[(first + 1 + (shift + step) % (size - 1)) % size] for step in range(size - 1)]
+        chosen = [leader]
+        _choose(chosen, others, racks, replication_factor)
+        if len(chosen) < replication_factor:
+            turn = index % len(in_reserve) if in_reserve else 0
+            _choose(chosen, in_reserve[turn:] + in_reserve[:turn], racks, replication_factor)
+        assignments.append(tuple(chosen))
+    return assignments
+
+
+def _choose(
+    chosen: list[BrokerId], candidates: list[BrokerId], racks: dict[BrokerId, str | None], replication_factor: int
+) -> None:
+    """Add candidates in order, first those on racks that are not used yet."""
+    used = {racks[broker] for broker in chosen}
+    for is_new_rack_needed in (True, False):
+        for broker in candidates:
+            if len(chosen) == replication_factor:
+                return
+            if broker in chosen or (is_new_rack_needed and racks[broker] in used):
+                continue
+            chosen.append(broker)
+            used.add(racks[broker])
+
+
+def _ring(brokers: Sequence[BrokerImage]) -> list[BrokerId]:
+    """Broker ids by rack in turn, ascending within each rack."""
+    by_rack: dict[str | None, list[BrokerId]] = {}
+    for broker in sorted(brokers, key=lambda broker: (broker.rack or "", broker.broker_id)):
+        by_rack.setdefault(broker.rack, []).append(broker.broker_id)
+    ring: list[BrokerId] = []
+    longest = max(len(ids) for ids in by_rack.values())
+    for turn in range(longest):
+        ring.extend(ids[turn] for ids in by_rack.values() if turn < len(ids))
+    return ring

@@ -1,0 +1,100 @@
+"""The controller's journal: what the metadata log says, and what may be decided on top of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from tidelog.base.ports import Rng
+from tidelog.controller import brokers, features, producer_ids
+from tidelog.controller import topics as topic_decisions
+from tidelog.controller.values import (
+    BrokerChange,
+    BrokerToRegister,
+    ControllerSettings,
+    CreatedTopic,
+    DeletedTopic,
+    NewTopic,
+    ProducerIdBlock,
+    TopicToDelete,
+)
+from tidelog.journal import Decision
+from tidelog.metadata.draft import MetadataDraft
+from tidelog.metadata.image import MetadataImage
+from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
+from tidelog.metadata.topic_names import collision_key
+
+
+class ControllerState:
+    """A state for `Journal`: `decide_*` changes nothing, `apply` refuses nothing.
+
+    Refusals of a whole request are raised as `KafkaError`; those of one topic among several are in the reply.
+    """
+
+    def __init__(self, settings: ControllerSettings, image: MetadataImage | None = None) -> None:
+        """The state that `image` (empty unless given) shows."""
+        self.settings = settings
+        self.metadata = MetadataDraft(image or MetadataImage.empty())
+        self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
+
+    def apply(self, record: object) -> None:
+        """Take a record of the metadata log in."""
+        if isinstance(record, TopicRecord):
+            self._names_taken[collision_key(record.name)] = record.name
+        elif isinstance(record, RemoveTopicRecord):
+            topic = self.metadata.topics_by_id.get(record.topic_id)  # type: ignore[call-overload]
+            if topic is not None:
+                self._names_taken.pop(collision_key(topic.name), None)
+        self.metadata.apply(record)
+
+    def clone(self) -> ControllerState:
+        """O(1), and a copy of the mappings when either of the two changes next."""
+        return ControllerState(self.settings, self.image(None, None))
+
+    def image(self, last_offset: Offset | None, leader_epoch: LeaderEpoch | None) -> MetadataImage:
+        """What the records applied so far say. Of the committed state, it may be published."""
+        return self.metadata.image(last_offset, leader_epoch)
+
+    def decide_bootstrap(self) -> Decision[None]:
+        """The first records of a new metadata log; none where there are some."""
+        return features.decide_bootstrap(self.metadata)
+
+    def decide_register_broker(
+        self, broker: BrokerToRegister, *, next_offset: Offset, is_previous_alive: bool = False
+    ) -> Decision[BrokerChange]:
+        """Register a broker, fenced; a new incarnation ends the leaderships of the old one in the same batch.
+
+        `next_offset` is the journal's; it becomes the broker epoch. See `brokers.decide_register_broker`.
+        """
+        return brokers.decide_register_broker(
+            self.metadata, self.settings, broker, next_offset=next_offset, is_previous_alive=is_previous_alive
+        )
+
+    def decide_unfence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
+        """Let a broker lead, and elect it where nobody leads and it is in sync."""
+        return brokers.decide_unfence_broker(self.metadata, broker_id, broker_epoch)
+
+    def decide_fence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
+        """Let a broker lead no longer."""
+        return brokers.decide_fence_broker(self.metadata, broker_id, broker_epoch)
+
+    def decide_create_topics(
+        self, topics: Sequence[NewTopic], *, rng: Rng, validate_only: bool = False
+    ) -> Decision[tuple[CreatedTopic, ...]]:
+        """Create topics, each on its own; results in the order of the request."""
+        return topic_decisions.decide_create_topics(
+            self.metadata,
+            self.settings,
+            topics,
+            names_taken=self._names_taken,
+            rng=rng,
+            validate_only=validate_only,
+        )
+
+    def decide_delete_topics(self, topics: Sequence[TopicToDelete]) -> Decision[tuple[DeletedTopic, ...]]:
+        """Delete topics, each on its own; results in the order of the request."""
+        return topic_decisions.decide_delete_topics(self.metadata, self.settings, topics)
+
+    def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
+        """Give a broker the next block of producer ids."""
+        return producer_ids.decide_allocate_producer_ids(self.metadata, broker_id, broker_epoch)

@@ -1,0 +1,273 @@
+"""Topics: creating and deleting them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
+from tidelog.base.ids import BrokerId, TopicId, uuid_text
+from tidelog.base.ports import Rng
+from tidelog.controller.leaders import is_active_in
+from tidelog.controller.placement import place
+from tidelog.controller.values import ControllerSettings, CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
+from tidelog.journal import Decision
+from tidelog.metadata.configs import topic_entries, validate_topic_configs
+from tidelog.metadata.image import MetadataView, ResourceType, TopicImage
+from tidelog.metadata.records.cluster import ConfigRecord
+from tidelog.metadata.records.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS, collision_key, topic_name_error
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""A request is one batch of the metadata log: it is appended, sent and applied as a whole."""
+
+REPLICATION_FACTOR_MAX = 32_767
+
+NO_DIRECTORY = UUID(int=0)
+"""Of a broker that has not said which of its log directories it uses."""
+
+RESERVED_TOPIC_IDS_END = 2
+"""Ids 0 and 1 stand for "none" and for the metadata log."""
+
+
+def decide_create_topics(
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    topics: Sequence[NewTopic],
+    *,
+    names_taken: Mapping[str, str],
+    rng: Rng,
+    validate_only: bool,
+) -> Decision[tuple[CreatedTopic, ...]]:
+    """Create topics: each on its own, those that can be in one batch. The results are in the order of the request.
+
+    Args:
+        names_taken: `collision_key` of each topic's name, to the name.
+        validate_only: say what would become of them, and do nothing.
+    """
+    counts = Counter(topic.name for topic in topics)
+    partitions_in_all = sum(_partition_count(topic, settings) for topic in topics)
+    records: list[object] = []
+    created: list[CreatedTopic] = []
+    taken = dict[str, str]()
+    for topic in topics:
+        try:
+            if counts[topic.name] > 1:
+                raise refusal(
+                    Code.INVALID_REQUEST, f"the request names topic {topic.name!r} {counts[topic.name]} times"
+                )
+            if partitions_in_all > PARTITIONS_PER_REQUEST_MAX:
+                raise refusal(
+                    Code.POLICY_VIOLATION,
+                    f"the request asks for {partitions_in_all} partitions; one may ask for {PARTITIONS_PER_REQUEST_MAX}",
+                )
+            _check_name(metadata, topic.name, names_taken, taken)
+            configs = _check_configs(topic)
+            assignments = _assign(metadata, settings, topic, rng)
+        except KafkaError as error:
+            created.append(CreatedTopic(topic.name, Code(error.code), str(error)))
+            continue
+        taken[collision_key(topic.name)] = topic.name
+        topic_id = None if validate_only else _new_topic_id(metadata, rng)
+        if topic_id is not None:
+            records += _topic_records(metadata, topic.name, topic_id, configs, assignments)
+        created.append(
+            CreatedTopic(
+                topic.name,
+                Code.NONE,
+                topic_id=topic_id,
+                num_partitions=len(assignments),
+                replication_factor=len(assignments[0]),
+                configs=tuple(topic_entries(configs, settings.broker)),
+            )
+        )
+    return Decision(tuple(records), tuple(created))
+
+
+def decide_delete_topics(
+    metadata: MetadataView, settings: ControllerSettings, topics: Sequence[TopicToDelete]
+) -> Decision[tuple[DeletedTopic, ...]]:
+    """Delete topics: each on its own, those that can be in one batch. The results are in the order of the request."""
+    found = [_find(metadata, topic) for topic in topics]
+    counts = Counter(image.topic_id for image in found if image is not None)
+    names = Counter(topic.name for topic in topics if topic.name is not None)
+    ids = Counter(topic.topic_id for topic in topics if topic.topic_id is not None)
+    records: list[object] = []
+    deleted: list[DeletedTopic] = []
+    for topic, image in zip(topics, found, strict=True):
+        try:
+            _check_deletion(settings, topic, image)
+            is_repeated = names[topic.name] > 1 if topic.name is not None else ids[topic.topic_id] > 1
+            if is_repeated or (image is not None and counts[image.topic_id] > 1):
+                raise refusal(Code.INVALID_REQUEST, "the request names this topic more than once")
+            if image is None:
+                raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION if topic.topic_id is None else Code.UNKNOWN_TOPIC_ID)
+        except KafkaError as error:
+            deleted.append(DeletedTopic(topic.name, topic.topic_id, Code(error.code), str(error)))
+            continue
+        records.append(RemoveTopicRecord(topic_id=image.topic_id))
+        deleted.append(DeletedTopic(image.name, image.topic_id, Code.NONE))
+    return Decision(tuple(records), tuple(deleted))
+
+
+# Creating.
+
+
+def _partition_count(topic: NewTopic, settings: ControllerSettings) -> int:
+    if topic.assignments:
+        return len(topic.assignments)
+    return max(0, settings.num_partitions if topic.num_partitions is None else topic.num_partitions)
+
+
+def _check_name(metadata: MetadataView, name: str, *names_taken: Mapping[str, str]) -> None:
+    wrong = topic_name_error(name)
+    if wrong is not None:
+        raise refusal(Code.INVALID_TOPIC_EXCEPTION, wrong)
+    if name in RESERVED_TOPICS:
+        raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} is the cluster's own log; choose another name")
+    if name in metadata.topics_by_name:
+        raise refusal(Code.TOPIC_ALREADY_EXISTS, f"topic {name} exists already")
+    key = collision_key(name)
+    for names in names_taken:
+        if key in names:
+            raise refusal(
+                Code.INVALID_TOPIC_EXCEPTION,
+                f"topic {name} differs from {names[key]} in '.' and '_' alone; metrics could not tell them apart",
+            )
+
+
+def _check_configs(topic: NewTopic) -> dict[str, str]:
+    configs: dict[str, str] = {}
+    for key, value in topic.configs:
+        if value is None:
+            raise refusal(Code.INVALID_CONFIG, f"{key}: a new topic's setting needs a value")
+        configs[key] = value
+    try:
+        validate_topic_configs(configs)
+    except ConfigError as error:
+        raise refusal(Code.INVALID_CONFIG, str(error)) from error
+    return configs
+
+
+def _assign(
+    metadata: MetadataView, settings: ControllerSettings, topic: NewTopic, rng: Rng
+) -> list[tuple[BrokerId, ...]]:
+    """The replicas of each partition; at least one of each may lead."""
+    if topic.assignments:
+        return _check_assignments(metadata, topic)
+    num_partitions = settings.num_partitions if topic.num_partitions is None else topic.num_partitions
+    if num_partitions < 1:
+        raise refusal(Code.INVALID_PARTITIONS, f"a topic needs at least one partition, not {num_partitions}")
+    factor = settings.replication_factor if topic.replication_factor is None else topic.replication_factor
+    active = [broker for broker in metadata.brokers.values() if broker.is_active]
+    inactive = [broker for broker in metadata.brokers.values() if not broker.is_active]
+    if not 1 <= factor <= REPLICATION_FACTOR_MAX:
+        raise refusal(Code.INVALID_REPLICATION_FACTOR, f"the replication factor must be at least 1, not {factor}")
+    if factor > len(metadata.brokers):
+        raise refusal(
+            Code.INVALID_REPLICATION_FACTOR,
+            f"the replication factor is {factor}, but only {len(metadata.brokers)} brokers are registered",
+        )
+    if not active:
+        raise refusal(Code.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced: there is nobody to lead")
+    return place(active, inactive, num_partitions, factor, rng)
+
+
+def _check_assignments(metadata: MetadataView, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
+    if topic.num_partitions is not None or topic.replication_factor is not None:
+        raise refusal(
+            Code.INVALID_REQUEST,
+            "with a replica assignment, the number of partitions and the replication factor must both be -1",
+        )
+    by_index: dict[int, tuple[BrokerId, ...]] = {}
+    for index, replicas in topic.assignments:
+        if index in by_index:
+            raise refusal(Code.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned twice")
+        by_index[index] = tuple(replicas)
+    if sorted(by_index) != list(range(len(by_index))):
+        raise refusal(
+            Code.INVALID_REPLICA_ASSIGNMENT, "the partitions assigned must be 0, 1, 2 and so on, without gaps"
+        )
+    is_active = is_active_in(metadata)
+    factor = len(by_index[0])
+    for index, assigned in sorted(by_index.items()):
+        wrong = None
+        unknown = [broker for broker in assigned if broker not in metadata.brokers]
+        if not assigned:
+            wrong = "has no replicas"
+        elif len(set(assigned)) < len(assigned):
+            wrong = f"has a broker twice in {list(assigned)}"
+        elif len(assigned) != factor:
+            wrong = f"has {len(assigned)} replicas, partition 0 has {factor}"
+        elif unknown:
+            wrong = f"is assigned to broker {unknown[0]}, which is not registered"
+        elif not any(map(is_active, assigned)):
+            wrong = f"is assigned to {list(assigned)}, all of them fenced"
+        if wrong is not None:
+            raise refusal(Code.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {wrong}")
+    return [by_index[index] for index in range(len(by_index))]
+
+
+def _new_topic_id(metadata: MetadataView, rng: Rng) -> TopicId:
+    """An id that nobody has, and whose text does not look like a command line option."""
+    while True:
+        topic_id = TopicId(rng.uuid())
+        is_free = topic_id not in metadata.topics_by_id and topic_id.int >= RESERVED_TOPIC_IDS_END
+        if is_free and not uuid_text(topic_id).startswith("-"):
+            return topic_id
+
+
+def _topic_records(
+    metadata: MetadataView,
+    name: str,
+    topic_id: TopicId,
+    configs: Mapping[str, str],
+    assignments: list[tuple[BrokerId, ...]],
+) -> list[object]:
+    records: list[object] = [TopicRecord(name=name, topic_id=topic_id)]
+    records += [
+        ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value)
+        for key, value in configs.items()
+    ]
+    is_active = is_active_in(metadata)
+    directory = {
+        broker_id: broker.log_dirs[0] for broker_id, broker in metadata.brokers.items() if len(broker.log_dirs) == 1
+    }
+    for index, replicas in enumerate(assignments):
+        isr = [broker for broker in replicas if is_active(broker)]
+        directories = [directory.get(broker, NO_DIRECTORY) for broker in replicas]
+        records.append(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=list(replicas),
+                isr=isr,
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=directories if any(d != NO_DIRECTORY for d in directories) else [],
+            )
+        )
+    return records
+
+
+# Deleting.
+
+
+def _find(metadata: MetadataView, topic: TopicToDelete) -> TopicImage | None:
+    if topic.topic_id is not None:
+        return metadata.topics_by_id.get(topic.topic_id)
+    return None if topic.name is None else metadata.topics_by_name.get(topic.name)
+
+
+def _check_deletion(settings: ControllerSettings, topic: TopicToDelete, image: TopicImage | None) -> None:
+    if not settings.delete_topic_enable:
+        raise refusal(Code.TOPIC_DELETION_DISABLED)
+    if topic.name is None and topic.topic_id is None:
+        raise refusal(Code.INVALID_REQUEST, "neither a topic's name nor its id was given")
+    if topic.name is not None and topic.topic_id is not None:
+        raise refusal(Code.INVALID_REQUEST, "give a topic's name or its id, not both")
+    name = topic.name if image is None else image.name
+    if name in RESERVED_TOPICS or name in INTERNAL_TOPICS:
+        raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} belongs to the cluster and cannot be deleted")

@@ -1,0 +1,137 @@
+"""What is asked of the controller, and what it answers: plain values, with nothing of the wire in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, LeaderEpoch, PartitionIndex, ProducerId, TopicId
+from tidelog.metadata.configs import BrokerSettings, ConfigEntry
+from tidelog.metadata.image import Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """What this node's file says that the controller needs. The same at every controller, as far as we can help it.
+
+    Attributes:
+        cluster_id: brokers that name another one are refused.
+        num_partitions: of a topic that was created without saying how many.
+        replication_factor: likewise.
+        delete_topic_enable: whether topics may be deleted.
+        broker: the file and what was set over it, to tell what is in force for a topic.
+    """
+
+    cluster_id: ClusterId | None = None
+    num_partitions: int = 1
+    replication_factor: int = 1
+    delete_topic_enable: bool = True
+    broker: BrokerSettings = field(default_factory=lambda: BrokerSettings.of({}))
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create.
+
+    Attributes:
+        num_partitions: None for the cluster's default.
+        replication_factor: None for the cluster's default.
+        assignments: who holds each partition, as (partition, brokers) in any order; empty to let the controller choose.
+        configs: keys and values as text, as they were sent.
+    """
+
+    name: str
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    assignments: Sequence[tuple[int, Sequence[BrokerId]]] = ()
+    configs: Sequence[tuple[str, str | None]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """What became of one topic to create.
+
+    Attributes:
+        topic_id: None where it was not created (refused, or only validated).
+        message: why it was refused.
+        configs: what would be in force for it, empty where it was refused.
+    """
+
+    name: str
+    code: Code
+    message: str | None = None
+    topic_id: TopicId | None = None
+    num_partitions: int | None = None
+    replication_factor: int | None = None
+    configs: tuple[ConfigEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicToDelete:
+    """A topic, by its name or by its id."""
+
+    name: str | None = None
+    topic_id: TopicId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """What became of one topic to delete. Names and ids are filled in where the controller knows them."""
+
+    name: str | None
+    topic_id: TopicId | None
+    code: Code
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerToRegister:
+    """A broker presents itself.
+
+    Attributes:
+        incarnation_id: drawn anew by each process.
+        cluster_id: the one it belongs to; None if it does not know.
+        log_dirs: the ids of its log directories.
+        features: name, lowest and highest level that it supports.
+    """
+
+    broker_id: BrokerId
+    incarnation_id: UUID
+    endpoints: tuple[Endpoint, ...]
+    cluster_id: ClusterId | None = None
+    rack: str | None = None
+    log_dirs: tuple[UUID, ...] = ()
+    features: tuple[tuple[str, int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipChange:
+    """A partition whose leader changed: none, another, or the same one anew."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    leader: BrokerId | None
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerChange:
+    """What became of a registration, a fencing or an unfencing."""
+
+    broker_epoch: BrokerEpoch
+    leadership_changes: tuple[LeadershipChange, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerIdBlock:
+    """Producer ids that are one broker's to give away, from `first` on."""
+
+    first: ProducerId
+    size: int
+
+    @property
+    def end(self) -> ProducerId:
+        """Exclusive."""
+        return ProducerId(self.first + self.size)
