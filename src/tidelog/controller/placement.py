@@ -19,6 +19,7 @@ def place(
     inactive: Sequence[BrokerImage],
     num_partitions: int,
     replication_factor: int,
+    *,
     rng: Rng,
 ) -> list[tuple[BrokerId, ...]]:
     """The replicas of each partition, the leader first.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidelog.base.ports import Rng
 from tidelog.controller import brokers, features, producer_ids
 from tidelog.controller import topics as topic_decisions
@@ -42,13 +42,13 @@ class ControllerState:
         if isinstance(record, TopicRecord):
             self._names_taken[collision_key(record.name)] = record.name
         elif isinstance(record, RemoveTopicRecord):
-            topic = self.metadata.topics_by_id.get(record.topic_id)  # type: ignore[call-overload]
+            topic = self.metadata.topics_by_id.get(TopicId(record.topic_id))
             if topic is not None:
                 self._names_taken.pop(collision_key(topic.name), None)
         self.metadata.apply(record)
 
     def clone(self) -> ControllerState:
-        """O(1), and a copy of the mappings when either of the two changes next."""
+        """O(topics), references only."""
         return ControllerState(self.settings, self.image(None, None))
 
     def image(self, last_offset: Offset | None, leader_epoch: LeaderEpoch | None) -> MetadataImage:

@@ -54,19 +54,17 @@ def decide_create_topics(
     for topic in topics:
         try:
             if counts[topic.name] > 1:
-                raise refusal(
-                    Code.INVALID_REQUEST, f"the request names topic {topic.name!r} {counts[topic.name]} times"
-                )
+                raise refusal(Code.INVALID_REQUEST, f"the request names topic {topic.name!r} more than once")
             if partitions_in_all > PARTITIONS_PER_REQUEST_MAX:
                 raise refusal(
                     Code.POLICY_VIOLATION,
-                    f"the request asks for {partitions_in_all} partitions; one may ask for {PARTITIONS_PER_REQUEST_MAX}",
+                    f"the request asks for {partitions_in_all} partitions; {PARTITIONS_PER_REQUEST_MAX} is the limit",
                 )
             _check_name(metadata, topic.name, names_taken, taken)
             configs = _check_configs(topic)
             assignments = _assign(metadata, settings, topic, rng)
         except KafkaError as error:
-            created.append(CreatedTopic(topic.name, Code(error.code), str(error)))
+            created.append(CreatedTopic(topic.name, error.code, str(error)))
             continue
         taken[collision_key(topic.name)] = topic.name
         topic_id = None if validate_only else _new_topic_id(metadata, rng)
@@ -91,20 +89,18 @@ def decide_delete_topics(
     """Delete topics: each on its own, those that can be in one batch. The results are in the order of the request."""
     found = [_find(metadata, topic) for topic in topics]
     counts = Counter(image.topic_id for image in found if image is not None)
-    names = Counter(topic.name for topic in topics if topic.name is not None)
-    ids = Counter(topic.topic_id for topic in topics if topic.topic_id is not None)
+    repeats = Counter(topics)
     records: list[object] = []
     deleted: list[DeletedTopic] = []
     for topic, image in zip(topics, found, strict=True):
         try:
             _check_deletion(settings, topic, image)
-            is_repeated = names[topic.name] > 1 if topic.name is not None else ids[topic.topic_id] > 1
-            if is_repeated or (image is not None and counts[image.topic_id] > 1):
+            if repeats[topic] > 1 or (image is not None and counts[image.topic_id] > 1):
                 raise refusal(Code.INVALID_REQUEST, "the request names this topic more than once")
             if image is None:
                 raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION if topic.topic_id is None else Code.UNKNOWN_TOPIC_ID)
         except KafkaError as error:
-            deleted.append(DeletedTopic(topic.name, topic.topic_id, Code(error.code), str(error)))
+            deleted.append(DeletedTopic(topic.name, topic.topic_id, error.code, str(error)))
             continue
         records.append(RemoveTopicRecord(topic_id=image.topic_id))
         deleted.append(DeletedTopic(image.name, image.topic_id, Code.NONE))
@@ -171,7 +167,7 @@ def _assign(
         )
     if not active:
         raise refusal(Code.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced: there is nobody to lead")
-    return place(active, inactive, num_partitions, factor, rng)
+    return place(active, inactive, num_partitions, factor, rng=rng)
 
 
 def _check_assignments(metadata: MetadataView, topic: NewTopic) -> list[tuple[BrokerId, ...]]:
@@ -235,7 +231,7 @@ def _topic_records(
         broker_id: broker.log_dirs[0] for broker_id, broker in metadata.brokers.items() if len(broker.log_dirs) == 1
     }
     for index, replicas in enumerate(assignments):
-        isr = [broker for broker in replicas if is_active(broker)]
+        isr: list[int] = [broker for broker in replicas if is_active(broker)]
         directories = [directory.get(broker, NO_DIRECTORY) for broker in replicas]
         records.append(
             PartitionRecord(
