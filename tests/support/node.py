@@ -77,14 +77,14 @@ class NodeProcess:
             raise self._failed(f"`tidelog up` said {said!r}")
         self.pid, self.port = int(match[1]), int(match[2])
 
-    def stop(self) -> None:
-        """SIGTERM, as an operator would; returns when all has ended.
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Stop it as an operator would; returns the exit status when all has ended.
 
         Raises:
             NodeFailedError: it did not end in time, or not with status 0.
         """
         assert self._up is not None, "the node was never started"
-        self._up.send_signal(signal.SIGTERM)
+        self._up.send_signal(number)
         try:
             status = self._up.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -92,11 +92,20 @@ class NodeProcess:
         self._hang_up()
         if status != 0:
             raise self._failed(f"`tidelog up` ended with status {status}")
+        return status
 
-    def kill(self) -> None:
-        """`kill -9` of the node; returns when it and the `tidelog up` above it are gone."""
+    def kill(self) -> int:
+        """`kill -9` of the node; returns the status of the `tidelog up` above it when both are gone."""
         assert self._up is not None, "the node was never started"
         os.kill(self.pid, signal.SIGKILL)
+        status = self._up.wait(STOP_SECONDS_MAX)
+        self._hang_up()
+        return status
+
+    def kill_up(self) -> None:
+        """`kill -9` of `tidelog up`, which leaves its node alone; returns when `up` is gone."""
+        assert self._up is not None, "the node was never started"
+        self._up.kill()
         self._up.wait(STOP_SECONDS_MAX)
         self._hang_up()
 
