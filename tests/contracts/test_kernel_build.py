@@ -15,7 +15,8 @@ from tidelog import records
 SOURCES = Path(__file__).parents[2] / "src" / "tidelog" / "records"
 
 with_a_compiler = pytest.mark.skipif(
-    shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler here: the interpreted kernel is the right one"
+    shutil.which(os.environ.get("CC", "cc")) is None,
+    reason="no C compiler here: interpreted is right",
 )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from support.node import STOP_SECONDS_MAX, NodeFailedError, NodeProcess
 
 START = [sys.executable, "-m", "tidelog"]
