@@ -1,6 +1,5 @@
 """The controller: decides about brokers, topics, leaders and producer ids, over a replayed metadata log."""
 
-from tidelog.controller.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.state import ControllerState
 from tidelog.controller.values import (
@@ -14,6 +13,7 @@ from tidelog.controller.values import (
     ProducerIdBlock,
     TopicToDelete,
 )
+from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
 __all__ = [
     "METADATA_VERSION",

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from tidelog.journal import Decision
+from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
 from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records.cluster import FeatureLevelRecord
-
-METADATA_VERSION_FEATURE = "metadata.version"
-METADATA_VERSION_MIN = 7
-METADATA_VERSION = 21
-"""Kafka's 3.9-IV0: the records that are written here are those of that level."""
 
 
 def decide_bootstrap(metadata: MetadataView) -> Decision[None]:

@@ -17,7 +17,7 @@ from tidelog.metadata.configs import topic_entries, validate_topic_configs
 from tidelog.metadata.image import MetadataView, ResourceType, TopicImage
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
-from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS, collision_key, topic_name_error
+from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS, check_topic_name, collision_key
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """A request is one batch of the metadata log: it is appended, sent and applied as a whole."""
@@ -117,7 +117,7 @@ def _partition_count(topic: NewTopic, settings: ControllerSettings) -> int:
 
 
 def _check_name(metadata: MetadataView, name: str, *names_taken: Mapping[str, str]) -> None:
-    wrong = topic_name_error(name)
+    wrong = check_topic_name(name)
     if wrong is not None:
         raise refusal(Code.INVALID_TOPIC_EXCEPTION, wrong)
     if name in RESERVED_TOPICS:

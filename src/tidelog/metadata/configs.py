@@ -16,6 +16,25 @@ from tidelog.metadata.broker_configs import BROKER_CONFIGS
 from tidelog.metadata.config_key import ConfigKey, ConfigType, ConfigValue
 from tidelog.metadata.topic_configs import TOPIC_CONFIGS
 
+__all__ = [
+    "TABLE",
+    "BrokerSettings",
+    "ConfigEntry",
+    "ConfigKey",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "ConfigValue",
+    "Scope",
+    "broker_entries",
+    "broker_values",
+    "config_key",
+    "topic_entries",
+    "topic_values",
+    "validate",
+    "validate_topic_configs",
+]
+
 Scope = Literal["topic", "broker"]
 
 TABLE: Mapping[Scope, Mapping[str, ConfigKey]] = {

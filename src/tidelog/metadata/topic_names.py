@@ -18,7 +18,7 @@ RESERVED_TOPICS = frozenset((CLUSTER_METADATA_TOPIC,))
 """Names that no topic may have."""
 
 
-def topic_name_error(name: str) -> str | None:
+def check_topic_name(name: str) -> str | None:
     """What is wrong with a name; None if nothing is. Whether it is taken, or reserved, is not asked here."""
     if not name:
         return "the topic name is empty"
