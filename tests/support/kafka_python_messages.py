@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from importlib import import_module
 from typing import Any
 
 from tidelog.wire.primitives import ZERO_UUID
@@ -10,17 +11,9 @@ from tidelog.wire.schema import Layout, WireType, layout_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python 3.11 deprecates
-    import kafka.protocol.admin
-    import kafka.protocol.consumer
-    import kafka.protocol.metadata
-    import kafka.protocol.producer
-
-_modules: tuple[Any, ...] = (
-    kafka.protocol.producer,
-    kafka.protocol.consumer,
-    kafka.protocol.metadata,
-    kafka.protocol.admin,
-)
+    _modules: tuple[Any, ...] = tuple(
+        import_module(f"kafka.protocol.{name}") for name in ("producer", "consumer", "metadata", "admin")
+    )
 
 
 def their_class(name: str) -> Any:

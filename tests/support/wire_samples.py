@@ -1,4 +1,4 @@
-"""Values for every declared message: hypothesis strategies, and one fixed sample, both derived from the declarations."""
+"""Values for every declared message, derived from its declaration: hypothesis strategies, and one fixed sample."""
 
 from __future__ import annotations
 

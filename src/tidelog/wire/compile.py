@@ -79,7 +79,7 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
 
 
 def _compile_encoder(layout: Layout, version: int) -> Any:
-    from tidelog.wire.generate_encoder import EncoderSource  # noqa: PLC0415 - only when a version is first used
+    from tidelog.wire.generate_encoder import EncoderSource
 
     _check_version(layout, version)
     made = EncoderSource(layout, version)
@@ -89,7 +89,7 @@ def _compile_encoder(layout: Layout, version: int) -> Any:
 
 
 def _compile_decoder(layout: Layout, version: int) -> Any:
-    from tidelog.wire.generate_decoder import DecoderSource  # noqa: PLC0415 - only when a version is first used
+    from tidelog.wire.generate_decoder import DecoderSource
 
     _check_version(layout, version)
     made = DecoderSource(layout, version)

@@ -7,7 +7,7 @@ that was: `Source.notes` holds the field's path for every line.
 
 from __future__ import annotations
 
-from struct import calcsize
+import struct
 from typing import Any
 
 from tidelog.base.errors import MalformedMessageError
@@ -55,7 +55,7 @@ class DecoderSource:
             read_uvarint=primitives.read_uvarint,
             uvarint_rest=primitives.uvarint_rest,
             skip_tagged_fields=primitives.skip_tagged_fields,
-            struct_of=primitives.struct_of,
+            unpack_from=struct.unpack_from,
             Malformed=MalformedMessageError,
         )
         self._run: list[tuple[str, str, str]] = []  # code, target, path
@@ -84,13 +84,13 @@ class DecoderSource:
         if not self._run:
             return
         layout = "".join(code for code, _, _ in self._run)
-        size = calcsize(f">{layout}")
+        size = struct.calcsize(f">{layout}")
         if layout == "B":
             self._add(f"{self._run[0][1]} = data[p]; p += 1", self._run[0][2])
         else:
             note, at = [], 0
             for code, _, path in self._run:
-                at += calcsize(f">{code}")
+                at += struct.calcsize(f">{code}")
                 note.append((at, path))
             targets = "".join(f"{target}, " for _, target, _ in self._run)
             self.source.add(f"{targets}= {self.source.struct(layout, 'unpack_from')}(data, p); p += {size}", *note)
@@ -208,7 +208,7 @@ class DecoderSource:
         size = max(1, size_bytes_min(element, self._version, self._flexible))
         self._check(f"{n} > end - p" if size == 1 else f"{n} * {size} > end - p", n, path)
         if element.kind == "fixed":
-            unpack = f"struct_of(f'{{{n}}}{element.code}').unpack_from(data, p)"
+            unpack = f"unpack_from(f'>{{{n}}}{element.code}', data, p)"
             self._add(f"{target} = list({unpack}) if {n} else []; p += {n} * {size}", path)
             return
         items = self.source.name("a")

@@ -6,6 +6,7 @@ parts are gathered in a list and joined once. Record batches are never copied: t
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 from tidelog.base.errors import Code, refusal
@@ -32,7 +33,7 @@ class EncoderSource:
         self.source.names.update(
             uvarint=primitives.uvarint,
             one_byte=primitives.ONE_BYTE,
-            struct_of=primitives.struct_of,
+            pack=struct.pack,
             join=b"".join,
             refuse=refuse_field,
         )
@@ -172,7 +173,7 @@ class EncoderSource:
         self._add(f"{items} = {value}")
         self._length(wire_type, f"len({items})", f"{items} is None" if nullable else None)
         if element.kind == "fixed":
-            pack = f"struct_of(f'{{len({items})}}{element.code}').pack(*{items})"
+            pack = f"pack(f'>{{len({items})}}{element.code}', *{items})"
             self._add(f"if {items}: {self._sink}({pack})")
             return
         item = self.source.name("e")

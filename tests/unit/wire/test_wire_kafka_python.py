@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from support.kafka_python_messages import decode_with_kafka_python, encode_with_kafka_python, highest_version
 from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, message_id, messages, sample
-
 from tidelog.wire import decode, encode
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsResponse
 

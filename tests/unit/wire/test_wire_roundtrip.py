@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, messages, sample
 
+from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, messages, sample
 from tidelog.wire import decode, encode, encode_pieces
 
 

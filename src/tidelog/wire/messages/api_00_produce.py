@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from tidelog.wire.compile import Piece
+from tidelog.base.ports import Buffer
 from tidelog.wire.primitives import ZERO_UUID
 from tidelog.wire.schema import array, field, int16, int32, int64, message, records, string, struct, uuid
 
@@ -18,7 +18,7 @@ class PartitionProduceData:
     """What to append to one partition."""
 
     index: int = field(int32, doc="The partition.")
-    records: Piece | None = field(records, nullable="0+", default=None, doc="One batch (from version 3 on).")
+    records: Buffer | None = field(records, nullable="0+", default=None, doc="One batch (from version 3 on).")
 
 
 @struct(kw_only=True)

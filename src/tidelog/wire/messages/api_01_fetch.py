@@ -197,7 +197,9 @@ class FetchResponse:
     throttle_time_ms: int = field(int32, versions="1+", default=0, ignorable=True, doc="How long it was held back.")
     error_code: int = field(int16, versions="7+", default=0, ignorable=True, doc="Of the session as a whole.")
     session_id: int = field(int32, versions="7+", default=0, doc="0: there is no session.")
-    responses: list[FetchableTopicResponse] = field(array(FetchableTopicResponse), doc="The topics.")
+    responses: list[FetchableTopicResponse] = field(
+        array(FetchableTopicResponse), default_factory=list, doc="The topics."
+    )
     node_endpoints: list[NodeEndpoint] = field(
         array(NodeEndpoint),
         versions="16+",

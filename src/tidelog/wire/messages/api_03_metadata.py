@@ -94,14 +94,16 @@ class MetadataResponse:
     """What the broker knows of the cluster."""
 
     throttle_time_ms: int = field(int32, versions="3+", default=0, ignorable=True, doc="How long it was held back.")
-    brokers: list[MetadataResponseBroker] = field(array(MetadataResponseBroker), doc="The brokers that are alive.")
+    brokers: list[MetadataResponseBroker] = field(
+        array(MetadataResponseBroker), default_factory=list, doc="The brokers that are alive."
+    )
     cluster_id: str | None = field(
         string, versions="2+", nullable="2+", default=None, ignorable=True, doc="The cluster."
     )
     controller_id: int = field(
         int32, versions="1+", default=-1, ignorable=True, doc="A broker that takes requests for the controller, or -1."
     )
-    topics: list[MetadataResponseTopic] = field(array(MetadataResponseTopic), doc="The topics.")
+    topics: list[MetadataResponseTopic] = field(array(MetadataResponseTopic), default_factory=list, doc="The topics.")
     cluster_authorized_operations: int = field(
         int32,
         versions="8-10",
