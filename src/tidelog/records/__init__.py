@@ -19,6 +19,7 @@ from tidelog.records.batch import (
     validate_batch,
 )
 from tidelog.records.compression import COMPRESSION_IDS, COMPRESSION_NAMES, compress, decompress
+from tidelog.records.control import ControlType, end_transaction_batch, leader_change_batch, read_control_record
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
 __all__ = [
@@ -29,12 +30,16 @@ __all__ = [
     "BatchBuilder",
     "BatchFacts",
     "BatchHeader",
+    "ControlType",
     "EpochEntry",
     "LeaderEpochLineage",
     "Record",
     "check_crc",
     "compress",
     "decompress",
+    "end_transaction_batch",
+    "leader_change_batch",
+    "read_control_record",
     "read_header",
     "read_records",
     "seal_batch",

@@ -6,16 +6,20 @@ The only module below `io` that looks at the environment, once, at import; the i
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
-from tidelog.records import kernel, kernel_encode
-
-if not os.environ.get("TIDELOG_PURE"):
+if TYPE_CHECKING:
+    from tidelog.records import kernel, kernel_encode
+else:
     try:
-        from tidelog.records import _kernel_c, _kernel_encode_c  # type: ignore[attr-defined]
-    except ImportError:
-        pass  # no compiler, or no Cython, when this was installed
-    else:
-        kernel, kernel_encode = _kernel_c, _kernel_encode_c
+        if os.environ.get("TIDELOG_PURE"):
+            raise ImportError
+        from tidelog.records import _kernel_c as kernel
+        from tidelog.records import _kernel_encode_c as kernel_encode
+    except ImportError:  # also without a compiler, or Cython, when this was installed
+        from tidelog.records import kernel, kernel_encode
+
+__all__ = ["KERNEL_IS_COMPILED", "kernel", "kernel_encode"]
 
 KERNEL_IS_COMPILED: bool = kernel.KERNEL_IS_COMPILED and kernel_encode.KERNEL_IS_COMPILED
 """False means that touching each record costs twenty times as much."""

@@ -13,13 +13,29 @@ What is found here is exactly what walking record by record would have found; th
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 _LENGTH_RUN_MIN = 8
 _LENGTH_RUN_FIRST = 128
+_TIMESTAMP_BYTES_MAX = 9  # of ten bytes not all are varints
 _HAS_NEXT = bytes(byte >> 7 for byte in range(256))
 
 
+class _Rows(NamedTuple):
+    """Records that may be alike: the one at `start`, whose shape is known, and those behind it."""
+
+    data: bytes
+    start: int
+    stride: int
+
+    def column(self, position: int, first: int, count: int) -> bytes:
+        """The byte that stands where `position` is in the known record, in records `first`, `first` + 1 ..."""
+        at = position + first * self.stride
+        return self.data[at : at + count * self.stride : self.stride]
+
+
 def find_run(
-    data: bytes, position: int, stop: int, end: int, index: int, record_count: int, key_at: int, value_at: int
+    data: bytes, position: int, stop: int, end: int, *, index: int, record_count: int, key_at: int, value_at: int
 ) -> tuple[int, int, int, int] | None:
     """Find how many records behind this one have its shape, and offset deltas that count on from its own.
 
@@ -37,79 +53,67 @@ def find_run(
         (number of records, the largest of their timestamp deltas, index of the first that has it, the smallest), or
         None if there are too few to be worth it.
     """
-    stride = stop - position
-    count = min(record_count - index - 1, (end - stop) // stride)
+    rows = _Rows(data, position, stop - position)
+    count = min(record_count - index - 1, (end - stop) // rows.stride)
     if count < _LENGTH_RUN_MIN or data[stop] != data[position]:
         return None
     length_end = _varint_end(data, position)
-    time_at = length_end + 1
-    offset_at = _varint_end(data, time_at)
-    key_length_at = _varint_end(data, offset_at)
-    offset_size = key_length_at - offset_at
-    if offset_size != _varint_size(index):
+    times = range(length_end + 1, _varint_end(data, length_end + 1))
+    offsets = range(times.stop, _varint_end(data, times.stop))
+    if len(offsets) != _varint_size(index) or len(times) > _TIMESTAMP_BYTES_MAX:
         return None
-    count = min(count, (1 << 7 * offset_size - 1) - index - 1)  # as long as the offset delta takes as many bytes
-    value_length_at = _key_end(data, key_length_at, key_at, value_at)
-    constants = [
-        *range(position, length_end),
-        *range(key_length_at, key_at),
-        *range(value_length_at, value_at),
-        stop - 1,
-    ]
-    taken = min(count, _LENGTH_RUN_FIRST)
+    key_end = key_at + max(_zigzag(tuple(data[offsets.stop : key_at])), 0)
+    constants = (*range(position, length_end), *range(offsets.stop, key_at), *range(key_end, value_at), stop - 1)
+    count = min(count, (1 << 7 * len(offsets) - 1) - index - 1)  # as long as the offset delta takes as many bytes
+    taken = min(count, _LENGTH_RUN_FIRST)  # where records are not alike, it is cheap to learn so
     found = 0
-    # A short stretch first: where records are not alike it is cheap to learn so.
     while taken:
-        good = _alike(data, position + (found + 1) * stride, stride, taken, position, constants)
-        good = _counting(data, offset_at + (found + 1) * stride, stride, good, offset_size, index + found + 1)
-        good = _same_size(data, time_at + (found + 1) * stride, stride, good, offset_at - time_at)
+        good = _alike(rows, constants, found + 1, taken)
+        good = _counting(rows, offsets, index + found + 1, found + 1, good)
+        good = _as_long(rows, times, found + 1, good)
         found += good
         if good < taken:
             break
         taken = count - found
     if found < _LENGTH_RUN_MIN:
         return None
-    return found, *_timestamps(data, time_at + stride, stride, found, offset_at - time_at, index + 1)
+    largest, largest_at, smallest = _timestamps(rows, times, found)
+    return found, largest, index + largest_at, smallest
 
 
-def _alike(data: bytes, start: int, stride: int, count: int, position: int, constants: list[int]) -> int:
-    """How many records have the bytes at `constants`, positions within the record at `position`, that it has."""
-    for at in constants:
-        first = start + at - position
-        column = data[first : first + count * stride : stride]
-        count = _common_length(column, data[at : at + 1] * len(column))
-        if not count:
-            break
+def _alike(rows: _Rows, constants: tuple[int, ...], first: int, count: int) -> int:
+    """How many records have the bytes at `constants` that the known one has."""
+    for position in constants:
+        if count:
+            count = _common_length(rows.column(position, first, count), rows.data[position : position + 1] * count)
     return count
 
 
-def _counting(data: bytes, start: int, stride: int, count: int, size: int, index: int) -> int:
-    """How many records have the offset deltas `index`, `index` + 1 ... in `size` bytes each."""
-    for place in range(size):
-        if not count:
-            break
-        column = data[start + place : start + place + count * stride : stride]
-        count = _common_length(column, _offset_bytes(place, size, index, count))
+def _counting(rows: _Rows, offsets: range, index: int, first: int, count: int) -> int:
+    """How many records have the offset deltas `index`, `index` + 1 ... at `offsets`."""
+    for place, position in enumerate(offsets):
+        if count:
+            expected = _offset_bytes(place, len(offsets), index, count)
+            count = _common_length(rows.column(position, first, count), expected)
     return count
 
 
-def _same_size(data: bytes, start: int, stride: int, count: int, size: int) -> int:
-    """How many records have a varint of `size` bytes at `start`."""
-    for place in range(size):
-        if not count:
-            break
-        column = data[start + place : start + place + count * stride : stride].translate(_HAS_NEXT)
-        count = _common_length(column, (b"\x00" if place == size - 1 else b"\x01") * len(column))
+def _as_long(rows: _Rows, times: range, first: int, count: int) -> int:
+    """How many records have a varint of the known one's length at `times`."""
+    for position in times:
+        if count:
+            expected = b"\x00" if position == times[-1] else b"\x01"
+            count = _common_length(rows.column(position, first, count).translate(_HAS_NEXT), expected * count)
     return count
 
 
-def _timestamps(data: bytes, start: int, stride: int, count: int, size: int, index: int) -> tuple[int, int, int]:
-    """The largest of the varints of `size` bytes, the index of the first record that has it, and the smallest."""
-    columns = [data[start + place : start + place + count * stride : stride] for place in range(size)]
+def _timestamps(rows: _Rows, times: range, count: int) -> tuple[int, int, int]:
+    """The largest of the varints at `times`, the first record that has it, and the smallest."""
+    columns = [rows.column(position, 1, count) for position in times]
     values = {encoded: _zigzag(encoded) for encoded in set(zip(*columns, strict=True))}
     largest = max(values, key=values.__getitem__)
-    largest_at = next(row for row, encoded in enumerate(zip(*columns, strict=True)) if encoded == largest)
-    return values[largest], index + largest_at, min(values.values())
+    largest_at = next(row for row, encoded in enumerate(zip(*columns, strict=True), 1) if encoded == largest)
+    return values[largest], largest_at, min(values.values())
 
 
 def _zigzag(encoded: tuple[int, ...]) -> int:
@@ -140,12 +144,6 @@ def _varint_end(data: bytes, position: int) -> int:
     while data[position] >= 0x80:
         position += 1
     return position + 1
-
-
-def _key_end(data: bytes, key_length_at: int, key_at: int, value_at: int) -> int:
-    """Where the value's length starts: behind the key."""
-    encoded = data[key_length_at:key_at]
-    return key_at + max(_zigzag(tuple(encoded)), 0)
 
 
 def _varint_size(offset_delta: int) -> int:

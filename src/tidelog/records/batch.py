@@ -169,9 +169,7 @@ def validate_batch(
         largest_at = 0
     else:
         max_timestamp = header.base_timestamp + largest if count else -1
-    return tuple.__new__(
-        BatchFacts, (count, max_timestamp, largest_at, keyless, region[2] - region[1], is_dense)
-    )
+    return tuple.__new__(BatchFacts, (count, max_timestamp, largest_at, keyless, region[2] - region[1], is_dense))
 
 
 def _not_dense(header: BatchHeader, position: int, last: int, is_dense: bool) -> MalformedBatchError:
@@ -203,9 +201,7 @@ def read_records(
     if header.is_log_append_time:
         base_timestamp, scale = header.max_timestamp, 0
     return [
-        Record(
-            base_offset + offset_delta, base_timestamp + timestamp_delta * scale, key, value, headers, leader_epoch
-        )
+        Record(base_offset + offset_delta, base_timestamp + timestamp_delta * scale, key, value, headers, leader_epoch)
         for timestamp_delta, offset_delta, key, value, headers in kernel.unpack(
             *find_records(buffer, position, header, decompressed_size_bytes_max)
         )

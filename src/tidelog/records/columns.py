@@ -2,7 +2,7 @@
 
 For binary columns: `*_offsets` int32, one more than rows; `*_data` the bytes; `*_validity` one bit a row from the least
 significant on, 0 for null, or None if nothing is null. Headers are list<struct<key: utf8, value: binary>>:
-`header_offsets` says where each row's headers start, and `header_key_*` and `header_value_*` have a row for each header.
+`header_offsets` says where each row's headers start, and `header_key_*` and `header_value_*` have a row a header.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tidelog.base.errors import Code, MalformedBatchError, refusal
 from tidelog.base.invariant import invariant
@@ -69,9 +69,11 @@ class ColumnBuffers(NamedTuple):
 class _Column:
     """A buffer that grows by doubling, viewed as items of one type. What is beyond what was written is arbitrary."""
 
+    _format: Literal["B", "i", "q"]
+
     __slots__ = ("_format", "_item_size", "_starts_set", "_storage", "view")
 
-    def __init__(self, item_format: str, item_size: int, *, starts_set: bool = False) -> None:
+    def __init__(self, item_format: Literal["B", "i", "q"], item_size: int, *, starts_set: bool = False) -> None:
         self._format = item_format
         self._item_size = item_size
         self._starts_set = starts_set  # every bit is 1 until it is written
@@ -122,9 +124,14 @@ class _BinaryColumn:
         if rows & 7:
             bits[rows >> 3] |= 0xFF << (rows & 7) & 0xFF
 
-    def take(self, rows: int) -> tuple[memoryview, memoryview | None, memoryview]:
-        validity = self.validity.take((rows + 7) // 8) if self.null_count else None
-        return self.offsets.take(rows + 1), validity, self.data.take(self.used(rows))
+    def take(self, rows: int, name: str) -> dict[str, Any]:
+        """The column as `ColumnBuffers` names its parts."""
+        return {
+            f"{name}_offsets": self.offsets.take(rows + 1),
+            f"{name}_validity": self.validity.take((rows + 7) // 8) if self.null_count else None,
+            f"{name}_data": self.data.take(self.used(rows)),
+            f"{name}_null_count": self.null_count,
+        }
 
 
 class Columns:
@@ -275,39 +282,35 @@ class Columns:
 
     def finish(self) -> ColumnBuffers:
         """The columns, which are the caller's; this object starts anew, empty."""
-        rows, headers = self.row_count, 0
-        nothing = (None, None, None)
-        header_offsets: Buffer | None = None
-        header_keys: tuple[Buffer | None, Buffer | None] = (None, None)
-        header_values: tuple[Buffer | None, Buffer | None, Buffer | None] = nothing
+        rows = self.row_count
+        columns: dict[str, Any] = {}
+        if self._offsets is not None:
+            columns["offset"] = self._offsets.take(rows)
+        if self._timestamps is not None:
+            columns["timestamp"] = self._timestamps.take(rows)
+        if self._leader_epochs is not None:
+            columns["leader_epoch"] = self._leader_epochs.tobytes()
+        if self._timestamp_types is not None:
+            columns["timestamp_type"] = self._timestamp_types.tobytes()
+        if self._keys is not None:
+            columns |= self._keys.take(rows, "key")
+        if self._values is not None:
+            columns |= self._values.take(rows, "value")
         if self._header_offsets is not None:
             headers = self._header_offsets.view[rows]
-            header_offsets = self._header_offsets.take(rows + 1)
-            offsets, _, data = self._header_keys.take(headers)
-            header_keys = _as_utf8(offsets, data)
-            header_values = self._header_values.take(headers)
-        buffers = ColumnBuffers(
-            rows,
-            None if self._offsets is None else self._offsets.take(rows),
-            None if self._timestamps is None else self._timestamps.take(rows),
-            None if self._leader_epochs is None else memoryview(self._leader_epochs.tobytes()),
-            None if self._timestamp_types is None else memoryview(self._timestamp_types.tobytes()),
-            *(nothing if self._keys is None else self._keys.take(rows)),
-            *(nothing if self._values is None else self._values.take(rows)),
-            header_offsets,
-            *header_keys,
-            *header_values,
-            key_null_count=0 if self._keys is None else self._keys.null_count,
-            value_null_count=0 if self._values is None else self._values.null_count,
-            header_count=headers,
-            header_value_null_count=self._header_values.null_count,
-        )
+            columns["header_count"] = headers
+            columns["header_offsets"] = self._header_offsets.take(rows + 1)
+            columns |= self._header_values.take(headers, "header_value")
+            keys = self._header_keys.take(headers, "header_key")
+            columns["header_key_offsets"], columns["header_key_data"] = _as_utf8(
+                keys["header_key_offsets"], keys["header_key_data"]
+            )
         self._start()
-        return buffers
+        return ColumnBuffers(rows, **columns)
 
 
 def _as_utf8(offsets: memoryview, data: memoryview) -> tuple[Buffer, Buffer]:
-    """(offsets, data) of header keys as text, which Arrow takes on trust: what is not UTF-8 has its bad bytes replaced."""
+    """(offsets, data) of header keys as text, which Arrow takes on trust: bytes that are not UTF-8 are replaced."""
     ends = offsets.cast("i")
     keys = bytes(data)
     if keys.isascii():

@@ -1,19 +1,19 @@
 """The 61 bytes in front of every record batch (message format 2), read and stamped in place.
 
-    byte   0  base offset        int64    not under the CRC: stamped by the leader
-    byte   8  batch length       int32    of what follows this field
-    byte  12  leader epoch       int32    not under the CRC: stamped by the leader (KIP-101)
-    byte  16  magic              int8     2
-    byte  17  CRC                uint32   CRC32C of everything from byte 21 to the end
-    byte  21  attributes         int16    bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control
-    byte  23  last offset delta  int32
-    byte  27  base timestamp     int64    ms since 1970; the records hold differences from it
-    byte  35  max timestamp      int64    ms since 1970
-    byte  43  producer id        int64    -1: not idempotent
-    byte  51  producer epoch     int16
-    byte  53  base sequence      int32
-    byte  57  record count       int32
-    byte  61  the records, compressed as one piece if at all
+byte   0  base offset        int64    not under the CRC: stamped by the leader
+byte   8  batch length       int32    of what follows this field
+byte  12  leader epoch       int32    not under the CRC: stamped by the leader (KIP-101)
+byte  16  magic              int8     2
+byte  17  CRC                uint32   CRC32C of everything from byte 21 to the end
+byte  21  attributes         int16    bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control
+byte  23  last offset delta  int32
+byte  27  base timestamp     int64    ms since 1970; the records hold differences from it
+byte  35  max timestamp      int64    ms since 1970
+byte  43  producer id        int64    -1: not idempotent
+byte  51  producer epoch     int16
+byte  53  base sequence      int32
+byte  57  record count       int32
+byte  61  the records, compressed as one piece if at all
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from tidelog.base.errors import Code, MalformedBatchError
 from tidelog.base.ports import Buffer
+from tidelog.records.crc32c import crc32c
 
 BATCH_OVERHEAD = 61
 """Bytes of a batch before its records."""
@@ -180,9 +179,7 @@ def _wrong_magic(magic: int, position: int) -> MalformedBatchError:
             position=position,
             code=Code.UNSUPPORTED_FOR_MESSAGE_FORMAT,
         )
-    return MalformedBatchError(
-        f"magic {magic} is not a message format", position=position, code=Code.CORRUPT_MESSAGE
-    )
+    return MalformedBatchError(f"magic {magic} is not a message format", position=position, code=Code.CORRUPT_MESSAGE)
 
 
 def split_batches(buffer: Buffer) -> list[tuple[int, BatchHeader]]:

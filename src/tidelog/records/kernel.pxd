@@ -41,7 +41,7 @@ cdef int _check_end(Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count
     headers=cython.longlong, is_dense=cython.bint, seeks_runs=cython.bint, seek_from=cython.Py_ssize_t,
     patience=cython.Py_ssize_t, index=cython.Py_ssize_t,
     timestamp_delta=cython.longlong, offset_delta=cython.longlong, key_at=cython.Py_ssize_t,
-    key_length=cython.longlong, value_at=cython.Py_ssize_t, value_length=cython.longlong,
+    key_length=cython.longlong, value_at=cython.Py_ssize_t, _value_length=cython.longlong,
     header_count=cython.longlong, headers_at=cython.Py_ssize_t, stop=cython.Py_ssize_t,
 )
 cpdef walk(

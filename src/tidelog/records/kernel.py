@@ -1,9 +1,9 @@
 """The hot loops: everything that touches each record of a batch.
 
 This one file is run in two ways: interpreted as it stands, and compiled by Cython as `tidelog.records._kernel_c`, a
-second module made of the same text (see setup.py); `_choose.py` says which is used. It imports no cython: the C types of
-its variables are in kernel.pxd. Whatever the C code reads or writes lies inside its buffers by checks that stand here,
-on every length and every varint, and not by Cython's: those are switched on for the fuzzer alone.
+second module made of the same text (see setup.py); `_choose.py` says which is used. It imports no cython: the C types
+of its variables are in kernel.pxd. Whatever the C code reads or writes lies inside its buffers by checks that stand
+here, on every length and every varint, and not by Cython's: those are switched on for the fuzzer alone.
 
 One record (format 2); varints are zigzag, those of 32 bits up to 5 bytes long and those of 64 bits up to 10:
 
@@ -192,7 +192,7 @@ def walk(
     patience = 8
     index = 0
     while index < record_count:
-        timestamp_delta, offset_delta, key_at, key_length, value_at, value_length, header_count, headers_at, stop = (
+        timestamp_delta, offset_delta, key_at, key_length, value_at, _value_length, header_count, headers_at, stop = (
             _record(data, position, end)
         )
         if stop < 0:
@@ -220,7 +220,14 @@ def walk(
             keyless += 1
         if seeks_runs and index >= seek_from and header_count == 0 and is_dense:
             run = find_run(
-                data, position, stop, end, index, min(record_count, last_offset_delta + 1), key_at, value_at
+                data,
+                position,
+                stop,
+                end,
+                index=index,
+                record_count=min(record_count, last_offset_delta + 1),
+                key_at=key_at,
+                value_at=value_at,
             )
             if run is None:
                 seek_from = index + patience  # ever more rarely, where records are not alike
@@ -455,9 +462,7 @@ def decode(
                         raise _malformed(index, position, headers_at)
                     if header_row >= header_row_end:
                         raise ValueError("the columns have no room for more headers")
-                    header_key_data[header_key_used : header_key_used + key_length] = data[
-                        key_at : key_at + key_length
-                    ]
+                    header_key_data[header_key_used : header_key_used + key_length] = data[key_at : key_at + key_length]
                     header_key_used += key_length
                     header_key_offsets[header_row + 1] = header_key_used
                     if value_length > 0:

@@ -63,11 +63,7 @@ class LeaderEpochLineage:
             Whether anything changed, that is, whether there is something to persist.
         """
         invariant(leader_epoch >= 0 and start_offset >= 0, "leader epoch {} at offset {}", leader_epoch, start_offset)
-        if (
-            self._leader_epochs
-            and leader_epoch == self._leader_epochs[-1]
-            and start_offset >= self._start_offsets[-1]
-        ):
+        if self._leader_epochs and leader_epoch == self._leader_epochs[-1] and start_offset >= self._start_offsets[-1]:
             return False
         keep = min(bisect_left(self._leader_epochs, leader_epoch), bisect_left(self._start_offsets, start_offset))
         del self._leader_epochs[keep:], self._start_offsets[keep:]
@@ -76,7 +72,7 @@ class LeaderEpochLineage:
         return True
 
     def end_offset_for(self, leader_epoch: LeaderEpoch, log_end_offset: Offset) -> tuple[LeaderEpoch, Offset] | None:
-        """Where the records of `leader_epoch` and of all before it end: OffsetForLeaderEpoch's answer (KIP-101, KIP-279).
+        """Where the records of `leader_epoch` and before it end: OffsetForLeaderEpoch's answer (KIP-101, KIP-279).
 
         Args:
             leader_epoch: the epoch asked for.
