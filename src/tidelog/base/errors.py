@@ -327,3 +327,7 @@ class UnsupportedVersionError(KafkaError):
     """The peer does not serve a version of an API that is needed here. Names the API, its versions, and the peer's."""
 
     code = Code.UNSUPPORTED_VERSION
+
+
+class ClientClosedError(TidelogError):
+    """The client was closed, by `close` or at the end of its `with` block: make a new one."""

@@ -190,7 +190,7 @@ def parse_options(config: type[C], owner: str, options: Mapping[str, object]) ->
 
 
 def _closest(name: str, known: list[str]) -> str:
-    from difflib import get_close_matches  # noqa: PLC0415 - only when something is wrong
+    from difflib import get_close_matches
 
     wanted = name.replace(".", "_").replace("-", "_").lower()
     found = [wanted] if wanted in known else get_close_matches(wanted, known, n=1, cutoff=0.5)

@@ -7,18 +7,21 @@ append ->  [open batch]  --full, linger over, flush-->  waiting: b5 b4 | in flig
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import LeaderEpoch, TopicId, TopicPartition
+from tidelog.records.columns import EncodedRecords
+from tidelog.records.header import BATCH_OVERHEAD
 
-RECORD_OVERHEAD_MAX = 21 + 5 + 5 + 5
+RECORD_OVERHEAD_MAX = 36
 """Bytes of a record beside its key, value and headers, at the most: lengths, deltas, attributes, header count."""
 
-BATCH_OVERHEAD = 61
+HEADER_OVERHEAD_MAX = 10
+"""Bytes of a header beside its key and value, at the most."""
 
-RecordHeaders = Iterable[tuple[str, bytes | None]]
+RecordHeaders = Sequence[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,15 +37,15 @@ class Delivered:
 class PendingBatch:
     """Records for one partition that go, and succeed or fail, together.
 
-    The records are either four parallel lists or a slice of columns (`columns`, opaque here). `encoded` is kept for
-    retries, and dropped when the sequence changes.
+    The records are either four parallel lists, or `rows` that were encoded from columns. `encoded` is the whole batch,
+    kept for retries, and dropped when the sequence changes.
     """
 
     __slots__ = (
         "attempts",
-        "columns",
         "created_ms",
         "encoded",
+        "header_count",
         "headers",
         "is_observed",
         "keys",
@@ -53,6 +56,7 @@ class PendingBatch:
         "producer_epoch",
         "producer_id",
         "record_count",
+        "rows",
         "sent_leader_epoch",
         "sequence",
         "size_bytes",
@@ -72,7 +76,8 @@ class PendingBatch:
         self.keys: list[bytes | None] = []
         self.values: list[bytes | None] = []
         self.headers: list[RecordHeaders] = []
-        self.columns: object | None = None
+        self.header_count = 0
+        self.rows: EncodedRecords | None = None
         self.record_count = 0  # set when the batch is closed
         self.size_bytes = BATCH_OVERHEAD  # an upper bound, before compression
         self.encoded: bytes | None = None
@@ -157,6 +162,7 @@ class Accumulator:
         self.close_batch(queue)
         batch = PendingBatch(self.next_number, queue.topic_partition, now_ms, ticket)
         self.next_number += 1
+        self.used_bytes += batch.size_bytes
         queue.open = batch
         return batch
 
@@ -168,13 +174,25 @@ class Accumulator:
             queue.open = None
             queue.waiting.append(batch)
 
-    def add_columns(self, queue: PartitionQueue, batch: PendingBatch) -> None:
-        """Queue a closed batch made of columns, after all that was appended before it."""
-        self.close_batch(queue)
-        batch.number = self.next_number
-        self.next_number += 1
-        self.used_bytes += batch.size_bytes
+    def add_rows(self, queue: PartitionQueue, rows: EncodedRecords, now_ms: int, ticket: object) -> PendingBatch:
+        """Queue a batch of rows, after all that was appended before it."""
+        batch = self.open_batch(queue, now_ms, ticket)
+        batch.rows = rows
+        batch.record_count = rows.record_count
+        batch.size_bytes += len(rows.records)
+        self.used_bytes += len(rows.records)
+        queue.open = None
         queue.waiting.append(batch)
+        return batch
+
+    def oldest_number(self) -> int:
+        """The number of the oldest batch that has no outcome yet; that of the next batch if there is none."""
+        oldest = self.next_number
+        for queue in self.queues.values():
+            for batch in (queue.open, *queue.waiting, *queue.in_flight):
+                if batch is not None and batch.number < oldest:
+                    oldest = batch.number
+        return oldest
 
     def release(self, batch: PendingBatch) -> None:
         """Forget a batch whose outcome is known. Who waits for it holds the batch itself, and needs its timestamps."""
@@ -182,5 +200,5 @@ class Accumulator:
         batch.keys = []
         batch.values = []
         batch.headers = []
-        batch.columns = None
+        batch.rows = None
         batch.encoded = None

@@ -67,8 +67,8 @@ class StickyPartitioner:
 
     def partition(self, size_bytes: int, available: Sequence[int]) -> int:
         """Choose for a record of `size_bytes`, among `available` (not empty): the partitions that have a leader."""
-        if self._partition is None or self._bytes_left <= 0 or self._partition not in available:
-            others = [partition for partition in available if partition != self._partition] or list(available)
+        if self._partition is None or self._bytes_left <= 0:
+            others = [partition for partition in available if partition != self._partition] or available
             self._partition = others[self._rng.randrange(0, len(others))]
             self._bytes_left = self._switch_bytes
         self._bytes_left -= size_bytes

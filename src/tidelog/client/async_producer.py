@@ -1,0 +1,178 @@
+"""The producer for event loops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Unpack
+
+from tidelog.base.errors import TidelogError, TimedOutError
+from tidelog.client.cluster import Cluster, World, real_world
+from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.values import RecordMetadata
+from tidelog.client.delivery import Delivery
+from tidelog.client.futures import ColumnsFuture, Future
+from tidelog.client.options import ProducerConfig, ProducerOptions, parse_options
+from tidelog.client.producer_arguments import (
+    BytesLike,
+    HeadersLike,
+    as_bytes,
+    as_headers,
+    check_timestamp,
+    sender_settings,
+    split_columns,
+)
+from tidelog.net.address import parse_bootstrap
+from tidelog.records.columns import ColumnBuffers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("tidelog.client")
+
+
+class AsyncProducer:
+    """Sends records. Idempotent unless told otherwise: retries write nothing twice, keep the order, and show losses.
+
+        async with aio.Producer("127.0.0.1:9092") as producer:
+            sent = await producer.send("flights", b"value", key=b"key")
+            print((await sent).offset)
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas between them or as a list.
+        options: see `tidelog.client.options.ProducerConfig`; an unknown one is a TypeError.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[ProducerOptions]
+    ) -> None:
+        config = parse_options(ProducerConfig, "Producer", options)
+        self._start(bootstrap_servers, config)
+
+    def _start(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        config: ProducerConfig,
+        *,
+        world: World | None = None,
+        consistency: ConsistencyContextStore | None = None,
+        call_soon: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
+        self._config = config
+        self._is_closed = False
+        world = world or real_world()
+        cluster = Cluster(
+            parse_bootstrap(bootstrap_servers),
+            config,
+            world,
+            consistency=consistency,
+            auto_create=config.allow_auto_create_topics,
+        )
+        self._clock = world.clock
+        self._delivery = Delivery(config, sender_settings(config), cluster, world, call_soon or _call_soon)
+
+    async def __aenter__(self) -> AsyncProducer:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except TidelogError:
+            if error is None:
+                raise
+            logger.exception("while the `with` block failed, so did the producer")
+
+    async def send(
+        self,
+        topic: str,
+        value: BytesLike | None = None,
+        key: BytesLike | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> Future[RecordMetadata]:
+        """Take a record, once there is room for it; await what is returned to know that it was delivered.
+
+        Args:
+            topic: where to; asked for from the cluster the first time.
+            value: bytes, or text that is sent as UTF-8; None for null.
+            key: likewise. Records of a key go to one partition, the same as Java's clients choose.
+            partition: overrides that choice.
+            timestamp_ms: since 1970; by default now.
+            headers: names with values.
+
+        Raises:
+            TimedOutError: no room, or no metadata, within `max_block_ms`. The record was not taken.
+            TidelogError: why no record of this kind will ever be taken.
+        """
+        arguments = (
+            topic,
+            partition,
+            as_bytes(key, "key"),
+            as_bytes(value, "value"),
+            self._clock.wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms),
+            as_headers(headers) if headers else (),
+        )
+        while (future := self._delivery.append(*arguments)) is None:
+            await self._delivery.until_ready(topic)
+        return future
+
+    async def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
+        """Take all rows of columns (`timestamp` may be missing: then it is now), as `send` does, but much faster."""
+        while (partition_count := self._delivery.partition_count(topic)) is None:
+            await self._delivery.until_ready(topic)
+        pieces = split_columns(columns, partition, partition_count, self._config, self._clock.wall_ms())
+        batches = []
+        for target, rows in pieces:
+            while (batch := self._delivery.append_rows(topic, target, rows)) is None:
+                await self._delivery.until_ready(topic)
+            batches.append(batch)
+        return ColumnsFuture(tuple(batches))
+
+    async def send_arrow(
+        self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None
+    ) -> ColumnsFuture:
+        """Take all rows of an Arrow table. See `tidelog.client.arrow.columns_from_arrow` for its columns."""
+        from tidelog.client.arrow import columns_from_arrow
+
+        futures = []
+        for target, columns in columns_from_arrow(data, partition):
+            futures.append(await self.send_columns(topic, columns, partition=target))
+        return ColumnsFuture.joined(futures)
+
+    async def flush(self, timeout: float | None = None) -> None:
+        """Wait until all that was taken is delivered or has failed.
+
+        Args:
+            timeout: in seconds; None for as long as `delivery_timeout_ms` lets it take.
+
+        Raises:
+            TimedOutError: not within `timeout`; what is left is still on its way.
+            TidelogError: the first failure of a record of whose future nobody asked the outcome, since the last flush.
+        """
+        try:
+            async with asyncio.timeout(timeout):
+                await self._delivery.flush()
+        except TimeoutError as error:
+            if isinstance(error, TidelogError):
+                raise
+            raise TimedOutError(f"flush: not all was delivered within {timeout} s; it is still on its way") from None
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Flush, and disconnect in any case. Raises as `flush` does. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self.flush(timeout)
+        finally:
+            await self._delivery.close()
+
+
+def _call_soon(callback: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_soon(callback)

@@ -1,0 +1,306 @@
+"""What every client shares: connections to the brokers of a cluster, its metadata kept fresh, retries until a deadline.
+
+Belongs to one event loop. Metadata is asked for when somebody misses something, at most once at a time and with
+back-off in between, and in any case when it has become old.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from tidelog.base.errors import ClientClosedError, Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
+from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.ports import Clock, Network, Rng
+from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.metadata_cache import MetadataCache, MetadataChanges
+from tidelog.client.core.values import code_of
+from tidelog.client.options import CommonConfig
+from tidelog.net.address import Address
+from tidelog.net.backoff import Backoff
+from tidelog.net.connection import Connection, ConnectionSettings
+from tidelog.net.pool import CONTROL_LANE, ConnectionPool
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+T = TypeVar("T")
+
+logger = logging.getLogger("tidelog.client")
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What clients reach the world through; the simulator passes its own."""
+
+    network: Network
+    clock: Clock
+    rng: Rng
+
+
+def real_world() -> World:
+    """The machine's own network, clocks and randomness."""
+    from tidelog.io.clock import SystemClock
+    from tidelog.io.network import RealNetwork
+    from tidelog.io.rng import SystemRng
+
+    return World(RealNetwork(), SystemClock(), SystemRng())
+
+
+class Cluster:
+    """See the module.
+
+    Args:
+        bootstrap: where to start; one that answers is enough.
+        config: the client's.
+        world: network, clock, randomness.
+        consistency: shared with other clients, or None: metadata may go back in time between brokers.
+        auto_create: whether asking for a topic may make the broker create it.
+    """
+
+    def __init__(
+        self,
+        bootstrap: tuple[Address, ...],
+        config: CommonConfig,
+        world: World,
+        *,
+        consistency: ConsistencyContextStore | None = None,
+        auto_create: bool = False,
+    ) -> None:
+        self.metadata = MetadataCache()
+        self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world.rng)
+        settings = ConnectionSettings(
+            client_id=config.client_id,
+            connect_timeout_ms=config.socket_connection_setup_timeout_ms,
+            response_size_bytes_max=config.receive_message_max_bytes,
+            consistency=consistency,
+        )
+        reconnect = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, world.rng)
+        self.pool = ConnectionPool(world.network, settings, reconnect)
+        self.last_error: TidelogError | None = None
+        self._bootstrap = bootstrap
+        self._config = config
+        self._world = world
+        self._auto_create = auto_create
+        self._wanted: set[str] = set()
+        self._stale = asyncio.Event()
+        self._refreshed: asyncio.Future[None] | None = None
+        self._listeners: list[Callable[[MetadataChanges], None]] = []
+        self._keeper: asyncio.Task[None] | None = None
+        self._closed = False
+
+    # Connections.
+    async def broker(self, broker_id: BrokerId, lane: str = CONTROL_LANE) -> Connection:
+        """The connection to a broker. Raises `NetworkError` after one attempt."""
+        return await self.pool.connection(broker_id, lane)
+
+    async def any_broker(self) -> Connection:
+        """A connection to whichever broker answers first: one that is open, else each that is known, in random order.
+
+        Raises:
+            NetworkError: none can be reached; names all addresses, and the last reason.
+            UnsupportedVersionError: what answers is too old, or too new.
+        """
+        self._check_open()
+        open_ones = self.pool.open_connections()
+        if open_ones:
+            return min(open_ones, key=_in_flight)
+        known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
+        by_address = {
+            Address(broker.host, broker.port): broker_id for broker_id, broker in self.metadata.brokers.items()
+        }
+        targets = self._shuffled(known) + self._shuffled(address for address in self._bootstrap if address not in known)
+        last: TidelogError | None = None
+        for address in targets:
+            try:
+                return await self.pool.connection(by_address.get(address, address))
+            except NetworkError as error:
+                last = error
+        names = ", ".join(map(str, targets))
+        raise NetworkError(f"no broker can be reached at {names}; last: {last}")
+
+    async def controller(self) -> Connection:
+        """A connection to the broker that metadata calls the controller, else to any: brokers pass requests on."""
+        controller_id = self.metadata.controller_id
+        if controller_id is not None and controller_id in self.metadata.brokers:
+            try:
+                return await self.pool.connection(controller_id)
+            except NetworkError as error:
+                logger.debug("the controller cannot be reached: %s", error)
+        return await self.any_broker()
+
+    async def leader(self, partition: TopicPartition, lane: str = CONTROL_LANE) -> Connection:
+        """The connection to a partition's leader.
+
+        Raises:
+            KafkaError: retriable; it has none that is known. Metadata is being asked for.
+            NetworkError: it cannot be reached.
+        """
+        view = self.metadata.partition(partition)
+        if view is None or view.leader_id is None:
+            self.want([partition.topic])
+            self.refresh_soon()
+            raise refusal(self.metadata.why_missing(partition), f"{partition} has no leader that is known")
+        return await self.pool.connection(view.leader_id, lane)
+
+    # Metadata.
+    def want(self, topics: Iterable[str]) -> None:
+        """Keep these topics in the metadata, from now on."""
+        new = set(topics) - self._wanted
+        if new:
+            self._wanted |= new
+            self.refresh_soon()
+
+    def on_changes(self, listener: Callable[[MetadataChanges], None]) -> None:
+        """Have `listener` called after every answer, with what it changed, which may be nothing."""
+        self._listeners.append(listener)
+
+    def refresh_soon(self) -> None:
+        """Metadata looks stale: ask for it in the background, as soon as back-off allows."""
+        self._stale.set()
+        if self._keeper is None and not self._closed:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
+
+    async def refreshed(self) -> None:
+        """Ask for metadata, and return when the next answer is there, or the next failure in `last_error`."""
+        self._check_open()
+        if self._refreshed is None:
+            self._refreshed = asyncio.get_running_loop().create_future()
+        self.refresh_soon()
+        await asyncio.shield(self._refreshed)
+
+    async def fetch_metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
+        """Ask any broker once, and take over what it says.
+
+        Args:
+            topics: those to ask for; None for all.
+
+        Raises:
+            NetworkError, KafkaError: worth a retry if `is_retriable` says so.
+        """
+        asked = None if topics is None else sorted(set(topics))
+        request = MetadataRequest(
+            topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
+            allow_auto_topic_creation=self._auto_create,
+        )
+        connection = await self.any_broker()
+        response = await connection.request(
+            request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=4
+        )
+        if response.error_code:
+            raise refusal(code_of(response.error_code), f"{connection.address} refused Metadata")
+        if asked and all(code_of(topic.error_code) is Code.STALE_METADATA for topic in response.topics):
+            raise refusal(Code.STALE_METADATA, f"the metadata of {connection.address} is older than the token")
+        changes = self.metadata.on_metadata(response, asked=asked)
+        brokers = self.metadata.brokers
+        self.pool.set_addresses({id_: Address(broker.host, broker.port) for id_, broker in brokers.items()})
+        for listener in self._listeners:
+            listener(changes)
+        return response
+
+    async def _keep_fresh(self) -> None:
+        failures = 0
+        loop = asyncio.get_running_loop()
+        while not self._closed:
+            self._stale.clear()
+            before = self._refreshed
+            asked_at = loop.time()
+            try:
+                async with asyncio.timeout(self._config.request_timeout_ms / 1000):
+                    await self.fetch_metadata(self._wanted)
+            except (TidelogError, TimeoutError) as error:
+                failures += 1
+                self._on_failure(error, failures)
+            else:
+                failures = 0
+                self.last_error = None
+            if before is not None and not before.done():
+                before.set_result(None)
+                if self._refreshed is before:
+                    self._refreshed = None
+            if failures:
+                await asyncio.sleep(self.backoff.delay_ms(failures) / 1000)
+                continue
+            try:
+                async with asyncio.timeout(self._config.metadata_max_age_ms / 1000):
+                    await self._stale.wait()
+            except TimeoutError:
+                continue
+            # Whatever made it stale may need a moment to heal; asking at once, again and again, heals nothing.
+            wait_s = asked_at + self._config.retry_backoff_ms / 1000 - loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+
+    def _on_failure(self, error: TidelogError | TimeoutError, failures: int) -> None:
+        if isinstance(error, TidelogError):
+            self.last_error = error
+        else:
+            self.last_error = TimedOutError(f"no metadata within {self._config.request_timeout_ms} ms")
+        level = logging.WARNING if failures in (3, 10) or failures % 50 == 0 else logging.DEBUG
+        logger.log(level, "%s: metadata cannot be had (attempt %d): %s", self._config.client_id, failures, error)
+
+    # Retries.
+    async def retrying(self, what: str, attempt: Callable[[], Awaitable[T]], *, timeout_ms: int | None = None) -> T:
+        """Repeat `attempt` until it succeeds, with back-off.
+
+        Args:
+            what: named in errors, as in "listing offsets".
+            attempt: raises a retriable error, or one that ends it all.
+            timeout_ms: for all attempts together; by default `default_api_timeout_ms`.
+
+        Raises:
+            TimedOutError: names what was not done, and the last reason.
+        """
+        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        last: BaseException | None = None
+        failures = 0
+        try:
+            async with asyncio.timeout(limit_ms / 1000):
+                while True:
+                    try:
+                        return await attempt()
+                    except TidelogError as error:
+                        if not is_retriable(error):
+                            raise
+                        last = error
+                        failures += 1
+                        if isinstance(error, KafkaError) and error.code is not Code.STALE_METADATA:
+                            self.refresh_soon()
+                    await asyncio.sleep(self.backoff.delay_ms(failures) / 1000)
+        except TimeoutError as error:
+            if isinstance(error, TidelogError):
+                raise
+            reason = last or self.last_error or "no answer came"
+            raise TimedOutError(f"{what}: not done within {limit_ms} ms; last: {reason}") from None
+
+    async def close(self) -> None:
+        """Close all connections."""
+        self._closed = True
+        self._stale.set()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._refreshed is not None and not self._refreshed.done():
+            self._refreshed.set_result(None)
+        await self.pool.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ClientClosedError("the client is closed")
+
+    def _shuffled(self, addresses: Iterable[Address]) -> list[Address]:
+        left = list(addresses)
+        taken = []
+        while left:
+            taken.append(left.pop(self._world.rng.randrange(0, len(left))))
+        return taken
+
+
+def is_retriable(error: BaseException) -> bool:
+    """Whether trying again may help: connections break, and many refusals pass."""
+    return isinstance(error, NetworkError) or (isinstance(error, KafkaError) and error.retriable)
+
+
+def _in_flight(connection: Connection) -> int:
+    return connection.in_flight

@@ -1,0 +1,465 @@
+"""The loop's side of a producer: does what the sender machine says, and brings it the answers.
+
+Records come in from any thread, under a lock that is held for microseconds; everything else happens on the event loop.
+The loop is woken once per batch, not once per record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable, Coroutine
+from functools import partial
+
+from tidelog.base.errors import ClientClosedError, Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
+from tidelog.base.ids import BrokerId, TopicId
+from tidelog.client.cluster import Cluster, World, is_retriable
+from tidelog.client.core.accumulator import (
+    HEADER_OVERHEAD_MAX,
+    RECORD_OVERHEAD_MAX,
+    Accumulator,
+    PartitionQueue,
+    PendingBatch,
+    RecordHeaders,
+)
+from tidelog.client.core.metadata_cache import MetadataChanges
+from tidelog.client.core.produce_messages import LAST_VERSION_WITH_NAMES, LEFT_OUT, produce_request, read_answers
+from tidelog.client.core.route import Route
+from tidelog.client.core.sender import Send, Sender, SenderSettings
+from tidelog.client.core.values import code_of
+from tidelog.client.futures import Outcomes, RecordFuture
+from tidelog.client.options import ProducerConfig
+from tidelog.records.columns import EncodedRecords
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_00_produce import ProduceResponse
+from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+logger = logging.getLogger("tidelog.client")
+
+_BROKERS_SHARE_OF_TIME = 0.9  # the broker gives up waiting for replicas before we give up waiting for the broker
+_ROOM_AGAIN = 0.75  # of the buffer: whoever waited for room then finds a good deal of it
+
+
+class Delivery:
+    """See the module. Belongs to the event loop it runs on; methods that say so may be called from any thread.
+
+    Args:
+        config: the producer's; `settings` of the sender follow from it.
+        settings: idempotence and acks, already decided.
+        cluster: closed together with this.
+        world: clock and randomness.
+        call_soon: how to reach the event loop from where records come from.
+    """
+
+    def __init__(
+        self,
+        config: ProducerConfig,
+        settings: SenderSettings,
+        cluster: Cluster,
+        world: World,
+        call_soon: Callable[[Callable[[], None]], object],
+    ) -> None:
+        self._config = config
+        self._settings = settings
+        self._cluster = cluster
+        self._clock = world.clock
+        self._rng = world.rng
+        self._call_soon = call_soon
+        self._lock = threading.Lock()
+        self._outcomes = Outcomes()
+        self._accumulator = Accumulator(
+            batch_size_bytes=config.batch_size, buffer_size_bytes=config.buffer_memory, linger_ms=config.linger_ms
+        )
+        self._sender = Sender(self._accumulator, cluster.metadata, settings, cluster.backoff.delay_ms)
+        self._routes: dict[str, Route] = {}
+        self._acks_ms = int(config.request_timeout_ms * _BROKERS_SHARE_OF_TIME)
+        self._is_woken = False
+        self._is_full = False
+        self._is_closed = False
+        self._flushing = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms: int | None = None
+        self._connecting: set[BrokerId] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._progress: asyncio.Future[None] | None = None
+        self._failed: list[PendingBatch] = []
+        cluster.on_changes(self._on_metadata)
+
+    # From any thread.
+    def append(  # noqa: PLR0917 - once per record: keywords cost time
+        self,
+        topic: str,
+        partition: int | None,
+        key: bytes | None,
+        value: bytes | None,
+        timestamp_ms: int,
+        headers: RecordHeaders,
+    ) -> RecordFuture | None:
+        """Take a record.
+
+        Returns:
+            Its future; or None if the caller has to wait first, as `until_ready` does.
+
+        Raises:
+            KafkaError: the record is too large, or there is no such partition.
+            TidelogError: the producer is closed, or cannot go on.
+        """
+        size = RECORD_OVERHEAD_MAX
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        for name, content in headers:
+            size += HEADER_OVERHEAD_MAX + 4 * len(name) + (0 if content is None else len(content))
+        if size > self._config.max_request_size:
+            raise refusal(
+                Code.MESSAGE_TOO_LARGE,
+                f"a record of {size} bytes is larger than max_request_size allows ({self._config.max_request_size})",
+            )
+        with self._lock:
+            route = self._routes.get(topic) or self._new_route(topic)
+            if route is None or self._is_full:
+                return None
+            queue = route.queue(partition, key, size)
+            batch = queue.open
+            wake = False
+            if batch is None or batch.size_bytes + size > self._accumulator.batch_size_bytes:
+                if self._refuses():
+                    return None
+                batch, wake = self._open_batch(queue)
+            index = len(batch.timestamps)
+            batch.timestamps.append(timestamp_ms)
+            batch.keys.append(key)
+            batch.values.append(value)
+            batch.headers.append(headers)
+            if headers:
+                batch.header_count += len(headers)
+            batch.size_bytes += size
+            self._accumulator.used_bytes += size
+        if wake:
+            self._call_soon(self.pump)
+        return RecordFuture(batch, index)
+
+    def append_rows(self, topic: str, partition: int | None, rows: EncodedRecords) -> PendingBatch | None:
+        """Take rows as one batch. As `append`."""
+        with self._lock:
+            route = self._routes.get(topic) or self._new_route(topic)
+            if route is None or self._is_full or self._refuses():
+                return None
+            queue = route.queue(partition, None, len(rows.records))
+            batch = self._accumulator.add_rows(queue, rows, self._clock.now_ms(), self._outcomes)
+            wake = not self._is_woken
+            self._is_woken = True
+        if wake:
+            self._call_soon(self.pump)
+        return batch
+
+    def partition_count(self, topic: str) -> int | None:
+        """How many partitions a topic has; None if the caller has to wait, as `until_ready` does."""
+        with self._lock:
+            route = self._routes.get(topic) or self._new_route(topic)
+            return None if route is None else route.partition_count
+
+    # On the loop.
+    async def until_ready(self, topic: str) -> None:
+        """Return when a record of `topic` can be taken.
+
+        Raises:
+            TimedOutError: not within `max_block_ms`; says what was missing.
+            TidelogError: never: the producer is closed or cannot go on, or the topic cannot be.
+        """
+        what = f"topic {topic!r} is not known"
+        try:
+            async with asyncio.timeout(self._config.max_block_ms / 1000):
+                self._cluster.want([topic])
+                while True:
+                    if self._is_closed:
+                        raise ClientClosedError("the producer is closed")
+                    if self._sender.fatal is not None:
+                        raise self._sender.fatal.with_traceback(None)
+                    if topic not in self._cluster.metadata.topics:
+                        what = f"topic {topic!r} is not known"
+                        await self._cluster.refreshed()
+                        self._check_topic(topic)
+                    elif self._is_full or self._refuses():
+                        what = f"the buffer of {self._config.buffer_memory} bytes (buffer_memory) is full"
+                        self.pump()
+                        await self._next_progress()
+                    else:
+                        return
+        except TimeoutError as error:
+            if isinstance(error, TidelogError):
+                raise
+            last = self._cluster.last_error
+            code = self._cluster.metadata.errors.get(topic)
+            if last is None and code is not None:
+                last = refusal(code, f"{code.meaning} ({code.name})")
+            raise TimedOutError(
+                f"{what} after {self._config.max_block_ms} ms (max_block_ms)" + (f"; last: {last}" if last else "")
+            ) from None
+
+    def pump(self) -> None:
+        """Do what there is to do now."""
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            self._is_woken = False
+            sends = self._sender.take_sends(now_ms, flushing=self._flushing > 0 or self._is_full, ready=self._is_ready)
+            self._timer_at_ms = deadline_ms = self._sender.next_deadline_ms(now_ms)
+        for send in sends:
+            self._transmit(send)
+        self._settle()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if deadline_ms is not None and not self._is_closed:
+            delay_s = max(deadline_ms - now_ms, 1) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self.pump)
+
+    async def flush(self) -> None:
+        """Return when everything that was taken before has been delivered or has failed.
+
+        Raises:
+            TidelogError: the first failure of a record whose future nobody asked, since the last flush.
+        """
+        with self._lock:
+            end = self._accumulator.next_number
+        self._flushing += 1
+        try:
+            self.pump()
+            while not self._is_closed:
+                with self._lock:
+                    oldest = self._accumulator.oldest_number()
+                if oldest >= end:
+                    break
+                await self._next_progress()
+        finally:
+            self._flushing -= 1
+        self.raise_failures()
+
+    def raise_failures(self) -> None:
+        """Raise the first failure that nobody has seen, if there is one."""
+        failed, self._failed = self._failed, []
+        unseen = [batch for batch in failed if not batch.is_observed]
+        if unseen:
+            error = unseen[0].outcome
+            assert isinstance(error, TidelogError)
+            count = sum(batch.record_count for batch in unseen)
+            error = error.with_traceback(None)
+            error.add_note(f"{count} records were not delivered; this is the first reason.")
+            raise error
+
+    async def close(self) -> None:
+        """Drop what is not delivered, and disconnect."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        error = ClientClosedError("the producer was closed before this was delivered")
+        with self._lock:
+            self._sender.fail_all(error)
+            self._sender.abort_in_flight(error)
+        self._settle()
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._cluster.close()
+
+    # Appending.
+    def _new_route(self, topic: str) -> Route | None:
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
+        view = self._cluster.metadata.topics.get(topic)
+        if view is None or not view.partitions:
+            return None
+        route = Route(view, self._sender.queue, sticky_bytes=self._config.batch_size, rng=self._rng)
+        self._routes[topic] = route
+        return route
+
+    def _refuses(self) -> bool:
+        """Whether no batch may be added now. Raises if never again."""
+        if self._is_closed:
+            raise ClientClosedError("the producer is closed")
+        if self._sender.fatal is not None:
+            raise self._sender.fatal.with_traceback(None)
+        used = self._accumulator.used_bytes
+        if used and used + self._accumulator.batch_size_bytes > self._accumulator.buffer_size_bytes:
+            self._is_full = True
+        return self._is_full
+
+    def _open_batch(self, queue: PartitionQueue) -> tuple[PendingBatch, bool]:
+        """A new batch, and whether the loop has to be woken for it."""
+        now_ms = self._clock.now_ms()
+        batch = self._accumulator.open_batch(queue, now_ms, self._outcomes)
+        if self._is_woken:
+            return batch, False
+        timer = self._timer_at_ms
+        if timer is not None and timer <= now_ms + self._config.linger_ms and not queue.waiting and not self._flushing:
+            return batch, False  # it will look in time
+        self._is_woken = True
+        return batch, True
+
+    # Sending.
+    def _is_ready(self, broker_id: BrokerId) -> bool:
+        if self._cluster.pool.ready(broker_id) is not None:
+            return True
+        if broker_id not in self._connecting and not self._is_closed:
+            self._connecting.add(broker_id)
+            self._start(self._connect(broker_id))
+        return False
+
+    async def _connect(self, broker_id: BrokerId) -> None:
+        try:
+            await self._cluster.broker(broker_id)
+        except NetworkError as error:
+            logger.debug("%s: %s", self._config.client_id, error)
+            self._cluster.last_error = error
+            self._cluster.refresh_soon()
+            await asyncio.sleep(self._cluster.backoff.delay_ms(1) / 1000)
+        except TidelogError as error:
+            with self._lock:
+                self._sender.fail_all(error)
+        finally:
+            self._connecting.discard(broker_id)
+        self.pump()
+
+    def _transmit(self, send: Send) -> None:
+        connection = self._cluster.pool.ready(send.broker_id)
+        try:
+            if connection is None:
+                raise NetworkError(f"the connection to broker {send.broker_id} was closed")
+            metadata, compression = self._cluster.metadata, self._config.compression_type
+            request, names = produce_request(send.batches, metadata, self._settings.acks, self._acks_ms, compression)
+            highest = LAST_VERSION_WITH_NAMES if names is None else None
+            version = connection.versions.version(ApiKey.PRODUCE, max_version=highest)
+            if not self._settings.acks:
+                connection.send_unanswered(request, version=version)
+                self._on_unacknowledged(send)
+                return
+            future = connection.send(
+                request, ProduceResponse, timeout_ms=self._config.request_timeout_ms, version=version
+            )
+        except TidelogError as error:
+            self._on_lost(send, error, sent=False)
+        except ValueError as error:  # what cannot be encoded cannot be tried again
+            self._on_lost(send, refusal(Code.INVALID_RECORD, f"it cannot be encoded: {error}"), sent=False)
+        else:
+            future.add_done_callback(partial(self._on_response, send, names))
+
+    def _on_unacknowledged(self, send: Send) -> None:
+        with self._lock:
+            self._sender.on_request_ended(send.broker_id)
+            for batch in send.batches:
+                self._sender.on_unacknowledged(batch)
+
+    def _on_lost(self, send: Send, error: TidelogError, *, sent: bool) -> None:
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            self._sender.on_request_ended(send.broker_id)
+            for batch in send.batches:
+                if batch.outcome is None:
+                    self._sender.on_lost(batch, error, now_ms, sent=sent)
+        self._call_soon(self.pump)
+
+    def _on_response(
+        self, send: Send, names: dict[TopicId, str] | None, future: asyncio.Future[ProduceResponse]
+    ) -> None:
+        if future.cancelled():
+            self._on_lost(send, NetworkError("the request was cancelled"), sent=True)
+            return
+        error = future.exception()
+        if error is not None:
+            if not isinstance(error, TidelogError):
+                error = NetworkError(f"{type(error).__name__}: {error}")
+            self._on_lost(send, error, sent=True)
+            return
+        answers = read_answers(future.result(), names)
+        now_ms = self._clock.now_ms()
+        with self._lock:
+            self._sender.on_request_ended(send.broker_id)
+            for batch in send.batches:
+                if batch.outcome is None:
+                    self._sender.on_answer(batch, answers.get(batch.topic_partition, LEFT_OUT), now_ms)
+        self.pump()
+
+    # What follows from it.
+    def _settle(self) -> None:
+        with self._lock:
+            done = self._sender.take_done()
+            losses = self._sender.take_losses()
+            topics, self._sender.needs_metadata = self._sender.needs_metadata, set()
+            wants_id = self._sender.needs_producer_id and not self._is_closed
+            if wants_id:
+                self._sender.needs_producer_id = False
+            if self._is_full and self._accumulator.used_bytes <= self._config.buffer_memory * _ROOM_AGAIN:
+                self._is_full = False
+        for loss in losses:
+            logger.error("%s: %s", self._config.client_id, loss)
+            if self._config.on_records_lost is not None:
+                self._config.on_records_lost(loss)
+        for batch in done:
+            self._outcomes.on_done(batch)
+            if isinstance(batch.outcome, TidelogError):
+                self._failed.append(batch)
+                logger.error("%s: %d records failed: %s", self._config.client_id, batch.record_count, batch.outcome)
+        if done and self._progress is not None:
+            progress, self._progress = self._progress, None
+            progress.set_result(None)
+        if topics and not self._is_closed:
+            self._cluster.want(topics)
+            self._cluster.refresh_soon()
+        if wants_id:
+            self._start(self._fetch_producer_id())
+
+    def _next_progress(self) -> asyncio.Future[None]:
+        if self._progress is None:
+            self._progress = asyncio.get_running_loop().create_future()
+        return asyncio.shield(self._progress)
+
+    async def _fetch_producer_id(self) -> None:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._config.request_timeout_ms)
+
+        async def ask() -> InitProducerIdResponse:
+            connection = await self._cluster.any_broker()
+            answer = await connection.request(
+                request, InitProducerIdResponse, timeout_ms=self._config.request_timeout_ms
+            )
+            if answer.error_code:
+                raise refusal(code_of(answer.error_code), f"{connection.address} refused a producer id")
+            return answer
+
+        try:
+            answer = await self._cluster.retrying("a producer id", ask)
+        except TidelogError as error:
+            with self._lock:
+                if isinstance(error, TimedOutError) or is_retriable(error):
+                    self._sender.needs_producer_id = True
+                else:
+                    self._sender.fail_all(error)
+        else:
+            with self._lock:
+                self._sender.on_producer_id(answer.producer_id, answer.producer_epoch)
+        self.pump()
+
+    def _on_metadata(self, changes: MetadataChanges) -> None:
+        with self._lock:
+            for topic in changes.topics | {partition.topic for partition in changes.leaders}:
+                self._routes.pop(topic, None)
+            self._sender.on_topics_changed(changes.topics)
+        self.pump()
+
+    def _check_topic(self, topic: str) -> None:
+        """Raise if waiting for the topic will not help."""
+        code = self._cluster.metadata.errors.get(topic)
+        if code is not None and not code.retriable:
+            raise KafkaError(f"topic {topic!r}: {code.meaning} ({code.name})", code=code)
+        last = self._cluster.last_error
+        if last is not None and not is_retriable(last) and not isinstance(last, TimedOutError):
+            raise last.with_traceback(None)
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

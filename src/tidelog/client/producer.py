@@ -1,0 +1,163 @@
+"""The blocking producer, for any number of threads."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import weakref
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Unpack
+
+from tidelog.base.errors import TidelogError
+from tidelog.client.async_producer import AsyncProducer
+from tidelog.client.cluster import World
+from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.values import RecordMetadata
+from tidelog.client.futures import ColumnsFuture, Future
+from tidelog.client.loop_thread import LoopThread
+from tidelog.client.options import ProducerConfig, ProducerOptions, parse_options
+from tidelog.client.producer_arguments import BytesLike, HeadersLike, as_bytes, as_headers, check_timestamp
+from tidelog.records.columns import ColumnBuffers
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+logger = logging.getLogger("tidelog.client")
+
+_AT_EXIT_SECONDS_MAX = 30.0
+
+
+class Producer:
+    """Sends records. Idempotent unless told otherwise: retries write nothing twice, keep the order, and show losses.
+
+        with Producer("127.0.0.1:9092") as producer:
+            future = producer.send("flights", b"value", key=b"key")
+            print(future.result().offset)
+
+    `send` returns at once; leaving the `with` block, `flush` and `close` wait, and raise the first failure that was not
+    asked for by `result()`. Thread-safe; its event loop runs in a thread of its own.
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas between them or as a list.
+        options: see `tidelog.client.options.ProducerConfig`; an unknown one is a TypeError.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[ProducerOptions]
+    ) -> None:
+        self._start(bootstrap_servers, parse_options(ProducerConfig, "Producer", options))
+
+    def _start(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        config: ProducerConfig,
+        *,
+        world: World | None = None,
+        consistency: ConsistencyContextStore | None = None,
+    ) -> None:
+        self._is_closed = False
+        self._async = AsyncProducer.__new__(AsyncProducer)
+        self._async._start(bootstrap_servers, config, world=world, consistency=consistency, call_soon=self._call_soon)
+        self._delivery = self._async._delivery
+        self._wall_ms = self._async._clock.wall_ms
+        self._thread = LoopThread(f"tidelog-producer-{config.client_id}")
+        _open_producers.add(self)
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        self._thread.call_soon(callback)
+
+    def __enter__(self) -> Producer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except TidelogError:
+            if error is None:
+                raise
+            logger.exception("while the `with` block failed, so did the producer")
+
+    def send(
+        self,
+        topic: str,
+        value: BytesLike | None = None,
+        key: BytesLike | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_ms: int | None = None,
+        headers: HeadersLike = (),
+    ) -> Future[RecordMetadata]:
+        """Take a record and return. Blocks only while the buffer is full, and for a topic's first record.
+
+        Args:
+            topic: where to; asked for from the cluster the first time.
+            value: bytes, or text that is sent as UTF-8; None for null.
+            key: likewise. Records of a key go to one partition, the same as Java's clients choose.
+            partition: overrides that choice.
+            timestamp_ms: since 1970; by default now.
+            headers: names with values.
+
+        Returns:
+            Its outcome: `result()` waits until the record is delivered, and says where it went.
+
+        Raises:
+            TimedOutError: no room, or no metadata, within `max_block_ms`. The record was not taken.
+            TidelogError: why no record of this kind will ever be taken.
+        """
+        if value.__class__ is not bytes:
+            value = as_bytes(value, "value")
+        if key is not None and key.__class__ is not bytes:
+            key = as_bytes(key, "key")
+        timestamp_ms = self._wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms)
+        pairs = as_headers(headers) if headers else ()
+        append = self._delivery.append
+        while (future := append(topic, partition, key, value, timestamp_ms, pairs)) is None:
+            self._thread.run(self._delivery.until_ready(topic))
+        return future
+
+    def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
+        """Take all rows of columns (`timestamp` may be missing: then it is now), as `send` does, but much faster."""
+        return self._thread.run(self._async.send_columns(topic, columns, partition=partition))
+
+    def send_arrow(self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None) -> ColumnsFuture:
+        """Take all rows of an Arrow table. See `tidelog.client.arrow.columns_from_arrow` for its columns."""
+        return self._thread.run(self._async.send_arrow(topic, data, partition=partition))
+
+    def flush(self, timeout: float | None = None) -> None:
+        """Wait until all that was taken is delivered or has failed.
+
+        Args:
+            timeout: in seconds; None for as long as `delivery_timeout_ms` lets it take.
+
+        Raises:
+            TimedOutError: not within `timeout`; what is left is still on its way.
+            TidelogError: the first failure of a record of whose future nobody asked the outcome, since the last flush.
+        """
+        self._thread.run(self._async.flush(timeout))
+
+    def close(self, timeout: float | None = None) -> None:
+        """Flush, and disconnect in any case. Raises as `flush` does. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        _open_producers.discard(self)
+        try:
+            self._thread.run(self._async.close(timeout))
+        finally:
+            self._thread.close()
+
+
+_open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A program that ends without closing its producers still delivers what they took."""
+    for producer in list(_open_producers):
+        try:
+            producer.close(_AT_EXIT_SECONDS_MAX)
+        except TidelogError:
+            logger.exception("a producer was not closed, and could not deliver everything at exit")
