@@ -1,0 +1,312 @@
+"""The source's planner: one per streaming query, alive for as long as it runs.
+
+It asks the cluster, lets the pure functions of `plan` and `truncation` decide, and retries what will pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol, TypeVar
+
+from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.spark.offsets import Json, Loss, Position, StreamOffset
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.plan import (
+    Bound,
+    ClusterFacts,
+    PlanError,
+    Range,
+    admit,
+    clip,
+    is_too_little,
+    lag_json,
+    ranges_of,
+    split,
+)
+from tidelog.spark.truncation import (
+    OnTruncation,
+    PartitionFacts,
+    Questions,
+    StreamTruncatedError,
+    examine,
+    place,
+    resume_offset,
+)
+
+R = TypeVar("R")
+logger = logging.getLogger("tidelog.spark")
+
+IDLE_WAIT_MS_MAX = 100
+"""How long planning waits for records when there are none. Longer would hold up the other sources of a query."""
+IDLE_PAUSE_MS = 10
+
+
+class Cluster(Protocol):
+    """What a planner asks of the cluster. `tidelog.spark.cluster` has the real one."""
+
+    def facts(self) -> ClusterFacts:
+        """Of the selected partitions, now."""
+        ...
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
+        """The first offset at or after a time in each partition, None if there is no such record."""
+        ...
+
+    def ask(self, questions: Mapping[TopicPartition, Questions[R]], facts: ClusterFacts) -> dict[TopicPartition, R]:
+        """Have the leaders answer all questions, at the leader epochs of `facts`."""
+        ...
+
+    def patiently(self, what: str, work: Callable[[], R]) -> R:
+        """Do `work`, again and again while errors are passing ones."""
+        ...
+
+    def now_ms(self) -> int: ...
+
+    def pause(self, pause_ms: int) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def _bound_positions(
+    bound: Bound,
+    options: SourceOptions,
+    cluster: Cluster,
+    facts: ClusterFacts,
+) -> dict[TopicPartition, Position]:
+    """Where reading starts or ends, by the options that say so.
+
+    Raises:
+        PlanError: they ask for what is not there.
+    """
+    bound.check_partitions(facts.partitions)
+    timestamps = {key: at for key in facts.partitions if (at := bound.timestamp_of(key)) is not None}
+    found = cluster.offsets_at(timestamps) if timestamps else {}
+    offsets = {
+        key: bound.resolve(key, now, found.get(key), clamp=options.clamp) for key, now in facts.partitions.items()
+    }
+    return cluster.ask({key: place(offset, facts.partitions[key]) for key, offset in offsets.items()}, facts)
+
+
+def batch_ranges(options: SourceOptions, cluster: Cluster) -> list[Range]:
+    """What a batch query reads, cut into what its tasks read."""
+
+    def plan() -> list[Range]:
+        facts = cluster.facts()
+        begin = _bound_positions(options.start, options, cluster, facts)
+        end = _bound_positions(options.end, options, cluster, facts)
+        for key in begin:
+            if begin[key].offset > end[key].offset:
+                raise PlanError(
+                    f"{key}: {options.start.option} means offset {begin[key].offset}, which lies after "
+                    f"{end[key].offset}, where {options.end.option} ends"
+                )
+        return _split(options, facts.topic_ids, {key: (begin[key], end[key]) for key in begin})
+
+    return cluster.patiently("plan a batch", plan)
+
+
+def _split(
+    options: SourceOptions,
+    topic_ids: Mapping[str, str | None],
+    pairs: Mapping[TopicPartition, tuple[Position, Position]],
+) -> list[Range]:
+    return split(
+        [Range.between(key, topic_ids.get(key.topic), *pair) for key, pair in sorted(pairs.items())],
+        records_max=options.limits.task_records_max,
+        count_min=options.limits.tasks_min,
+    )
+
+
+class StreamPlanner:
+    """Plans micro-batches: `next_offset` says where one ends, `ranges` what it reads."""
+
+    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
+        self.options = options
+        self.cluster = cluster
+        self.last_batch_ms: int | None = None
+        self.target: dict[TopicPartition, Offset] | None = None
+        self.positions: Mapping[TopicPartition, Position] = {}
+        self.facts: ClusterFacts | None = None
+        # The leader epoch at which a position was last found valid: a leader takes nothing back within its epoch.
+        self.valid_at: dict[TopicPartition, tuple[Position, LeaderEpoch | None]] = {}
+        # What the last batch could not read of what its offsets say, by where it should have ended. The next one
+        # makes up for it, even if the records are back by then (two unclean elections can do that).
+        self.unread: dict[TopicPartition, tuple[Position, Loss]] = {}
+
+    def prepare_available_now(self) -> None:
+        """From now on, nothing is read that is not there now (Trigger.AvailableNow)."""
+        facts = self.cluster.patiently("look up the latest offsets", self.cluster.facts)
+        self.target = {key: now.end_offset for key, now in facts.partitions.items()}
+
+    def next_offset(self, start: Json, record_limit: int | None) -> Json:
+        """Where the batch after `start` ends; `start` itself if there is nothing to do.
+
+        Args:
+            start: the end of the last batch, or `{"v": 1}`.
+            record_limit: records of the batch at most.
+
+        Raises:
+            StreamTruncatedError: records are gone that the query stood past, under onTruncation=fail.
+            PlanError: the options ask for what is not there.
+            CheckpointError: `start` is not ours.
+        """
+        before = StreamOffset.from_json(start)
+        self.positions = before.positions
+        deadline_ms = self.cluster.now_ms() + IDLE_WAIT_MS_MAX
+        while True:
+            after = self.cluster.patiently("plan a micro-batch", lambda: self._next(before, record_limit))
+            if after is not None:
+                self.positions = after.positions
+                return after.to_json()
+            if self.target is not None or self.cluster.now_ms() >= deadline_ms:
+                return start
+            self.cluster.pause(IDLE_PAUSE_MS)
+
+    def _next(self, before: StreamOffset, record_limit: int | None) -> StreamOffset | None:
+        self.facts = facts = self.cluster.facts()
+        losses = self._losses(before.positions, before.topic_ids, facts)
+        for key, (position, loss) in self.unread.items():
+            if before.positions.get(key) == position:
+                losses[key] = _farther_back(loss, losses.get(key, loss))
+        begin = self._new_begins(before, facts, losses)
+        positions = {
+            key: begin.get(key) or before.positions[key]
+            for key in sorted(facts.partitions)
+            if key in begin or key in before.positions
+        }
+        latest = {key: facts.partitions[key].end_offset for key in positions}
+        if self.target is not None:
+            latest = {key: min(end, self.target.get(key, Offset(0))) for key, end in latest.items()}
+        ends = admit({key: position.offset for key, position in positions.items()}, latest, record_limit)
+        if not begin and not losses and all(ends[key] == positions[key].offset for key in positions):
+            return None
+        if before.positions and not losses and self._wait_for_more(positions, latest):
+            return None
+        ended = self.cluster.ask({key: place(ends[key], facts.partitions[key], positions[key]) for key in ends}, facts)
+        for key, position in ended.items():
+            self.valid_at[key] = position, facts.partitions[key].leader_epoch
+        self.last_batch_ms = self.cluster.now_ms()
+        topics = {key.topic for key in ended}
+        return StreamOffset({topic: facts.topic_ids.get(topic) for topic in topics}, ended, begin, losses)
+
+    def _wait_for_more(
+        self, positions: Mapping[TopicPartition, Position], latest: Mapping[TopicPartition, Offset]
+    ) -> bool:
+        if self.target is not None or self.last_batch_ms is None:
+            return False
+        waiting = sum(max(0, latest[key] - position.offset) for key, position in positions.items())
+        limits = self.options.limits
+        waited_ms = self.cluster.now_ms() - self.last_batch_ms
+        return is_too_little(waiting, limits.batch_records_min, waited_ms, limits.batch_delay_ms_max)
+
+    def _new_begins(
+        self, before: StreamOffset, facts: ClusterFacts, losses: Mapping[TopicPartition, Loss]
+    ) -> dict[TopicPartition, Position]:
+        """Where the partitions begin of which `before` does not say so: at first, when they are new, after a loss."""
+        if not before.topic_ids and not before.losses:
+            return _bound_positions(self.options.start, self.options, self.cluster, facts)
+        questions = {}
+        for key, now in facts.partitions.items():
+            if key in losses:
+                offset = resume_offset(losses[key], self.options.on_truncation, now)
+                assert offset is not None
+                questions[key] = place(offset, now)
+            elif key not in before.positions and (self.target is None or key in self.target):
+                questions[key] = place(now.log_start_offset, now)
+        return self.cluster.ask(questions, facts)
+
+    def ranges(self, start: Json, end: Json) -> list[Range]:
+        """What the batch between two offsets reads, cut into what its tasks read. The same at every replay.
+
+        What was lost since the offsets were written down is left out (unless onTruncation=fail): the batch after it
+        finds the same loss, and begins where this one could not go on.
+
+        Raises:
+            StreamTruncatedError: records of the batch are gone, under onTruncation=fail.
+            CheckpointError: the offsets are not ours, or do not belong together.
+        """
+        if start == end:
+            return []
+        last = StreamOffset.from_json(end)
+        pairs = ranges_of(StreamOffset.from_json(start), last)
+        if not self.positions:
+            self.positions = last.positions
+
+        def plan() -> list[Range]:
+            facts = self.cluster.facts()
+            losses = self._losses({key: pair[1] for key, pair in pairs.items()}, last.topic_ids, facts)
+            losses = {**self._removed(pairs, facts, losses), **losses}
+            left = dict(pairs)
+            self.unread = {}
+            for key, loss in losses.items():
+                logger.warning("%s: a part of the batch cannot be read again: %s", key, loss)
+                left[key] = _what_is_left(*pairs[key], loss)
+                if left[key][1] != pairs[key][1]:
+                    self.unread[key] = pairs[key][1], loss
+            return _split(self.options, last.topic_ids, left)
+
+        return self.cluster.patiently("plan the ranges of a micro-batch", plan)
+
+    def lag(self) -> Json | None:
+        """How far the stream was behind when it last planned; None before that."""
+        return None if self.facts is None else lag_json(self.positions, self.facts)
+
+    def _losses(
+        self,
+        positions: Mapping[TopicPartition, Position],
+        topic_ids: Mapping[str, str | None],
+        facts: ClusterFacts,
+    ) -> dict[TopicPartition, Loss]:
+        losses: dict[TopicPartition, Loss] = {}
+        questions: dict[TopicPartition, Questions[Loss | None]] = {}
+        for key, position in positions.items():
+            old_id, new_id = topic_ids.get(key.topic), facts.topic_ids.get(key.topic)
+            now = facts.partitions.get(key)
+            if now is None:
+                losses[key] = Loss("missing", position, None, old_id)
+            elif old_id is not None and new_id is not None and old_id != new_id:
+                losses[key] = Loss("recreated", position, None, old_id)
+            elif now.log_start_offset > position.offset or not self._is_valid(key, position, now):
+                questions[key] = examine(position, now)
+        for key, loss in self.cluster.ask(questions, facts).items():
+            if loss is None:
+                self.valid_at[key] = positions[key], facts.partitions[key].leader_epoch
+            else:
+                losses[key] = loss._replace(topic_id=topic_ids.get(key.topic))
+        if losses and self.options.on_truncation is OnTruncation.FAIL:
+            raise StreamTruncatedError(losses, facts.partitions)
+        return losses
+
+    def _is_valid(self, key: TopicPartition, position: Position, now: PartitionFacts) -> bool:
+        known, leader_epoch = self.valid_at.get(key, (None, None))
+        return known == position and leader_epoch is not None and leader_epoch == now.leader_epoch
+
+    def _removed(
+        self,
+        pairs: Mapping[TopicPartition, tuple[Position, Position]],
+        facts: ClusterFacts,
+        losses: Mapping[TopicPartition, Loss],
+    ) -> dict[TopicPartition, Loss]:
+        """Losses to retention at the beginning of ranges whose end is still there."""
+        removed = {
+            key: Loss("retention", begin, facts.partitions[key].log_start_offset)
+            for key, (begin, end) in pairs.items()
+            if key not in losses and begin.offset < end.offset and begin.offset < facts.partitions[key].log_start_offset
+        }
+        if removed and self.options.on_truncation is OnTruncation.FAIL:
+            raise StreamTruncatedError(removed, facts.partitions)
+        return removed
+
+
+def _farther_back(one: Loss, other: Loss) -> Loss:
+    return min(one, other, key=lambda loss: -1 if loss.resume_offset is None else loss.resume_offset)
+
+
+def _what_is_left(begin: Position, end: Position, loss: Loss) -> tuple[Position, Position]:
+    if loss.cause == "truncated":
+        return clip(begin, end, loss.resume_offset)
+    if loss.cause == "retention" and loss.resume_offset is not None:
+        first = min(max(begin.offset, loss.resume_offset), end.offset)
+        return Position(first, begin.leader_epoch, unread=True), end
+    return begin, begin

@@ -1,0 +1,226 @@
+"""Whether what a reader stood past is still in the log, and from where on it is not (KIP-320).
+
+Pure: a function here that needs to know where a leader epoch ends `yield`s the epoch and is sent the leader's
+answer, so that whoever drives it can ask for many partitions in one request.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from tidelog.base.errors import Code, KafkaError, LogTruncatedError, TidelogError
+from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.records.lineage import LeaderEpochLineage
+from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, Position
+
+R = TypeVar("R")
+
+
+class PartitionFacts(NamedTuple):
+    """What the cluster says of one partition now.
+
+    Attributes:
+        leader_epoch: of its leader. None from brokers that do not tell.
+        log_start_offset: the first offset there is.
+        end_offset: the first offset that a reader may not read yet: the high watermark or, for readers of
+            committed records, the last stable offset.
+    """
+
+    leader_epoch: LeaderEpoch | None
+    log_start_offset: Offset
+    end_offset: Offset
+
+
+class EpochEnd(NamedTuple):
+    """A leader's answer to "where does this leader epoch end?"; both None where it has none to give."""
+
+    leader_epoch: LeaderEpoch | None
+    end_offset: Offset | None
+
+
+Questions = Generator[LeaderEpoch, EpochEnd, R]
+"""Yields leader epochs, is sent where they end, returns R."""
+
+
+class OnTruncation(Enum):
+    """What a reader does that finds records gone which it stood past."""
+
+    FAIL = "fail"
+    REWIND = "rewind"
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+class CannotTellError(KafkaError):
+    """The leader cannot say yet where an epoch ends, or says what it took back since. Never a truncation: ask again."""
+
+    code = Code.OFFSET_NOT_AVAILABLE
+
+
+def place(offset: Offset, facts: PartitionFacts, after: Position | None = None) -> Questions[Position]:
+    """The position at `offset`, with the leader epoch of the record before it.
+
+    The current epoch would not do: it may hold no record, and then a lineage without it is nothing to worry about,
+    while one without the epoch of a record that was read means that the record is gone.
+
+    Args:
+        offset: at or below the end offset.
+        facts: of the partition, now.
+        after: a valid position at or below `offset`, of which the lineage is continued.
+    """
+    if after is not None and after.offset == offset:
+        return after
+    if offset == 0 or facts.leader_epoch is None:
+        return Position(offset)
+    if offset <= facts.log_start_offset:
+        return Position(offset, facts.leader_epoch, unread=True)
+    # Ends grow with epochs: the record's epoch is the smallest that does not end before `offset`.
+    too_old, record_epoch = -1, facts.leader_epoch
+    known = after if after is not None and not after.unread else None
+    if known is not None and known.leader_epoch is not None:
+        if known.leader_epoch == facts.leader_epoch:
+            return Position(offset, known.leader_epoch, lineage=known.lineage)
+        end_offset = (yield known.leader_epoch).end_offset
+        if end_offset is not None and end_offset >= offset:
+            return Position(offset, known.leader_epoch, lineage=known.lineage)
+        too_old = known.leader_epoch
+    while too_old + 1 < record_epoch:
+        asked = LeaderEpoch((too_old + record_epoch) // 2)
+        answer = yield asked
+        if answer.leader_epoch is not None and answer.end_offset is not None and answer.end_offset >= offset:
+            record_epoch = answer.leader_epoch
+        else:
+            too_old = asked
+    return Position(offset, record_epoch, lineage=(yield from _lineage(record_epoch, facts.log_start_offset, known)))
+
+
+def _lineage(
+    record_epoch: LeaderEpoch, log_start_offset: Offset, known: Position | None
+) -> Questions[tuple[tuple[LeaderEpoch, Offset], ...]]:
+    """The leader epochs up to `record_epoch`, down to those of `known` or as far as the log and the limit reach."""
+    older: tuple[tuple[LeaderEpoch, Offset], ...] = ()
+    newer: list[tuple[LeaderEpoch, Offset]] = []
+    epoch = record_epoch
+    while epoch > 0 and len(newer) < LINEAGE_LENGTH_MAX:
+        before = yield LeaderEpoch(epoch - 1)  # it ends where `epoch` starts
+        if before.leader_epoch is None or before.end_offset is None or before.end_offset <= log_start_offset:
+            break
+        newer.append((epoch, before.end_offset))
+        epoch = before.leader_epoch
+        if known is not None and known.leader_epoch is not None and epoch <= known.leader_epoch:
+            older, epoch = known.lineage or ((known.leader_epoch, Offset(0)),), LeaderEpoch(-1)
+    if epoch >= 0:
+        newer.append((epoch, Offset(0)))
+    lineage = (*older, *reversed(newer))[-LINEAGE_LENGTH_MAX:]
+    # Nothing is known of what was before the first: it is taken to reach back to the beginning.
+    return ((lineage[0][0], Offset(0)), *lineage[1:]) if len(lineage) > 1 else ()
+
+
+def examine(position: Position, facts: PartitionFacts) -> Questions[Loss | None]:
+    """What is gone of that which lies below `position`, or above it and was never read.
+
+    Truncated is: the epoch of the last record ends before the position, or the leader does not know that epoch at
+    all, though it holds a record (another one) at the place. The second is what a look at end offsets alone misses.
+
+    Raises:
+        CannotTellError: ask again later.
+    """
+    offset, leader_epoch = position.offset, position.leader_epoch
+    if offset > 0 and facts.leader_epoch is not None:
+        asked = leader_epoch if leader_epoch is not None else facts.leader_epoch
+        answer = yield asked
+        if answer.leader_epoch is None or answer.end_offset is None:
+            if asked <= facts.leader_epoch:
+                raise CannotTellError(f"the leader knows no end of leader epoch {asked} yet")
+            # A leader younger than our record: a cluster restored from a backup, say.
+            return Loss("truncated", position, (yield from _divergent_offset(position, facts)))
+        replaced = leader_epoch is not None and answer.leader_epoch < leader_epoch and not position.unread
+        if answer.end_offset < offset or replaced:
+            return Loss("truncated", position, (yield from _divergent_offset(position, facts)))
+    if offset < facts.log_start_offset:
+        return Loss("retention", position, facts.log_start_offset)
+    return None
+
+
+def _divergent_offset(position: Position, facts: PartitionFacts) -> Questions[Offset | None]:
+    """The first offset at which the log differs from the one that was read: down both lineages to a common epoch."""
+    if position.leader_epoch is None:
+        assert facts.leader_epoch is not None
+        return (yield facts.leader_epoch).end_offset
+    ours = LeaderEpochLineage(position.lineage or [(position.leader_epoch, Offset(0))])
+    asked = position.leader_epoch
+    if facts.leader_epoch is not None and asked > facts.leader_epoch:
+        asked = facts.leader_epoch
+    while True:
+        answer = yield asked
+        if answer.leader_epoch is None or answer.end_offset is None:
+            return None
+        shared = max((epoch for epoch, _ in ours.entries if epoch <= answer.leader_epoch), default=None)
+        if shared is None:
+            return None
+        if shared == answer.leader_epoch:
+            end = ours.end_offset_for(shared, position.offset)
+            assert end is not None
+            return min(answer.end_offset, end[1])
+        asked = shared
+
+
+def resume_offset(loss: Loss, on_truncation: OnTruncation, facts: PartitionFacts | None) -> Offset | None:
+    """Where to go on after a loss, under any policy but `fail`. None: the partition is no more.
+
+    `rewind` goes back as far as records were taken back, and no further; where that cannot be told, and for what
+    retention removed or a topic of the same name replaced, to the first offset that there is.
+    """
+    invariant(on_truncation is not OnTruncation.FAIL, "nothing is resumed under onTruncation=fail")
+    if facts is None:
+        return None
+    if on_truncation is OnTruncation.LATEST:
+        return facts.end_offset
+    if on_truncation is OnTruncation.REWIND and loss.cause == "truncated" and loss.resume_offset is not None:
+        return max(loss.resume_offset, facts.log_start_offset)
+    return facts.log_start_offset
+
+
+class StreamTruncatedError(LogTruncatedError):
+    """Records that the query has read, or stood past, are gone. The text carries `[LOG_TRUNCATION]{json}`, on one line.
+
+    Nothing was skipped. Undo what came from the lost records and restart with onTruncation=rewind; or restart with
+    earliest or latest, or with a new checkpoint, and know what that means for the results.
+    """
+
+    def __init__(self, losses: Mapping[TopicPartition, Loss], facts: Mapping[TopicPartition, PartitionFacts]) -> None:
+        entries = [_loss_json(key, loss, facts.get(key)) for key, loss in sorted(losses.items())]
+        partition, loss = min(losses.items())
+        words = {
+            "truncated": "was truncated, and records that this query stood past are gone",
+            "retention": "lost records to retention before this query read them",
+            "recreated": "is another topic of the same name than the one that this query read",
+            "missing": "does not exist any more",
+        }[loss.cause]
+        others = f" (and {len(losses) - 1} more)" if len(losses) > 1 else ""
+        TidelogError.__init__(
+            self,
+            f"[LOG_TRUNCATION]{json.dumps({'losses': entries, 'v': 1}, sort_keys=True)}\n"
+            f"{partition}{others} {words}; the query stood at offset {loss.position.offset}. Undo what came from the "
+            "lost records, then restart the query with onTruncation=rewind, earliest or latest.",
+        )
+        self.position = loss.position.offset
+        self.divergent_offset = loss.resume_offset
+        self.leader_epoch = loss.position.leader_epoch
+
+
+def _loss_json(partition: TopicPartition, loss: Loss, facts: PartitionFacts | None) -> dict[str, object]:
+    """One entry of the list behind `[LOG_TRUNCATION]`, for programs to read."""
+    return {
+        "cause": loss.cause,
+        "divergentOffset": loss.resume_offset if loss.cause == "truncated" else None,
+        "leaderEpoch": loss.position.leader_epoch,
+        "logStartOffset": None if facts is None else facts.log_start_offset,
+        "offset": loss.position.offset,
+        "partition": partition.partition,
+        "topic": partition.topic,
+    }

@@ -1,0 +1,337 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.toy_cluster import IDS, Record, ToyCluster
+from tidelog.base.ids import TopicPartition
+from tidelog.spark.offsets import Json, StreamOffset
+from tidelog.spark.options import source_options
+from tidelog.spark.plan import PlanError, Range
+from tidelog.spark.planner import IDLE_WAIT_MS_MAX, StreamPlanner, batch_ranges
+from tidelog.spark.truncation import StreamTruncatedError
+
+FIRST: Json = {"v": 1}
+
+
+def planner_of(cluster: ToyCluster, **options: Any) -> StreamPlanner:
+    given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t", "startingOffsets": "earliest"}
+    given |= {name.replace("_", "."): str(value) for name, value in options.items()}
+    return StreamPlanner(source_options(given, streaming=True), cluster)
+
+
+def spans(ranges: list[Range]) -> list[tuple[str, int, int]]:
+    return [(str(piece.partition), piece.start_offset, piece.end_offset) for piece in ranges]
+
+
+def test_the_start_is_pinned_by_the_first_offset() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(5)
+    end = planner_of(cluster, startingOffsets="latest").next_offset(FIRST, None)
+    assert StreamOffset.from_json(end).begin == StreamOffset.from_json(end).positions
+    # The first batch is replayed by another life of the query, when there is more: it must stay as empty as it was.
+    cluster["t", 0].append(5)
+    again = planner_of(cluster, startingOffsets="latest")
+    assert again.ranges(FIRST, end) == []
+    after = again.next_offset(end, None)
+    assert spans(again.ranges(end, after)) == [("t-0", 5, 10)]
+
+
+def test_an_offset_is_returned_as_it_came_when_there_is_nothing_to_do() -> None:
+    cluster = ToyCluster(t=2)
+    cluster["t", 0].append(5)
+    planner = planner_of(cluster)
+    end = planner.next_offset(FIRST, None)
+    assert planner.next_offset(end, None) is end
+    assert cluster.time_ms >= IDLE_WAIT_MS_MAX
+    # An election alone is nothing to tell.
+    cluster["t", 0].elect(0)
+    assert planner.next_offset(end, None) is end
+
+
+def test_limits_hold_and_nothing_is_asked_while_leaders_stay() -> None:
+    cluster = ToyCluster(t=2)
+    cluster["t", 0].append(100)
+    cluster["t", 1].append(300)
+    planner = planner_of(cluster)
+    first = planner.next_offset(FIRST, 40)
+    assert spans(planner.ranges(FIRST, first)) == [("t-0", 0, 10), ("t-1", 0, 30)]
+    asked = cluster.questions
+    second = planner.next_offset(first, 40)
+    assert spans(planner.ranges(first, second)) == [("t-0", 10, 20), ("t-1", 30, 60)]
+    assert cluster.questions == asked
+
+
+def test_a_new_partition_begins_at_its_start_whatever_the_options() -> None:
+    cluster = ToyCluster(t=1)
+    planner = planner_of(cluster, startingOffsets="latest")
+    end = planner.next_offset(FIRST, None)
+    cluster.create("u", 1)
+    cluster["u", 0].append(3)
+    after = planner.next_offset(end, None)
+    assert spans(planner.ranges(end, after)) == [("u-0", 0, 3)]
+    assert spans(planner_of(cluster).ranges(end, after)) == [("u-0", 0, 3)]
+
+
+def test_a_minimum_is_waited_for() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(1)
+    planner = planner_of(cluster, minOffsetsPerTrigger=10, maxTriggerDelay="60s")
+    first = planner.next_offset(FIRST, None)
+    cluster["t", 0].append(9)
+    assert planner.next_offset(first, None) is first
+    cluster.time_ms += 60_000
+    second = planner.next_offset(first, None)
+    assert spans(planner.ranges(first, second)) == [("t-0", 1, 10)]
+    cluster["t", 0].append(10)
+    assert planner.next_offset(second, None) is not second
+
+
+def test_available_now_reads_what_is_there_now_and_no_more() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(7)
+    planner = planner_of(cluster, minOffsetsPerTrigger=10)
+    planner.prepare_available_now()
+    cluster["t", 0].append(50)
+    first = planner.next_offset(FIRST, 5)
+    cluster.create("u", 1)
+    second = planner.next_offset(first, 5)
+    assert spans(planner.ranges(FIRST, first)) + spans(planner.ranges(first, second)) == [("t-0", 0, 5), ("t-0", 5, 7)]
+    before = cluster.time_ms
+    assert planner.next_offset(second, 5) is second
+    assert cluster.time_ms == before
+
+
+def test_passing_errors_pass() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(1)
+    cluster.failures = [OSError("no route"), OSError("no route")]
+    planner = planner_of(cluster)
+    assert spans(planner.ranges(FIRST, planner.next_offset(FIRST, None))) == [("t-0", 0, 1)]
+
+
+def test_lag_is_that_of_the_last_plan() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(10)
+    planner = planner_of(cluster)
+    assert planner.lag() is None
+    planner.next_offset(FIRST, 4)
+    lag = planner.lag()
+    assert lag is not None
+    assert lag["maxOffsetsBehindLatest"] == 6
+
+
+@pytest.mark.parametrize("replay", [False, True])
+def test_truncation_fails_the_query_where_it_is_found(replay: bool) -> None:
+    cluster = ToyCluster(t=2)
+    cluster["t", 0].append(10)
+    cluster["t", 1].append(10)
+    end = planner_of(cluster).next_offset(FIRST, None)
+    cluster["t", 0].truncate(7)
+    cluster["t", 0].append(100)
+    planner = planner_of(cluster)
+    with pytest.raises(StreamTruncatedError) as error:
+        planner.ranges(FIRST, end) if replay else planner.next_offset(end, None)
+    told = json.loads(str(error.value).split("[LOG_TRUNCATION]")[1].splitlines()[0])
+    assert [(loss["partition"], loss["offset"], loss["divergentOffset"]) for loss in told["losses"]] == [(0, 10, 7)]
+
+
+def test_a_reset_is_written_into_the_offset() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(10)
+    end = planner_of(cluster).next_offset(FIRST, None)
+    cluster["t", 0].truncate(7)
+    cluster["t", 0].append(100)
+    planner = planner_of(cluster, onTruncation="rewind")
+    after = planner.next_offset(end, 20)
+    assert json.loads(json.dumps(after)) == {
+        "begin": {"t": {"0": {"leaderEpoch": 0, "offset": 7}}},
+        "topics": {"t": {"id": IDS[0], "p": {"0": {"leaderEpoch": 1, "lineage": [[0, 0], [1, 7]], "offset": 27}}}},
+        "truncatedFrom": {
+            "t": {"0": {"cause": "truncated", "id": IDS[0], "leaderEpoch": 0, "offset": 10, "resumeOffset": 7}}
+        },
+        "v": 1,
+    }
+    assert spans(planner.ranges(end, after)) == spans(planner_of(cluster).ranges(end, after)) == [("t-0", 7, 27)]
+    # It is told once.
+    assert "truncatedFrom" not in planner.next_offset(after, 20)
+
+
+@pytest.mark.parametrize(("policy", "begins"), [("rewind", 3), ("earliest", 3), ("latest", 9)])
+def test_policies_for_what_retention_removed(policy: str, begins: int) -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(2)
+    end = planner_of(cluster).next_offset(FIRST, None)
+    cluster["t", 0].append(7)
+    cluster["t", 0].retain_from(3)
+    with pytest.raises(StreamTruncatedError, match="retention"):
+        planner_of(cluster).next_offset(end, None)
+    after = StreamOffset.from_json(planner_of(cluster, onTruncation=policy).next_offset(end, None))
+    assert [position.offset for position in after.begin.values()] == [begins]
+    assert [loss.cause for loss in after.losses.values()] == ["retention"]
+
+
+def test_a_recreated_topic_is_not_taken_for_the_old_one() -> None:
+    cluster = ToyCluster(t=1)
+    cluster["t", 0].append(5)
+    end = planner_of(cluster).next_offset(FIRST, None)
+    cluster.delete("t")
+    cluster.create("t", 1)
+    cluster["t", 0].append(50)
+    with pytest.raises(StreamTruncatedError, match="another topic of the same name"):
+        planner_of(cluster).next_offset(end, None)
+    with pytest.raises(StreamTruncatedError, match="another topic of the same name"):
+        planner_of(cluster).ranges(FIRST, end)
+    planner = planner_of(cluster, failOnDataLoss="false")
+    assert planner.ranges(FIRST, end) == []
+    after = planner.next_offset(end, None)
+    assert spans(planner.ranges(end, after)) == [("t-0", 0, 50)]
+    assert StreamOffset.from_json(after).topic_ids == {"t": IDS[1]}
+    assert [loss.topic_id for loss in StreamOffset.from_json(after).losses.values()] == [IDS[0]]
+
+
+def test_a_topic_that_is_gone_is_a_loss_and_may_come_back() -> None:
+    cluster = ToyCluster(t=1, u=1)
+    cluster["t", 0].append(5)
+    end = planner_of(cluster).next_offset(FIRST, None)
+    cluster.delete("t")
+    with pytest.raises(StreamTruncatedError, match="does not exist any more"):
+        planner_of(cluster).next_offset(end, None)
+    planner = planner_of(cluster, onTruncation="latest")
+    gone = planner.next_offset(end, None)
+    assert planner.ranges(end, gone) == []
+    assert [loss.cause for loss in StreamOffset.from_json(gone).losses.values()] == ["missing"]
+    assert planner.next_offset(gone, None) is gone
+    cluster.create("t", 1)
+    cluster["t", 0].append(2)
+    back = planner.next_offset(gone, None)
+    assert spans(planner.ranges(gone, back)) == [("t-0", 0, 2)]
+
+
+def test_batches() -> None:
+    cluster = ToyCluster(t=2)
+    cluster["t", 0].append(10)
+    cluster["t", 1].append(20)
+
+    def planned(**options: Any) -> list[tuple[str, int, int]]:
+        given = {"kafka.bootstrap.servers": "h:1", "subscribe": "t"}
+        return spans(batch_ranges(source_options({**given, **options}, streaming=False), cluster))
+
+    assert planned() == [("t-0", 0, 10), ("t-1", 0, 20)]
+    assert planned(startingOffsets='{"t":{"0":4,"1":-2}}', endingOffsets='{"t":{"0":-1,"1":5}}') == [
+        ("t-0", 4, 10),
+        ("t-1", 0, 5),
+    ]
+    assert planned(startingTimestamp="3", endingTimestamp="15") == [("t-0", 3, 10), ("t-1", 3, 15)]
+    assert planned(minPartitions="3") == [("t-0", 0, 10), ("t-1", 0, 10), ("t-1", 10, 20)]
+    with pytest.raises(PlanError, match="t-0 holds no record"):
+        planned(startingTimestamp="12")
+    with pytest.raises(PlanError, match="t-1: startingOffsets means offset 9, which lies after 5"):
+        planned(startingOffsets='{"t":{"0":4,"1":9}}', endingOffsets='{"t":{"0":-1,"1":5}}')
+
+
+class Query:
+    """A query under `rewind`, as Spark runs one, with a sink that withdraws what the offsets say is gone."""
+
+    def __init__(self, cluster: ToyCluster, options: Mapping[str, Any]) -> None:
+        self.cluster = cluster
+        self.options = options
+        self.wal: list[Json] = [FIRST]
+        self.batches: list[dict[TopicPartition, dict[int, Record]]] = []
+        self.planner = planner_of(cluster, **options)
+
+    def plan(self) -> bool:
+        """Write down the end of the next batch, if there is one and the last has run."""
+        if len(self.batches) < len(self.wal) - 1:
+            return False
+        end = json.loads(json.dumps(self.planner.next_offset(self.wal[-1], 7)))
+        if end == self.wal[-1]:
+            return False
+        self.wal.append(end)
+        return True
+
+    def run(self) -> None:
+        """Run, or run again, the last batch that is written down."""
+        if len(self.wal) < 2:
+            return
+        rows: dict[TopicPartition, dict[int, Record]] = {}
+        for piece in self.planner.ranges(self.wal[-2], self.wal[-1]):
+            log = self.cluster.partitions[piece.partition].log
+            records = {offset: log[offset] for offset in range(piece.start_offset, piece.end_offset)}
+            epochs = [record.leader_epoch for record in records.values()]
+            assert piece.leader_epoch_min is None or min(epochs) >= piece.leader_epoch_min
+            assert piece.leader_epoch_max is None or max(epochs) <= piece.leader_epoch_max
+            rows.setdefault(piece.partition, {}).update(records)
+        self.batches[len(self.wal) - 2 :] = [rows]
+
+    def restart(self) -> None:
+        self.planner = planner_of(self.cluster, **self.options)
+        self.run()
+
+    def table(self) -> dict[TopicPartition, dict[int, Record]]:
+        table: dict[TopicPartition, dict[int, Record]] = {}
+        for end, rows in zip(self.wal[1:], self.batches, strict=True):
+            offset = StreamOffset.from_json(end)
+            for key in offset.losses:
+                begin = offset.begin[key].offset
+                table[key] = {at: record for at, record in table.get(key, {}).items() if at < begin}
+            for key, records in rows.items():
+                assert not table.get(key, {}).keys() & records.keys(), "a record was read twice and not withdrawn"
+                table.setdefault(key, {}).update(records)
+        return table
+
+
+STEPS = st.sampled_from(
+    [
+        "append",
+        "append",
+        "replicate",
+        "elect the other",
+        "elect the leader",
+        "truncate",
+        "plan",
+        "plan",
+        "run",
+        "restart",
+    ]
+)
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 1), st.integers(0, 9)), max_size=40), st.sampled_from([None, 3]))
+def test_whatever_happens_the_healed_table_is_the_log(
+    steps: list[tuple[str, int, int]], records_max: int | None
+) -> None:
+    """Unclean elections, truncations, crashes at every step: once healed, no record is missing and none too many."""
+    cluster = ToyCluster(t=2)
+    options: dict[str, Any] = {"onTruncation": "rewind"}
+    if records_max is not None:
+        options["maxRecordsPerPartition"] = records_max
+    query = Query(cluster, options)
+    for step, number, size in steps:
+        partition = cluster["t", number]
+        if step == "append":
+            partition.append(size)
+        elif step == "replicate":
+            partition.replicate()
+        elif step == "elect the other":
+            partition.elect(1 - partition.leader)
+        elif step == "elect the leader":
+            partition.elect(partition.leader)
+        elif step == "truncate":
+            partition.truncate(max(0, len(partition.log) - size))
+        elif step == "plan":
+            query.plan()
+        elif step == "run":
+            query.run()
+        else:
+            query.restart()
+    query.run()
+    while query.plan():
+        query.run()
+    expected = {key: dict(enumerate(partition.log)) for key, partition in cluster.partitions.items()}
+    assert {key: rows for key, rows in query.table().items() if rows} == {key: e for key, e in expected.items() if e}
