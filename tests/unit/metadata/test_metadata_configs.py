@@ -1,0 +1,212 @@
+"""The table of settings: what is allowed, what is in force, and where it comes from."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from tidelog.base.errors import ConfigError
+from tidelog.log.config import LogConfig
+from tidelog.metadata.configs import (
+    TABLE,
+    BrokerSettings,
+    ConfigEntry,
+    ConfigSource,
+    ConfigValue,
+    Scope,
+    broker_entries,
+    broker_values,
+    topic_entries,
+    topic_values,
+    validate,
+    validate_topic_configs,
+)
+
+NOTHING = BrokerSettings.of({})
+
+
+def entry(entries: list[ConfigEntry], name: str) -> ConfigEntry:
+    return next(entry for entry in entries if entry.name == name)
+
+
+@pytest.mark.parametrize("scope", get_args(Scope))
+def test_every_default_is_allowed_and_every_setting_is_told_of(scope: Scope) -> None:
+    for key in TABLE[scope].values():
+        assert key.doc.endswith("."), key.name
+        if key.default is not None:
+            key.parse(key.default)
+
+
+def test_every_synonym_is_a_setting_of_brokers_with_the_same_default() -> None:
+    for key in TABLE["topic"].values():
+        defaults = []
+        for synonym in key.synonyms:
+            behind = TABLE["broker"][synonym.name]
+            if behind.default is not None:
+                scaled = behind.default if synonym.scale == 1 else str(int(behind.default) * synonym.scale)
+                defaults.append(scaled)
+        assert set(defaults) <= {key.default}, key.name
+
+
+def test_no_setting_is_listed_twice() -> None:
+    assert sum(map(len, TABLE.values())) == len({(scope, name) for scope, keys in TABLE.items() for name in keys})
+    names = [key.name for key in topic_entries({}, NOTHING)]
+    assert names == sorted(set(names))
+    names = [key.name for key in broker_entries(NOTHING)]
+    assert names == sorted(set(names))
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "text", "value"),
+    [
+        ("topic", "retention.ms", " -1 ", -1),
+        ("topic", "cleanup.policy", "compact, delete", ("compact", "delete")),
+        ("topic", "min.cleanable.dirty.ratio", "0.25", 0.25),
+        ("topic", "preallocate", "FALSE", False),
+        ("topic", "message.timestamp.type", "LogAppendTime", "LogAppendTime"),
+        ("topic", "segment.bytes", "14", 14),
+        ("broker", "delete.topic.enable", "true", True),
+        ("broker", "process.roles", "broker,controller", ("broker", "controller")),
+        ("broker", "log.dirs", "/a, /b", ("/a", "/b")),
+        ("broker", "log.dirs", "", ()),
+    ],
+)
+def test_values_are_read(scope: Scope, name: str, text: str, value: ConfigValue) -> None:
+    assert validate(scope, name, text) == value
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "text", "says"),
+    [
+        ("topic", "retention.sm", "1", "closest is retention.ms"),
+        ("broker", "num.partition", "1", "closest is num.partitions"),
+        ("topic", "log.retention.ms", "1", "broker setting; the topic setting is retention.ms"),
+        ("broker", "retention.ms", "1", "it is a topic setting"),
+        ("topic", "segment.bytes", "13", "whole number from 14 to 2147483647"),
+        ("topic", "segment.bytes", "2147483648", "whole number from 14 to 2147483647"),
+        ("topic", "retention.ms", "1.5", "whole number from -1"),
+        ("topic", "retention.ms", "", "whole number from -1"),
+        ("topic", "min.cleanable.dirty.ratio", "1.01", "number from 0 to 1"),
+        ("topic", "min.cleanable.dirty.ratio", "nan", "number from 0 to 1"),
+        ("topic", "preallocate", "yes", "allowed: false"),
+        ("topic", "remote.storage.enable", "true", "no tiered storage"),
+        ("topic", "unclean.leader.election.enable", "true", "loses acknowledged records"),
+        ("topic", "compression.type", "gzip", "set it at the producer"),
+        ("topic", "cleanup.policy", "delete,forget", "any of delete, compact"),
+        ("topic", "message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
+        ("broker", "delete.topic.enable", "1", "true, false"),
+        ("broker", "process.roles", "broker,observer", "any of broker, controller"),
+        ("broker", "default.replication.factor", "0", "from 1 to 32767"),
+    ],
+)
+def test_the_error_names_the_setting_and_what_is_allowed(scope: Scope, name: str, text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as error:
+        validate(scope, name, text)
+    assert str(error.value).startswith(name)
+
+
+def test_settings_of_a_topic_are_checked_together() -> None:
+    assert validate_topic_configs({"min.compaction.lag.ms": "5", "max.compaction.lag.ms": "5"})
+    with pytest.raises(ConfigError, match=r"must not be above max\.compaction\.lag\.ms"):
+        validate_topic_configs({"min.compaction.lag.ms": "6", "max.compaction.lag.ms": "5"})
+    with pytest.raises(ConfigError, match="must not be empty"):
+        validate_topic_configs({"cleanup.policy": ""})
+
+
+def test_the_strongest_place_wins_and_the_others_are_told() -> None:
+    broker = BrokerSettings(
+        static={"log.retention.hours": "2", "log.retention.minutes": "3"},
+        dynamic={"log.retention.ms": "50"},
+        dynamic_default={"log.retention.ms": "60"},
+    )
+    told = entry(topic_entries({"retention.ms": "40"}, broker), "retention.ms")
+    assert (told.value, told.source) == ("40", ConfigSource.DYNAMIC_TOPIC)
+    assert [(s.name, s.value, s.source.name) for s in told.synonyms] == [
+        ("retention.ms", "40", "DYNAMIC_TOPIC"),
+        ("log.retention.ms", "50", "DYNAMIC_BROKER"),
+        ("log.retention.ms", "60", "DYNAMIC_DEFAULT_BROKER"),
+        ("log.retention.minutes", "180000", "STATIC_BROKER"),
+        ("log.retention.hours", "7200000", "STATIC_BROKER"),
+        ("log.retention.ms", "604800000", "DEFAULT"),
+    ]
+    assert not told.is_default
+    assert topic_values({}, broker)["retention.ms"] == 50
+    assert topic_values({}, BrokerSettings.of(broker.static))["retention.ms"] == 180_000
+    assert topic_values({}, NOTHING)["retention.ms"] == 604_800_000
+
+
+def test_no_limit_has_no_unit() -> None:
+    assert topic_values({}, BrokerSettings.of({"log.retention.hours": "-1"}))["retention.ms"] == -1
+
+
+def test_what_nobody_set_is_told_as_default() -> None:
+    told = entry(topic_entries({}, NOTHING), "segment.bytes")
+    assert told.is_default
+    assert [(s.name, s.source) for s in told.synonyms] == [("log.segment.bytes", ConfigSource.DEFAULT)]
+    told = entry(broker_entries(NOTHING), "log.segment.bytes")
+    assert (told.value, told.is_default) == ("1073741824", True)
+    told = entry(broker_entries(NOTHING), "broker.rack")
+    assert (told.value, told.is_default) == (None, True)
+    told = entry(broker_entries(BrokerSettings.of({"broker.rack": "r"})), "broker.rack")
+    assert (told.value, told.source) == ("r", ConfigSource.STATIC_BROKER)
+    assert told.is_read_only
+
+
+def test_a_file_is_read_whole() -> None:
+    values = broker_values({"node.id": "1", "num.partitions": "3"})
+    assert values.keys() == TABLE["broker"].keys()
+    assert (values["node.id"], values["num.partitions"], values["log.dirs"]) == (1, 3, None)
+    assert values["auto.create.topics.enable"] is True
+    with pytest.raises(ConfigError, match=r"closest is node\.id"):
+        broker_values({"node.di": "1"})
+
+
+def test_the_sample_file_that_kafka_ships_is_taken() -> None:
+    broker_values(
+        {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.bootstrap.servers": "localhost:9093",
+            "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "num.network.threads": "3",
+            "num.io.threads": "8",
+            "socket.send.buffer.bytes": "102400",
+            "socket.receive.buffer.bytes": "102400",
+            "socket.request.max.bytes": "104857600",
+            "log.dirs": "/tmp/kraft-combined-logs",
+            "num.partitions": "1",
+            "num.recovery.threads.per.data.dir": "1",
+            "offsets.topic.replication.factor": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "log.retention.hours": "168",
+            "log.segment.bytes": "1073741824",
+            "log.retention.check.interval.ms": "300000",
+        }
+    )
+
+
+def test_the_log_takes_the_values_and_has_the_same_defaults() -> None:
+    assert LogConfig.from_configs(topic_values({}, NOTHING)) == LogConfig()
+    config = LogConfig.from_configs(topic_values({"cleanup.policy": "compact", "segment.bytes": "99"}, NOTHING))
+    assert config.is_compacted
+    assert config.segment_size_bytes == 99
+
+
+def test_sensitive_values_are_never_told() -> None:
+    from dataclasses import replace
+
+    from tidelog.metadata import configs
+
+    key = replace(TABLE["broker"]["broker.rack"], is_sensitive=True)
+    told = configs._entry(key, (configs.ConfigSynonym(key.name, "secret", ConfigSource.STATIC_BROKER),))
+    assert told.value is None
+    assert told.synonyms[0].value is None
+    assert "secret" not in str(key._refuse("secret"))
