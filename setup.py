@@ -22,7 +22,8 @@ from setuptools import Extension, setup
 HERE = Path(__file__).resolve().parent
 KERNELS = ("kernel", "kernel_encode")
 SOURCES = Path("src/tidelog/records")
-COPIES = Path("build/kernel/tidelog/records")
+COPIES_ROOT = Path("build/kernel")
+COPIES = COPIES_ROOT / "tidelog/records"
 
 
 def copy_kernel(name: str) -> str:
@@ -56,7 +57,13 @@ def extensions() -> list[Extension]:
         Extension(f"tidelog.records._{name}_c", [copy_kernel(name)], extra_compile_args=compile_args)
         for name in KERNELS
     ]
-    modules = cythonize(modules, compiler_directives=directives, force=True, quiet=True)
+    modules = cythonize(
+        modules,
+        include_path=[str(COPIES_ROOT)],  # or it would not find the pxd, and compile without types, silently
+        compiler_directives=directives,
+        force=True,
+        quiet=True,
+    )
     for module in modules:
         module.optional = True  # which cythonize does not carry over
     return modules

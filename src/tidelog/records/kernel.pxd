@@ -1,7 +1,7 @@
 # The C types of kernel.py, for the copy of it that is compiled. Which copy, and how: see setup.py.
 cimport cython
 
-@cython.locals(value=cython.longlong, shift=cython.int, byte=cython.longlong)
+@cython.locals(value=cython.ulonglong, shift=cython.int, byte=cython.ulonglong)
 cdef (long long, Py_ssize_t) _varint(
     const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t bytes_max
 ) noexcept

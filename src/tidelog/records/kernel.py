@@ -55,10 +55,16 @@ def _varint(data: Buffer, position: int, end: int, bytes_max: int) -> tuple[int,
     Returns:
         The value, and the position behind it: -1 if it is cut short, too long or too large.
     """
-    value = 0
-    shift = 0
+    if position >= end:
+        return 0, -1
+    value = data[position]
+    if value < 0x80:
+        return (value >> 1) ^ -(value & 1), position + 1
+    value &= 0x7F
+    shift = 7
     if end - position > bytes_max:
         end = position + bytes_max
+    position += 1
     while position < end:
         byte = data[position]
         position += 1
@@ -66,10 +72,9 @@ def _varint(data: Buffer, position: int, end: int, bytes_max: int) -> tuple[int,
             break
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            if bytes_max == 5 and value > 0xFFFFFFFF:
+            if bytes_max == 5 and value >> 32:
                 break
-            # Halved without its sign: in C the 64 bits may fill the whole of a signed number.
-            return ((value >> 1) & 0x7FFFFFFFFFFFFFFF) ^ -(value & 1), position
+            return (value >> 1) ^ -(value & 1), position
         shift += 7
     return 0, -1
 

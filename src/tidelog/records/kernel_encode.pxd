@@ -1,9 +1,10 @@
 # The C types of kernel_encode.py, for the copy of it that is compiled. Which copy, and how: see setup.py.
 cimport cython
 
-@cython.locals(size=cython.Py_ssize_t)
+@cython.locals(bits=cython.ulonglong, size=cython.Py_ssize_t)
 cdef Py_ssize_t _varint_size(long long value) noexcept
 
+@cython.locals(bits=cython.ulonglong)
 cdef Py_ssize_t _put_varint(unsigned char[::1] out, Py_ssize_t position, long long value) noexcept
 
 @cython.locals(start=cython.Py_ssize_t, length=cython.Py_ssize_t)

@@ -10,29 +10,25 @@ from typing import Any
 KERNEL_IS_COMPILED = not __file__.endswith(".py")
 KERNEL_SOURCE_HASH: str | None = None  # of this file and its pxd, in hex: setup.py appends it to the copy it compiles
 
-INT32_MAX = 0x7FFFFFFF
-
 
 def _varint_size(value: int) -> int:
     """Bytes of a zigzag varint."""
-    value = (value << 1) ^ (value >> 63)
-    if 0 <= value < 0x80:
-        return 1
+    bits = (value << 1) ^ (value >> 63)
     size = 1
-    while value > 0x7F or value < 0:
-        value = (value >> 7) & 0x1FFFFFFFFFFFFFF
+    while bits > 0x7F:
+        bits >>= 7
         size += 1
     return size
 
 
 def _put_varint(out: Any, position: int, value: int) -> int:
     """Write a zigzag varint, for which there is room. Returns the position behind it."""
-    value = (value << 1) ^ (value >> 63)
-    while value > 0x7F or value < 0:
-        out[position] = (value & 0x7F) | 0x80
-        value = (value >> 7) & 0x1FFFFFFFFFFFFFF
+    bits = (value << 1) ^ (value >> 63)
+    while bits > 0x7F:
+        out[position] = (bits & 0x7F) | 0x80
+        bits >>= 7
         position += 1
-    out[position] = value
+    out[position] = bits
     return position + 1
 
 
@@ -137,7 +133,7 @@ def encode(
                 raise ValueError(f"the offsets of header {header} do not fit its column")
             body += _varint_size(length) + length
             body += _varint_size(header_value_length) + max(header_value_length, 0)
-        if body > INT32_MAX or _varint_size(body) + body > room - position:
+        if body >> 31 or _varint_size(body) + body > room - position:
             break
         position = _put_varint(out, position, body)
         out[position] = 0
