@@ -1,0 +1,258 @@
+"""The real disk: descriptors with explicit positions, and every refusal a `DiskError` that names the path."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from typing import NoReturn
+
+from tidelog.base.errors import DiskError
+from tidelog.base.ports import Buffer
+
+_OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
+
+
+def _refused(path: str, error: OSError, doing: str) -> NoReturn:
+    reason = error.strerror or str(error)
+    raise DiskError(path, f"cannot {doing}: {reason}", errno=error.errno) from error
+
+
+class RealFile:
+    """An open file. The end is tracked here, so that an append is one system call.
+
+    One object may write to a path at a time; any number may read. A file that is dropped without `close` is closed
+    when the last reader lets go of it, so a reader on another thread never finds its descriptor gone.
+    """
+
+    __slots__ = ("_descriptor", "_end", "path")
+
+    def __init__(self, path: str, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+        self._end = self._stat_size()
+
+    def _stat_size(self) -> int:
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            _refused(self.path, error, "tell the size")
+
+    def size(self) -> int:
+        """Bytes in the file now."""
+        return self._end
+
+    def read_at(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position`; fewer only at the end of the file."""
+        try:
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size or not data:
+                return data
+            pieces = [data]
+            missing = size - len(data)
+            while missing > 0:
+                data = os.pread(self._descriptor, missing, position + size - missing)
+                if not data:
+                    break
+                pieces.append(data)
+                missing -= len(data)
+            return b"".join(pieces)
+        except OSError as error:
+            _refused(self.path, error, f"read {size} bytes at {position}")
+
+    def append(self, data: Buffer) -> None:
+        """Write all of `data` at the end. After an error the file may hold a part of it."""
+        size = len(data)
+        try:
+            written = os.pwrite(self._descriptor, data, self._end)
+        except OSError as error:
+            self._end = self._stat_size()
+            _refused(self.path, error, f"append {size} bytes")
+        self._end += written
+        if written != size:
+            self._write_rest(self._end, memoryview(data)[written:])
+
+    def write_at(self, position: int, data: Buffer) -> None:
+        """Write all of `data` at `position`, growing the file when needed."""
+        self._write_rest(position, memoryview(data))
+
+    def _write_rest(self, position: int, rest: memoryview) -> None:
+        try:
+            while rest:
+                written = os.pwrite(self._descriptor, rest, position)
+                if not written:
+                    raise OSError(errno.EIO, "the disk took no bytes")
+                position += written
+                rest = rest[written:]
+        except OSError as error:
+            self._end = self._stat_size()
+            _refused(self.path, error, f"write {len(rest)} bytes at {position}")
+        self._end = max(self._end, position)
+
+    def truncate(self, size: int) -> None:
+        """Cut (or zero-extend) to `size` bytes."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            self._end = self._stat_size()
+            _refused(self.path, error, f"cut to {size} bytes")
+        self._end = size
+
+    def sync(self) -> None:
+        """Return once the contents, and the size, would survive a loss of power."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            _refused(self.path, error, "sync")
+
+    def close(self) -> None:
+        """Close; a second call does nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            try:
+                os.close(descriptor)
+            except OSError as error:
+                _refused(self.path, error, "close")
+
+    def __del__(self) -> None:
+        descriptor = getattr(self, "_descriptor", -1)
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class RealLock:
+    """An exclusive hold on a file, until `release` or the end of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Let go; a second call does nothing. The file stays: removing it would let two hold it."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class RealDisk:
+    """The `Disk` of a real node."""
+
+    def open(self, path: str, *, create: bool = False) -> RealFile:
+        """Open for reading and writing; with `create`, make an empty file if none is there."""
+        try:
+            descriptor = os.open(path, _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS, 0o644)
+        except OSError as error:
+            _refused(path, error, "create" if create else "open")
+        return RealFile(path, descriptor)
+
+    def exists(self, path: str) -> bool:
+        return os.path.lexists(path)
+
+    def list(self, path: str) -> list[str]:
+        """The names in a directory, sorted."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            _refused(path, error, "list the directory")
+
+    def make_dirs(self, path: str) -> None:
+        """Create the directory and its parents where missing."""
+        try:
+            os.makedirs(path, exist_ok=True)
+        except OSError as error:
+            _refused(path, error, "create the directory")
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or a directory, replacing a file that is there (atomic)."""
+        try:
+            os.rename(source, target)
+        except OSError as error:
+            _refused(source, error, f"rename to {target}")
+
+    def remove(self, path: str) -> None:
+        """Remove a file; it is no error if it is gone."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _refused(path, error, "remove")
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a directory and all in it; it is no error if it is gone."""
+        import shutil  # brings every compressor along: not at start
+
+        try:
+            shutil.rmtree(path)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            _refused(path, error, "remove the directory")
+
+    def sync_dir(self, path: str) -> None:
+        """Return once the names in the directory would survive a loss of power."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            _refused(path, error, "sync the directory")
+
+    def read_bytes(self, path: str) -> bytes:
+        """A whole (small) file."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            _refused(path, error, "open")
+        file = RealFile(path, descriptor)
+        try:
+            return file.read_at(0, file.size())
+        finally:
+            file.close()
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Replace a whole (small) file: temporary file, sync, rename, sync of the directory.
+
+        After a crash at any step the path holds the old contents or the new.
+        """
+        temporary = f"{path}.tmp"
+        file = self.open(temporary, create=True)
+        try:
+            file.truncate(0)
+            file.append(data)
+            file.sync()
+        finally:
+            file.close()
+        self.rename(temporary, path)
+        self.sync_dir(os.path.dirname(path) or ".")
+
+    def lock(self, path: str) -> RealLock:
+        """Take an exclusive lock on a file until closed. Raises `DiskError` if another process holds it.
+
+        Two kinds at once: `flock` also keeps a second holder in this process out, the record lock is the one that
+        a Java process would see.
+        """
+        try:
+            descriptor = os.open(path, _OPEN_FLAGS | os.O_CREAT, 0o644)
+        except OSError as error:
+            _refused(path, error, "create")
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EAGAIN, errno.EACCES):
+                raise DiskError(
+                    path, "another process holds it: only one node may use a data directory", errno=error.errno
+                ) from error
+            _refused(path, error, "lock")
+        return RealLock(descriptor)
+
+    def free_bytes(self, path: str) -> int:
+        """What this process may still write there."""
+        try:
+            facts = os.statvfs(path)
+        except OSError as error:
+            _refused(path, error, "tell the free space")
+        return facts.f_bavail * facts.f_frsize

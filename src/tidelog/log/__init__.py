@@ -1,0 +1,19 @@
+"""One partition on a disk: segments, indexes, the lineage of leader epochs, producers, recovery."""
+
+from tidelog.log.append import AppendResult
+from tidelog.log.config import LogConfig
+from tidelog.log.log import Log
+from tidelog.log.recovery_report import Cut, RecoveryReport
+from tidelog.log.slice import LogSlice, StaleSliceError
+from tidelog.log.timestamps import TimestampOffset
+
+__all__ = [
+    "AppendResult",
+    "Cut",
+    "Log",
+    "LogConfig",
+    "LogSlice",
+    "RecoveryReport",
+    "StaleSliceError",
+    "TimestampOffset",
+]

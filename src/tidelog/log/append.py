@@ -1,0 +1,234 @@
+"""What a batch must satisfy before a leader, or a follower, appends it. Nothing is changed here."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
+from tidelog.base.ids import Offset, TopicPartition
+from tidelog.log.config import LogConfig
+from tidelog.log.producer_state import ProducerStates, RememberedBatch
+from tidelog.records.batch import (
+    BatchHeader,
+    check_crc,
+    read_header,
+    read_records,
+    split_batches,
+    split_whole_batches,
+    validate_batch,
+)
+from tidelog.records.header import CONTROL_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
+
+Origin = Literal["client", "coordinator", "controller"]
+"""Who made a batch: `client` is anyone out there; the others are this node's own parts, which may write markers."""
+
+DECOMPRESSED_SIZE_FACTOR = 64
+DECOMPRESSED_SIZE_BYTES_MIN = 64 * 1024 * 1024
+"""A compressed batch may grow to 64 times what `max.message.bytes` allows, at least to 64 MiB; beyond is a bomb."""
+
+
+class AppendResult(NamedTuple):
+    """What came of an append."""
+
+    first_offset: Offset
+    last_offset: Offset
+    """Inclusive."""
+    log_append_time_ms: int | None
+    """The timestamp that all the records were given, if the topic uses the leader's clock."""
+    log_start_offset: Offset
+    is_duplicate: bool
+    """Nothing was appended: the offsets are those of the original. It is committed once its original is."""
+    batch_count: int
+    record_count: int
+    size_bytes: int
+
+
+class Accepted(NamedTuple):
+    """A batch that may be appended."""
+
+    position: int
+    """In the buffer it came in."""
+    header: BatchHeader
+    """As it came."""
+    max_timestamp: int
+    """Of its records, once appended."""
+    log_append_time: int | None
+    """To be stamped; None leaves the records' own timestamps."""
+    corrected_timestamp: int | None
+    """To be stamped as the header's largest timestamp, which says otherwise."""
+
+
+class AppendRules:
+    """The checks of one log, under one configuration."""
+
+    __slots__ = (
+        "_after_ms_max",
+        "_before_ms_max",
+        "_decompressed_size_bytes_max",
+        "_is_compacted",
+        "_message_size_bytes_max",
+        "_segment_size_bytes",
+        "_topic_partition",
+        "_uses_log_append_time",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, config: LogConfig) -> None:
+        self._topic_partition = topic_partition
+        self._message_size_bytes_max = config.message_size_bytes_max
+        self._segment_size_bytes = config.segment_size_bytes
+        self._is_compacted = config.is_compacted
+        self._uses_log_append_time = config.message_timestamp_type == "LogAppendTime"
+        self._before_ms_max = config.message_timestamp_before_ms_max
+        self._after_ms_max = config.message_timestamp_after_ms_max
+        self._decompressed_size_bytes_max = max(
+            DECOMPRESSED_SIZE_FACTOR * config.message_size_bytes_max, DECOMPRESSED_SIZE_BYTES_MIN
+        )
+
+    def check_for_leader(self, batches: memoryview, *, now_ms: int, origin: Origin) -> list[Accepted]:
+        """Check batches that are to be given offsets.
+
+        Args:
+            batches: whole batches, one at least, and nothing else.
+            now_ms: since 1970, for the timestamps.
+            origin: who made them.
+
+        Raises:
+            KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_RECORD, INVALID_TIMESTAMP,
+                MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE, naming what disagrees.
+        """
+        header = read_header(batches)
+        if header.size_bytes == len(batches):
+            return [self._check(batches, 0, header, now_ms, origin)]
+        return [
+            self._check(batches, position, header, now_ms, origin) for position, header in split_batches(batches)
+        ]
+
+    def _check(self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin) -> Accepted:
+        if header.size_bytes > self._message_size_bytes_max:
+            raise refusal(
+                Code.MESSAGE_TOO_LARGE,
+                f"{self._topic_partition}: a batch of {header.size_bytes} bytes is larger than "
+                f"max.message.bytes={self._message_size_bytes_max} allows",
+            )
+        if header.size_bytes > self._segment_size_bytes:
+            raise refusal(
+                Code.RECORD_LIST_TOO_LARGE,
+                f"{self._topic_partition}: a batch of {header.size_bytes} bytes is larger than a segment, "
+                f"segment.bytes={self._segment_size_bytes}",
+            )
+        if origin == "client":
+            self._check_client_header(header)
+        facts = validate_batch(
+            batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max
+        )
+        if origin == "client" and self._is_compacted and facts.keyless_record_count:
+            raise self._invalid(f"{facts.keyless_record_count} records have no key; a compacted topic needs one")
+        if self._uses_log_append_time:
+            return Accepted(position, header, now_ms, now_ms, None)
+        max_timestamp = facts.max_timestamp
+        after_ms_max = self._after_ms_max
+        if after_ms_max is not None and max_timestamp - now_ms > after_ms_max:
+            raise self._bad_time(max_timestamp, now_ms, "message.timestamp.after.max.ms", after_ms_max)
+        if self._before_ms_max is not None:
+            self._check_oldest(batches, position, header, now_ms, self._before_ms_max)
+        return Accepted(
+            position, header, max_timestamp, None, None if max_timestamp == header.max_timestamp else max_timestamp
+        )
+
+    def _check_client_header(self, header: BatchHeader) -> None:
+        attributes = header.attributes
+        if header.base_offset:
+            raise self._invalid(f"a producer's batch has base offset 0, not {header.base_offset}")
+        if attributes & (CONTROL_FLAG | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG):
+            if attributes & CONTROL_FLAG:
+                raise self._invalid("a client may not write control records")
+            if attributes & LOG_APPEND_TIME_FLAG:
+                raise refusal(
+                    Code.INVALID_TIMESTAMP, f"{self._topic_partition}: a producer may not set LogAppendTime itself"
+                )
+            if header.producer_id < 0:
+                raise self._invalid("a transactional batch needs a producer id")
+        if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
+            raise self._invalid(
+                f"producer {header.producer_id} sent epoch {header.producer_epoch} and sequence "
+                f"{header.base_sequence}; neither may be negative"
+            )
+
+    def _check_oldest(
+        self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, before_ms_max: int
+    ) -> None:
+        # Rarely configured, so the records are read a second time rather than all of them measured always.
+        records = read_records(
+            batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max
+        )
+        oldest = min((record.timestamp for record in records if record.timestamp >= 0), default=now_ms)
+        if now_ms - oldest > before_ms_max:
+            raise self._bad_time(oldest, now_ms, "message.timestamp.before.max.ms", before_ms_max)
+
+    def _bad_time(self, timestamp: int, now_ms: int, key: str, limit_ms: int) -> KafkaError:
+        return refusal(
+            Code.INVALID_TIMESTAMP,
+            f"{self._topic_partition}: timestamp {timestamp} is {timestamp - now_ms:+} ms from the leader's clock; "
+            f"{key}={limit_ms}",
+        )
+
+    def _invalid(self, what: str) -> KafkaError:
+        return refusal(Code.INVALID_RECORD, f"{self._topic_partition}: {what}")
+
+    def check_for_follower(self, batches: memoryview, *, log_end_offset: Offset, leader_epoch: int) -> list[Accepted]:
+        """Check batches that a leader appended: their CRCs, and that offsets and leader epochs go on from here.
+
+        Args:
+            batches: as a fetch returned them; a last batch that is cut short is left out.
+            log_end_offset: of this log.
+            leader_epoch: the latest in this log's lineage, -1 for none.
+
+        Raises:
+            CorruptLogError: offsets or epochs go back: what was fetched is not the continuation of this log.
+            KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_FOR_MESSAGE_FORMAT.
+        """
+        accepted = []
+        next_offset: int = log_end_offset
+        for position, header in split_whole_batches(batches):
+            if header.base_offset < next_offset:
+                raise CorruptLogError(
+                    f"{self._topic_partition}: a fetched batch starts at offset {header.base_offset}, "
+                    f"the log goes on at {next_offset}"
+                )
+            if header.leader_epoch < leader_epoch:
+                raise CorruptLogError(
+                    f"{self._topic_partition}: the batch fetched at offset {header.base_offset} is of leader epoch "
+                    f"{header.leader_epoch}, the log below it of {leader_epoch}"
+                )
+            check_crc(batches, position, header)
+            next_offset = header.next_offset
+            leader_epoch = header.leader_epoch
+            accepted.append(Accepted(position, header, header.max_timestamp, None, None))
+        return accepted
+
+
+def find_originals(
+    producers: ProducerStates, accepted: list[Accepted], topic_partition: TopicPartition
+) -> list[RememberedBatch] | None:
+    """Check the sequence numbers of a client's batches.
+
+    Returns:
+        None if they may be appended; if all of them were appended before, what is remembered of that.
+
+    Raises:
+        KafkaError: see `ProducerState.check`; and DUPLICATE_SEQUENCE_NUMBER if some were appended before, some not:
+            no answer could say where they are.
+    """
+    if len(accepted) == 1:
+        header = accepted[0].header
+        original = producers.check(header) if header.producer_id >= 0 else None
+        return None if original is None else [original]
+    answers = producers.check_all(each.header for each in accepted)
+    originals = [answer for answer in answers if answer is not None]
+    if originals and len(originals) != len(answers):
+        raise refusal(
+            Code.DUPLICATE_SEQUENCE_NUMBER,
+            f"{topic_partition}: {len(originals)} of {len(answers)} batches were appended before; "
+            "send new ones by themselves",
+        )
+    return originals or None

@@ -1,0 +1,131 @@
+"""What recovery demands of a batch: that it is whole, unchanged, and the next one.
+
+A CRC covers a batch from its attributes on. The base offset, the length and the leader epoch in front of it are not
+covered; they are held against the batch before, the next segment, and the lineage of leader epochs, which is written
+before the first batch of an epoch. So a record that was truncated, but came back because the truncation was not synced
+when the power failed, is found out by its epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.base.errors import MalformedBatchError, TidelogError
+from tidelog.base.ids import Offset
+from tidelog.base.ports import File
+from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader, check_crc, read_header
+from tidelog.records.lineage import LeaderEpochLineage
+
+SCAN_PIECE_BYTES = 1024 * 1024
+
+
+class BatchFaultError(TidelogError):
+    """Why the log cannot go on, and from which byte of the segment. Never leaves recovery."""
+
+    def __init__(self, position: int, reason: str, *, is_torn: bool = False) -> None:
+        super().__init__(reason)
+        self.position = position
+        self.reason = reason
+        self.is_torn = is_torn
+        """The bytes end before the batch does, as those of a write that was interrupted."""
+
+
+def whole_batches(file: File, size_bytes: int) -> Iterator[tuple[int, BatchHeader, bytes, int]]:
+    """Every batch of a segment as (position, header, buffer, where in the buffer it starts).
+
+    Raises:
+        BatchFaultError: at the first place where there is no batch, or not all of one.
+    """
+    window = b""
+    start = position = 0
+    while position < size_bytes:
+        at = position - start
+        if at + BATCH_OVERHEAD > len(window):
+            start, at = position, 0
+            window = file.read_at(position, SCAN_PIECE_BYTES)
+        try:
+            header = read_header(window, at)
+        except MalformedBatchError as error:
+            raise BatchFaultError(position, str(error), is_torn=size_bytes - position < BATCH_OVERHEAD) from None
+        if position + header.size_bytes > size_bytes:
+            raise BatchFaultError(
+                position,
+                f"a batch of {header.size_bytes} bytes, of which {size_bytes - position} are there",
+                is_torn=True,
+            )
+        if at + header.size_bytes > len(window):
+            start, at = position, 0
+            window = file.read_at(position, max(SCAN_PIECE_BYTES, header.size_bytes))
+        yield position, header, window, at
+        position += header.size_bytes
+
+
+def check_batch_crc(position: int, header: BatchHeader, window: bytes, at: int) -> None:
+    """Raises `BatchFaultError` if the batch's bytes are not those its checksum was made of."""
+    try:
+        check_crc(window, at, header)
+    except MalformedBatchError as error:
+        raise BatchFaultError(position, str(error)) from None
+
+
+class Continuity:
+    """Follows the batches of one segment, in order."""
+
+    __slots__ = ("_is_compacted", "_latest_epoch", "_lineage", "_next_base", "next_offset")
+
+    def __init__(
+        self, base_offset: Offset, next_base: Offset | None, lineage: LeaderEpochLineage | None, *, is_compacted: bool
+    ) -> None:
+        """Begin at a segment's start.
+
+        Args:
+            base_offset: of the segment.
+            next_base: of the segment after it, if there is one.
+            lineage: None if it is lost: then epochs are only required not to go back.
+            is_compacted: offsets may be missing.
+        """
+        self.next_offset = base_offset
+        self._next_base = next_base
+        self._lineage = lineage
+        self._latest_epoch = 0
+        self._is_compacted = is_compacted
+
+    def check(self, position: int, header: BatchHeader) -> None:
+        """Take in the next batch. Raises `BatchFaultError` if it is not that."""
+        expected = self.next_offset
+        if header.base_offset < expected or (header.base_offset > expected and not self._is_compacted):
+            raise BatchFaultError(position, f"the batch has offset {header.base_offset} where {expected} comes next")
+        if self._next_base is not None and header.last_offset >= self._next_base:
+            raise BatchFaultError(
+                position,
+                f"the batch reaches up to offset {header.last_offset}, the next segment starts at {self._next_base}",
+            )
+        if header.leader_epoch != -1:
+            self._check_epoch(position, header)
+        self.next_offset = Offset(header.next_offset)
+
+    def _check_epoch(self, position: int, header: BatchHeader) -> None:
+        epoch = header.leader_epoch
+        written_in = None if self._lineage is None else self._lineage.epoch_at(Offset(header.base_offset))
+        if written_in is not None and epoch != written_in:
+            raise BatchFaultError(
+                position,
+                f"the batch at offset {header.base_offset} says leader epoch {epoch}, "
+                f"the leader epoch checkpoint {written_in}",
+            )
+        if epoch < self._latest_epoch:
+            raise BatchFaultError(
+                position,
+                f"the batch at offset {header.base_offset} says leader epoch {epoch}, "
+                f"those before it {self._latest_epoch}",
+            )
+        self._latest_epoch = epoch
+
+    def check_end(self, position: int) -> None:
+        """Raises `BatchFaultError` if batches are missing before the next segment."""
+        if self._next_base is not None and self.next_offset != self._next_base and not self._is_compacted:
+            raise BatchFaultError(
+                position,
+                f"the segment ends at offset {self.next_offset}, the next one starts at {self._next_base}: "
+                "what lay between is lost",
+            )

@@ -1,0 +1,533 @@
+"""One partition's log: appended to at the end, read anywhere, cut where the leader says so.
+
+    log start offset                       recovery point          log end offset
+          |  segment 0   |  segment 1  |  segment 2  .  (active)        |
+          |              |             |             .                  |
+     records below       sealed: complete,     synced . not synced:     the next record
+     may be gone         read only                    . flush()         gets this offset
+
+Synchronous code against a `Disk`. Its methods belong to one thread, but for `flush`, and the reading of a `LogSlice`,
+which may run on others. Offsets given and returned are exclusive where they are called `end`.
+"""
+
+from __future__ import annotations
+
+from tidelog.base.errors import DiskError, OffsetOutOfRangeError
+from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.base.ports import Buffer, Disk
+from tidelog.log.append import Accepted, AppendResult, AppendRules, Origin, find_originals
+from tidelog.log.config import LogConfig
+from tidelog.log.producer_state import ProducerStates
+from tidelog.log.recovery import LINEAGE_FILE, RecoveredLog, Recovery, settle_topic_id
+from tidelog.log.recovery_point import RecoveryPoint
+from tidelog.log.recovery_report import RecoveryReport
+from tidelog.log.retention import retention_end_offset
+from tidelog.log.segments import Placed, Segments
+from tidelog.log.slice import LogSlice
+from tidelog.log.snapshots import end_transactions, replay
+from tidelog.log.timestamps import TimestampOffset, first_at_or_after, newest
+from tidelog.records.batch import stamp
+from tidelog.records.lineage import LeaderEpochLineage
+
+
+class Log:
+    """A log that is open. See `open`.
+
+    Attributes:
+        topic_partition: whose it is.
+        topic_id: of the topic it belongs to; None for one that never had an id.
+        directory: its path.
+        config: may be replaced by `configure`.
+        log_start_offset: records below are gone, or about to be.
+        lineage: of leader epochs; on disk whenever it can be seen here. Read it anew after each change: it is replaced.
+        producers: the idempotent producers and open transactions.
+        recovery: what opening found.
+    """
+
+    __slots__ = (
+        "_disk",
+        "_recovery_point",
+        "_rules",
+        "_segments",
+        "_snapshots",
+        "config",
+        "directory",
+        "lineage",
+        "log_start_offset",
+        "producers",
+        "recovery",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: TopicId | None,
+        parts: RecoveredLog,
+    ) -> None:
+        """For `open`."""
+        self._disk = disk
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.config = config
+        self._rules = AppendRules(topic_partition, config)
+        self._segments: Segments = parts.segments
+        self._segments.on_written = self._on_written
+        self._segments.on_roll = self._on_roll
+        self._snapshots = parts.snapshots
+        self.lineage: LeaderEpochLineage = parts.lineage
+        self.producers: ProducerStates = parts.producers
+        self.log_start_offset: Offset = parts.log_start_offset
+        self._recovery_point = RecoveryPoint(parts.segments, parts.recovery_point)
+        self.recovery: RecoveryReport = parts.report
+
+    @staticmethod
+    def open(
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        *,
+        topic_id: TopicId | None,
+        clean_shutdown: bool,
+        recovery_point: Offset = Offset(0),  # noqa: B008
+        now_ms: int,
+        log_start_offset: Offset = Offset(0),  # noqa: B008
+    ) -> Log:
+        """Open the log in `directory`, making it if there is none, and recover what the last stop left.
+
+        Args:
+            disk: where it lies.
+            directory: of this log alone.
+            topic_partition: whose it is; named in errors.
+            config: of its topic.
+            topic_id: of its topic; None takes what the directory says.
+            clean_shutdown: the last stop was a `close`. If in doubt, False: it costs time only.
+            recovery_point: the checkpointed one; 0 if there is none.
+            now_ms: since 1970.
+            log_start_offset: the checkpointed one.
+
+        Raises:
+            CorruptLogError: the directory belongs to another topic id.
+            DiskError: the disk refused.
+        """
+        if not disk.exists(directory):
+            disk.make_dirs(directory)
+            disk.sync_dir(directory.rpartition("/")[0] or ".")
+        topic_id = settle_topic_id(disk, directory, topic_id)
+        recovery = Recovery(
+            disk, directory, config, clean_shutdown=clean_shutdown, recovery_point=recovery_point, now_ms=now_ms
+        )
+        return Log(
+            disk, directory, topic_partition, config, topic_id=topic_id, parts=recovery.run(log_start_offset)
+        )
+
+    def configure(self, config: LogConfig) -> None:
+        """Change the configuration. The segments that are there keep the index settings they were made with."""
+        self.config = self._segments.config = config
+        self._rules = AppendRules(self.topic_partition, config)
+
+    @property
+    def log_end_offset(self) -> Offset:
+        """Exclusive: the offset that the next record gets."""
+        return self._segments.active.end_offset
+
+    @property
+    def recovery_point(self) -> Offset:
+        """Exclusive: below it everything is synced. To be checkpointed now and then, and at once after a truncation."""
+        return self._recovery_point.offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the batches in all segments."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def segment_base_offsets(self) -> tuple[Offset, ...]:
+        """Where the segments start, in order."""
+        return tuple(segment.base_offset for segment in self._segments)
+
+    # Appending.
+
+    def assign_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        """Persist that this epoch starts at the log end. A leader does so before it serves (rule 1); again is harmless.
+
+        Raises:
+            DiskError: the lineage is as it was.
+        """
+        self._check_usable()
+        lineage = self.lineage.clone()
+        if lineage.assign(leader_epoch, self.log_end_offset):
+            self._persist(lineage)
+
+    def append_as_leader(
+        self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: int, origin: Origin = "client"
+    ) -> AppendResult:
+        """Give batches the next offsets and write them. They are not synced: see `maybe_flush`.
+
+        Args:
+            batches: whole ones, one at least. Writable: base offset and leader epoch are stamped in place.
+            leader_epoch: of this leader, not older than the lineage's latest.
+            now_ms: since 1970.
+            origin: `client` is checked more closely, and for its sequence numbers.
+
+        Returns:
+            Where they are. If an idempotent producer sent what was appended before: where that is.
+
+        Raises:
+            KafkaError: refused, with nothing changed: what `AppendRules.check_for_leader` says, and
+                OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or DUPLICATE_SEQUENCE_NUMBER.
+            DiskError: nothing of the batch that could not be written is in the log; earlier ones of the call may be.
+        """
+        self._check_usable()
+        view = batches if isinstance(batches, memoryview) else memoryview(batches)
+        accepted = self._rules.check_for_leader(view, now_ms=now_ms, origin=origin)
+        if origin == "client":
+            duplicate = self._answer_duplicate(accepted, len(view))
+            if duplicate is not None:
+                return duplicate
+        if leader_epoch != self.lineage.latest_leader_epoch:
+            self._begin_leader_epoch(leader_epoch)
+        first_offset = offset = self._segments.active.end_offset
+        record_count = 0
+        placed = []
+        for position, header, max_timestamp, log_append_time, corrected_timestamp in accepted:
+            stamp(
+                view, position, offset, leader_epoch, log_append_time=log_append_time, max_timestamp=corrected_timestamp
+            )
+            last_offset = offset + header.last_offset_delta
+            placed.append(Placed(position, header, offset, last_offset, max_timestamp))
+            offset = Offset(last_offset + 1)
+            record_count += header.record_count
+        self._segments.append(view, placed, now_ms)
+        return AppendResult(
+            first_offset,
+            Offset(offset - 1),
+            accepted[0].log_append_time,
+            self.log_start_offset,
+            False,
+            len(accepted),
+            record_count,
+            len(view),
+        )
+
+    def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendResult | None:
+        """Write batches as a leader stored them; new leader epochs go into the lineage first.
+
+        Args:
+            batches: as fetched; a last batch that is cut short is left out.
+            now_ms: since 1970.
+
+        Returns:
+            None if there was no whole batch.
+
+        Raises:
+            CorruptLogError: they do not continue this log.
+            KafkaError: CORRUPT_MESSAGE or UNSUPPORTED_FOR_MESSAGE_FORMAT.
+            DiskError: as for a leader.
+        """
+        self._check_usable()
+        view = batches if isinstance(batches, memoryview) else memoryview(batches)
+        latest = self.lineage.latest_leader_epoch
+        accepted = self._rules.check_for_follower(
+            view, log_end_offset=self.log_end_offset, leader_epoch=-1 if latest is None else latest
+        )
+        if not accepted:
+            return None
+        lineage = self.lineage.clone()
+        is_changed = False
+        placed = []
+        for position, header, max_timestamp, _, _ in accepted:
+            if header.leader_epoch >= 0:
+                is_changed |= lineage.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            placed.append(Placed(position, header, header.base_offset, header.last_offset, max_timestamp))
+        if is_changed:
+            self._persist(lineage)
+        size_bytes = placed[-1].position + placed[-1].header.size_bytes
+        self._segments.append(view[:size_bytes], placed, now_ms)
+        return AppendResult(
+            Offset(placed[0].base_offset),
+            Offset(self.log_end_offset - 1),
+            None,
+            self.log_start_offset,
+            False,
+            len(accepted),
+            sum(each.header.record_count for each in accepted),
+            size_bytes,
+        )
+
+    def _answer_duplicate(self, accepted: list[Accepted], size_bytes: int) -> AppendResult | None:
+        originals = find_originals(self.producers, accepted, self.topic_partition)
+        if originals is None:
+            return None
+        return AppendResult(
+            originals[0].first_offset,
+            originals[-1].last_offset,
+            originals[0].timestamp if self.config.message_timestamp_type == "LogAppendTime" else None,
+            self.log_start_offset,
+            True,
+            len(accepted),
+            sum(each.header.record_count for each in accepted),
+            size_bytes,
+        )
+
+    def _begin_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
+        latest = self.lineage.latest_leader_epoch
+        invariant(
+            latest is None or leader_epoch > latest,
+            "{}: append in leader epoch {}, the log is at {}",
+            self.topic_partition,
+            leader_epoch,
+            latest,
+        )
+        self.assign_leader_epoch(leader_epoch)
+
+    def _on_written(self, written: list[Placed], view: memoryview, now_ms: int) -> None:
+        producers = self.producers
+        for position, header, base_offset, last_offset, max_timestamp in written:
+            if header.producer_id >= 0:
+                if header.is_control:
+                    end_transactions(producers, view[position : position + header.size_bytes], now_ms=now_ms)
+                else:
+                    producers.remember(header, base_offset, last_offset, max_timestamp, now_ms)
+        producers.end_offset = self._segments.active.end_offset
+
+    def _on_roll(self, base_offset: Offset) -> None:
+        self.producers.end_offset = base_offset
+        self._snapshots.take(self.producers)
+
+    def _persist(self, lineage: LeaderEpochLineage) -> None:
+        self._disk.write_atomically(f"{self.directory}/{LINEAGE_FILE}", lineage.to_text().encode())
+        self.lineage = lineage
+
+    def _check_usable(self) -> None:
+        failure = self._segments.failure
+        if failure is not None:
+            raise DiskError(
+                self.directory, f"out of use since an earlier failure: {failure}", errno=failure.errno
+            )
+
+    # Reading.
+
+    def read(self, offset: Offset, *, size_bytes_max: int, end_offset: Offset, at_least_one: bool = True) -> LogSlice:
+        """Whole batches, from the one that holds `offset` on, all of one segment.
+
+        Args:
+            offset: in [log start, log end].
+            size_bytes_max: of the slice. It may end up to a sixteenth earlier than it could, which spares a read.
+            end_offset: exclusive, at most the log end: what may be shown. A batch that reaches beyond is left out.
+            at_least_one: the first batch is returned even if it is larger than `size_bytes_max`.
+
+        Returns:
+            Bytes that are yet to be read. Empty if there is nothing below `end_offset`.
+
+        Raises:
+            OffsetOutOfRangeError: below the log start or above the log end.
+            CorruptLogError: the segment is damaged there.
+        """
+        self._check_usable()
+        if not self.log_start_offset <= offset <= self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                str(self.topic_partition),
+                offset=offset,
+                log_start_offset=self.log_start_offset,
+                end_offset=self.log_end_offset,
+            )
+        return self._segments.read(
+            offset, size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
+        )
+
+    def offset_for_timestamp(self, timestamp: int, end_offset: Offset) -> TimestampOffset | None:
+        """The first record of `timestamp` (ms since 1970) or later, below `end_offset`; None if there is none."""
+        self._check_usable()
+        segments = self._segments.overlapping(self.log_start_offset, end_offset)
+        return first_at_or_after(segments, timestamp, start_offset=self.log_start_offset, end_offset=end_offset)
+
+    def max_timestamp_offset(self, end_offset: Offset | None = None) -> TimestampOffset | None:
+        """The first record with the largest timestamp below `end_offset` (the log end); None if there is none."""
+        self._check_usable()
+        if end_offset is None:
+            end_offset = self.log_end_offset
+        segments = self._segments.overlapping(self.log_start_offset, end_offset)
+        return newest(segments, start_offset=self.log_start_offset, end_offset=end_offset)
+
+    # Cutting.
+
+    def truncate_to(self, end_offset: Offset) -> bool:
+        """Forget all records from `end_offset` on, and leader epochs that start there or beyond.
+
+        Producers and open transactions are what the remaining records say, before this returns (rule 10). The owner
+        checkpoints `recovery_point` before it lets anything be appended.
+
+        Args:
+            end_offset: exclusive. If it lies within a batch, all of that batch goes. At or beyond the log end, only
+                the lineage is trimmed; below the first segment, the log starts anew there.
+
+        Returns:
+            Whether records were removed.
+
+        Raises:
+            DiskError: the log is out of use; open it anew.
+        """
+        self._check_usable()
+        if end_offset < self._segments.first.base_offset:
+            self.truncate_fully_and_start_at(end_offset)
+            return True
+        is_shorter = end_offset < self.log_end_offset
+        try:
+            if is_shorter:
+                self._recovery_point.on_truncating(end_offset)
+                self._segments.truncate(end_offset)
+                end_offset = self.log_end_offset
+                self.log_start_offset = min(self.log_start_offset, end_offset)
+                self._recovery_point.on_truncating(end_offset)
+            lineage = self.lineage.clone()
+            if lineage.truncate_from_end(end_offset):
+                self._persist(lineage)
+            if is_shorter:
+                self._recover_producers()
+        except DiskError as error:
+            self._segments.failure = error
+            raise
+        return is_shorter
+
+    def _recover_producers(self) -> None:
+        now_ms = max((state.last_active_ms for state in self.producers), default=0)
+        end_offset = self.log_end_offset
+        self.producers, _ = self._snapshots.load_newest(end_offset, now_ms=now_ms)
+        unseen = self._segments.overlapping(self.producers.end_offset, end_offset)
+        replay(self.producers, unseen, end_offset=end_offset, now_ms=now_ms)
+
+    def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: int | None = None) -> None:
+        """Forget everything; the log goes on, empty, at `offset`.
+
+        Raises:
+            DiskError: the log is out of use; open it anew.
+        """
+        self._check_usable()
+        try:
+            self._recovery_point.on_truncating(offset)
+            self._segments.replace_all(offset, self._segments.active.created_ms if now_ms is None else now_ms)
+            self.log_start_offset = offset
+            self._snapshots.remove_all()
+            self.producers = ProducerStates(end_offset=offset)
+            lineage = self.lineage.clone()
+            if lineage.clear():
+                self._persist(lineage)
+        except DiskError as error:
+            self._segments.failure = error
+            raise
+
+    # Deleting from the start.
+
+    def advance_log_start_offset(self, offset: Offset) -> None:
+        """Declare what lies below `offset` deleted. The owner checkpoints `log_start_offset`, then deletes segments.
+
+        Args:
+            offset: at most the high watermark (rule 11), which the caller knows. Below the log start: nothing to do.
+
+        Raises:
+            KafkaError: OFFSET_OUT_OF_RANGE: beyond the log end.
+        """
+        self._check_usable()
+        if offset > self.log_end_offset:
+            raise OffsetOutOfRangeError(
+                str(self.topic_partition),
+                offset=offset,
+                log_start_offset=self.log_start_offset,
+                end_offset=self.log_end_offset,
+            )
+        if offset > self.log_start_offset:
+            lineage = self.lineage.clone()
+            if lineage.truncate_from_start(offset):
+                self._persist(lineage)
+            self.log_start_offset = offset
+            self.producers.forget_below(offset)
+
+    def apply_retention(self, *, high_watermark: Offset, now_ms: int) -> int:
+        """Delete what `retention.ms` and `retention.bytes` say, and what lies below the log start.
+
+        Returns:
+            How many segments went. Their files wait for `remove_deleted_files`.
+        """
+        self._check_usable()
+        end_offset = retention_end_offset(
+            self._segments,
+            self.config,
+            log_start_offset=self.log_start_offset,
+            high_watermark=high_watermark,
+            now_ms=now_ms,
+        )
+        if end_offset is None:
+            return 0
+        if end_offset == self.log_end_offset:  # even the last segment is past its time
+            self._segments.roll(now_ms)
+        self.advance_log_start_offset(end_offset)
+        return self.delete_segments_before(end_offset)
+
+    def delete_segments_before(self, offset: Offset) -> int:
+        """Delete the segments that lie wholly below `offset`, which is at most the log start. Returns how many.
+
+        They are renamed now, and removed by `remove_deleted_files`; who reads in one reads on.
+        """
+        self._check_usable()
+        invariant(offset <= self.log_start_offset, "{}: {} is above the log start", self.topic_partition, offset)
+        count = self._segments.delete_before(offset)
+        if count:
+            self._snapshots.remove_below(self._segments.first.base_offset)
+        return count
+
+    def remove_deleted_files(self) -> int:
+        """Give the space of deleted segments back. May take long: call it on another thread. Returns how many files."""
+        return self._segments.remove_deleted_files()
+
+    # Rolling, syncing, leaving.
+
+    def roll(self, now_ms: int) -> None:
+        """Start a new segment at the log end, unless the last one is empty."""
+        self._check_usable()
+        self._segments.roll(now_ms)
+
+    def flush(self, up_to: Offset | None = None) -> None:
+        """Return once all below `up_to` (the log end) would survive a loss of power, and move the recovery point.
+
+        May run on another thread while this one appends; what is appended meanwhile may or may not be synced.
+        """
+        self._check_usable()
+        self._recovery_point.flush(self.log_end_offset if up_to is None else min(up_to, self.log_end_offset))
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a sync, or a segment was closed and is not synced yet."""
+        return self._recovery_point.flush_end_offset(self.config, now_ms) > self.recovery_point
+
+    def maybe_flush(self, now_ms: int) -> bool:
+        """Flush what is due. Returns whether anything was."""
+        end_offset = self._recovery_point.flush_end_offset(self.config, now_ms)
+        if end_offset <= self.recovery_point:
+            return False
+        self.flush(end_offset)
+        return True
+
+    def close(self) -> None:
+        """Stop cleanly: sync everything and leave a producer snapshot at the log end. Nothing may be called after.
+
+        Raises:
+            DiskError: it is no clean stop; what is on the disk is for recovery to sort out.
+        """
+        self._check_usable()
+        self.producers.end_offset = self.log_end_offset
+        self._snapshots.take(self.producers)
+        self._segments.finish()
+        self.flush()
+        self.release()
+
+    def release(self) -> None:
+        """Let go of all files as they are: after a failure, or before the directory is removed."""
+        self._segments.release()

@@ -1,0 +1,300 @@
+"""From the files of a directory to a log that may be appended to, whatever happened to them.
+
+After a clean stop the files are taken as they are. After any other, every segment from the one that holds the recovery
+point on is read whole: each batch's CRC, and that offsets and leader epochs go on from batch to batch. At the first
+place where something is wrong the log is cut, since nothing proves that what follows was ever acknowledged as a
+continuation of what is left. What is cut is reported, and kept beside the log unless it is a torn last write.
+
+What lies below the recovery point was synced and is not cut. If it is damaged all the same, that is reported, and
+those who read there are refused.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import LeaderEpoch, Offset, TopicId, uuid_text
+from tidelog.base.ports import Disk, File
+from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
+from tidelog.log.config import LogConfig
+from tidelog.log.continuity import SCAN_PIECE_BYTES, BatchFaultError, Continuity, check_batch_crc, whole_batches
+from tidelog.log.leftovers import clear_leftovers
+from tidelog.log.producer_state import ProducerStates
+from tidelog.log.recovery_report import Cut, RecoveryReport
+from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name, parse_file_name
+from tidelog.log.segments import Segments
+from tidelog.log.snapshots import ProducerSnapshots, replay
+from tidelog.records.lineage import LeaderEpochLineage
+
+PARTITION_METADATA_FILE = "partition.metadata"
+LINEAGE_FILE = "leader-epoch-checkpoint"
+CUT_SUFFIX = ".cut"
+
+
+class RecoveredLog(NamedTuple):
+    """The parts of a log, agreeing with each other."""
+
+    segments: Segments
+    lineage: LeaderEpochLineage
+    producers: ProducerStates
+    snapshots: ProducerSnapshots
+    log_start_offset: Offset
+    log_end_offset: Offset
+    recovery_point: Offset
+    report: RecoveryReport
+
+
+class Recovery:
+    """Opens one log's directory, once: see `run`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        *,
+        clean_shutdown: bool,
+        recovery_point: Offset,
+        now_ms: int,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._recovery_point = recovery_point
+        self._now_ms = now_ms
+        self._report = RecoveryReport(was_clean=clean_shutdown)
+        self._lineage: LeaderEpochLineage | None = None
+
+    def run(self, log_start_offset: Offset) -> RecoveredLog:
+        """Recover.
+
+        Args:
+            log_start_offset: the checkpointed one; the log starts there or at its first segment.
+
+        Raises:
+            DiskError: the disk refused.
+        """
+        report = self._report
+        report.leftovers = clear_leftovers(self._disk, self._directory)
+        found = self._find_segments()
+        self._read_lineage()
+        for index, segment in enumerate(found):
+            next_base = found[index + 1].base_offset if index + 1 < len(found) else None
+            fault = self._take_over(segment, next_base)
+            if fault is not None:
+                self._cut(segment, fault, found[index + 1 :])
+                del found[index + 1 :]
+                break
+        if found and found[-1].end_offset < log_start_offset:  # all that is left was deleted long ago
+            for segment in reversed(found):
+                segment.remove()
+            found.clear()
+        if not found:
+            found.append(Segment(self._disk, self._directory, log_start_offset, self._config, now_ms=self._now_ms))
+            found[0].create()
+        segments = Segments(self._disk, self._directory, self._config, found)
+        log_start_offset = max(log_start_offset, segments.first.base_offset)
+        log_end_offset = segments.active.end_offset
+        lineage = self._settle_lineage(segments, log_start_offset, log_end_offset)
+        snapshots = ProducerSnapshots(self._disk, self._directory)
+        producers = self._know_producers(segments, snapshots, log_end_offset)
+        point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
+        return RecoveredLog(segments, lineage, producers, snapshots, log_start_offset, log_end_offset, point, report)
+
+    def _find_segments(self) -> list[Segment]:
+        names = self._disk.list(self._directory)
+        bases = [offset for name in names if (offset := parse_file_name(name, LOG_SUFFIX)) is not None]
+        for name in names:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+                offset = parse_file_name(name, suffix)
+                if offset is not None and offset not in bases:
+                    self._disk.remove(f"{self._directory}/{name}")
+                    self._report.leftovers.append(name)
+        return [Segment(self._disk, self._directory, base, self._config, now_ms=self._now_ms) for base in bases]
+
+    def _take_over(self, segment: Segment, next_base: Offset | None) -> BatchFaultError | None:
+        """Make a segment usable. Returns what is wrong with it, if the log is to be cut there."""
+        if not self._report.was_clean and (next_base is None or next_base > self._recovery_point):
+            return self._scan(segment, next_base)
+        try:
+            segment.open_existing(segment.base_offset if next_base is None else next_base)
+            if next_base is None:
+                segment.resume()
+        except CorruptLogError as error:
+            if next_base is None:
+                fault = self._scan(segment, next_base)
+                if fault is None:
+                    self._report.rebuilt_indexes.append(str(error))
+                return fault
+            self._report.rebuilt_indexes.append(str(error))
+            try:
+                segment.rebuild_indexes()
+            except CorruptLogError as damage:
+                self._report.damages.append(str(damage))
+        if next_base is not None:
+            segment.release()
+        return None
+
+    # Reading a segment whole.
+
+    def _scan(self, segment: Segment, next_base: Offset | None) -> BatchFaultError | None:
+        """Check every batch of a segment and derive its indexes, up to its end or the first fault."""
+        file = segment.file
+        segment.size_bytes = file.size()
+        segment.begin_indexes()
+        continuity = Continuity(segment.base_offset, next_base, self._lineage, is_compacted=self._config.is_compacted)
+        fault = None
+        end = 0
+        try:
+            for position, header, window, at in whole_batches(file, segment.size_bytes):
+                continuity.check(position, header)
+                check_batch_crc(position, header, window, at)
+                segment.note_indexed(position, header)
+                end = position + header.size_bytes
+            continuity.check_end(end)
+        except BatchFaultError as found:
+            fault = found
+        self._report.scanned_segment_count += 1
+        self._report.scanned_size_bytes += end
+        if fault is None:
+            segment.finish_indexes()
+        segment.end_offset = continuity.next_offset if next_base is None or fault is not None else next_base
+        if fault is None and next_base is not None:
+            segment.release()
+        return fault
+
+    def _cut(self, segment: Segment, fault: BatchFaultError, following: list[Segment]) -> None:
+        """End the log where the fault is. What goes is kept beside it, unless it is one write that was torn."""
+        tail_size_bytes = segment.size_bytes - fault.position
+        lost_size_bytes = tail_size_bytes
+        kept = []
+        is_one_torn_write = fault.is_torn and tail_size_bytes <= self._config.message_size_bytes_max
+        if tail_size_bytes and not is_one_torn_write and not _is_zero(segment.file, fault.position):
+            kept.append(self._keep_tail(segment, fault.position))
+        for later in reversed(following):
+            size_bytes = later.file.size()
+            lost_size_bytes += size_bytes
+            if size_bytes:
+                target = self._free_name(later.base_offset)
+                later.release()
+                self._disk.rename(later.path, target)
+                kept.append(target)
+            later.remove()
+        segment.truncate(fault.position, segment.end_offset)
+        segment.finish_indexes()
+        segment.file.sync()
+        self._disk.sync_dir(self._directory)
+        self._report.cut = Cut(
+            segment.path, fault.position, lost_size_bytes, segment.end_offset, fault.reason, tuple(reversed(kept))
+        )
+
+    def _keep_tail(self, segment: Segment, position: int) -> str:
+        path = self._free_name(segment.end_offset)
+        copy = self._disk.open(path, create=True)
+        try:
+            while data := segment.file.read_at(position, SCAN_PIECE_BYTES):
+                copy.append(data)
+                position += len(data)
+            copy.sync()
+        finally:
+            copy.close()
+        return path
+
+    def _free_name(self, offset: Offset) -> str:
+        path = f"{self._directory}/{file_name(offset, CUT_SUFFIX)}"
+        while self._disk.exists(path):
+            path += "+"
+        return path
+
+    # What is derived.
+
+    def _read_lineage(self) -> None:
+        path = f"{self._directory}/{LINEAGE_FILE}"
+        if not self._disk.exists(path):
+            self._report.lineage_rebuilt = f"{path}: missing"
+            return
+        try:
+            self._lineage = LeaderEpochLineage.from_text(self._disk.read_bytes(path).decode(), path=path)
+        except CorruptLogError as error:
+            self._report.lineage_rebuilt = str(error)
+        except UnicodeDecodeError:
+            self._report.lineage_rebuilt = f"{path}: not text"
+
+    def _settle_lineage(
+        self, segments: Segments, log_start_offset: Offset, log_end_offset: Offset
+    ) -> LeaderEpochLineage:
+        """Make the lineage agree with the log. It is trusted if it could be read (rule 11), else derived."""
+        lineage = self._lineage
+        if lineage is None:
+            lineage = self._derive_lineage(segments)
+            if not lineage:
+                self._report.lineage_rebuilt = None  # a log in which nobody ever led has none
+        before = len(lineage)
+        # A leader writes (epoch, log end) before it serves (rule 1): such an entry is legal; one beyond is not.
+        is_changed = lineage.truncate_from_end(Offset(log_end_offset + 1))
+        self._report.lineage_dropped_count = before - len(lineage)
+        is_changed |= lineage.truncate_from_start(log_start_offset)
+        if is_changed or self._report.lineage_rebuilt is not None:
+            self._disk.write_atomically(f"{self._directory}/{LINEAGE_FILE}", lineage.to_text().encode())
+        return lineage
+
+    def _derive_lineage(self, segments: Segments) -> LeaderEpochLineage:
+        lineage = LeaderEpochLineage()
+        latest = -1
+        for segment in segments:
+            try:
+                for _, header in segment.headers():
+                    if header.leader_epoch > latest:
+                        latest = header.leader_epoch
+                        lineage.assign(LeaderEpoch(latest), Offset(header.base_offset))
+            except CorruptLogError as error:
+                self._report.damages.append(f"leader epochs are not all known: {error}")
+            if segment is not segments.active:
+                segment.release()
+        return lineage
+
+    def _know_producers(
+        self, segments: Segments, snapshots: ProducerSnapshots, log_end_offset: Offset
+    ) -> ProducerStates:
+        producers, self._report.unusable_snapshots = snapshots.load_newest(log_end_offset, now_ms=self._now_ms)
+        unseen = segments.overlapping(producers.end_offset, log_end_offset)
+        try:
+            self._report.replayed_batch_count = replay(
+                producers, unseen, end_offset=log_end_offset, now_ms=self._now_ms
+            )
+        except CorruptLogError as error:
+            self._report.damages.append(f"producers are not all known: {error}")
+            producers.end_offset = log_end_offset
+        for segment in unseen:
+            if segment is not segments.active:
+                segment.release()
+        return producers
+
+
+def _is_zero(file: File, position: int) -> bool:
+    while data := file.read_at(position, SCAN_PIECE_BYTES):
+        if data.count(0) != len(data):
+            return False
+        position += len(data)
+    return True
+
+
+def settle_topic_id(disk: Disk, directory: str, topic_id: TopicId | None) -> TopicId | None:
+    """Which topic a directory belongs to; one that belongs to none yet is given to `topic_id`.
+
+    Raises:
+        CorruptLogError: it belongs to another, or its partition.metadata cannot be read.
+    """
+    path = f"{directory}/{PARTITION_METADATA_FILE}"
+    if disk.exists(path):
+        found = parse_partition_metadata(disk.read_bytes(path), path)
+        if topic_id is not None and topic_id != found:
+            raise CorruptLogError(
+                f"{path}: the directory belongs to topic id {uuid_text(found)}, not {uuid_text(topic_id)}: "
+                "a topic of the same name was deleted; move the directory away"
+            )
+        return found
+    if topic_id is not None:
+        disk.write_atomically(path, format_partition_metadata(topic_id))
+    return topic_id

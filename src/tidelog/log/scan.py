@@ -1,0 +1,114 @@
+"""From batch to batch through a segment's file, header by header, a window of the file at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from struct import Struct
+
+from tidelog.base.errors import CorruptLogError, MalformedBatchError
+from tidelog.base.ports import File
+from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
+
+LOOKUP_WINDOW_BYTES = 8 * 1024
+"""A little more than an index interval: the batches between two index entries come with one read."""
+
+SCAN_WINDOW_BYTES = 256 * 1024
+
+_PLACE = Struct(">qi4xb6xi")
+"""Base offset, batch length, magic, last offset delta: enough to pass over a batch."""
+
+_LENGTH_END = 12
+_MAGIC = 2
+
+
+def scan_headers(
+    file: File, position: int, end: int, *, window_bytes: int = SCAN_WINDOW_BYTES
+) -> Iterator[tuple[int, BatchHeader]]:
+    """The batches from `position`, where one must start, to `end`; the last may reach beyond `end`.
+
+    Raises:
+        CorruptLogError: there is no batch where one should start.
+    """
+    window = b""
+    start = position
+    while position < end:
+        offset = position - start
+        if offset + BATCH_OVERHEAD > len(window):
+            start, offset = position, 0
+            window = file.read_at(position, min(window_bytes, max(end - position, BATCH_OVERHEAD)))
+        try:
+            header = read_header(window, offset)
+        except MalformedBatchError as error:
+            raise CorruptLogError(f"{file.path}: no batch at position {position}: {error}") from None
+        yield position, header
+        position += header.size_bytes
+
+
+def find_offset(file: File, position: int, end: int, offset: int, *, first_last_offset: int | None = None) -> int:
+    """Where the first batch that holds `offset` or a higher one starts.
+
+    Args:
+        file: of the segment.
+        position: where to begin; a batch must start there.
+        end: of the segment, exclusive.
+        offset: what is looked for.
+        first_last_offset: what the index says is the last offset of the batch at `position`.
+
+    Returns:
+        The position; `end` if all batches lie below `offset`.
+
+    Raises:
+        CorruptLogError: there is no batch where one should start, or not the one that the index promised.
+    """
+    window = b""
+    start = position
+    while position < end:
+        at = position - start
+        if at + _PLACE.size > len(window):
+            start, at = position, 0
+            window = file.read_at(position, min(LOOKUP_WINDOW_BYTES, end - position))
+        last_offset, size = _place(file, window, at, position)
+        if first_last_offset is not None:
+            if last_offset != first_last_offset:
+                raise CorruptLogError(f"{file.path}: the batch at {position} does not reach to {first_last_offset}")
+            first_last_offset = None
+        if last_offset >= offset:
+            return position
+        position += size
+    return end
+
+
+def find_boundary(file: File, position: int, limit: int) -> tuple[int, int]:
+    """Pass over the batches that end at or before `limit`.
+
+    Args:
+        file: of the segment.
+        position: where to begin; a batch must start there.
+        limit: a position below the end of the segment.
+
+    Returns:
+        Where the first batch that reaches beyond `limit` starts, and its size.
+
+    Raises:
+        CorruptLogError: there is no batch where one should start.
+    """
+    window = b""
+    start = position
+    while True:
+        at = position - start
+        if at + _PLACE.size > len(window):
+            start, at = position, 0
+            window = file.read_at(position, min(LOOKUP_WINDOW_BYTES, limit - position + _PLACE.size))
+        _, size = _place(file, window, at, position)
+        if position + size > limit:
+            return position, size
+        position += size
+
+
+def _place(file: File, window: bytes, at: int, position: int) -> tuple[int, int]:
+    """The last offset and the size of the batch at `at` of the window, which is `position` of the file."""
+    if at + _PLACE.size <= len(window):
+        base_offset, length, magic, last_offset_delta = _PLACE.unpack_from(window, at)
+        if magic == _MAGIC and length >= BATCH_OVERHEAD - _LENGTH_END and last_offset_delta >= 0:
+            return base_offset + last_offset_delta, length + _LENGTH_END
+    raise CorruptLogError(f"{file.path}: no batch at position {position}")

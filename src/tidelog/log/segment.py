@@ -1,0 +1,418 @@
+"""A stretch of a log: one file of batches, and two sparse indexes into it.
+
+    00000000000000000042.log         the batches, as they travel
+    00000000000000000042.index       offset -> position          (offset_index.py)
+    00000000000000000042.timeindex   timestamp -> offset         (time_index.py)
+
+The name is the base offset: no record in it lies below. Only the last segment of a log grows, and the places of its
+last batches are held in memory, so that those who read at the end of a log find their place without reading.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import suppress
+from struct import Struct
+
+from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import Offset
+from tidelog.base.ports import Buffer, Disk, File
+from tidelog.log.config import LogConfig
+from tidelog.log.index_file import CorruptIndexError
+from tidelog.log.offset_index import OffsetIndex
+from tidelog.log.scan import find_boundary, find_offset, scan_headers
+from tidelog.log.slice import LogSlice
+from tidelog.log.time_index import MaxTimestamp, TimeIndex
+from tidelog.records.batch import BatchHeader
+
+LOG_SUFFIX = ".log"
+INDEX_SUFFIX = ".index"
+TIME_INDEX_SUFFIX = ".timeindex"
+SNAPSHOT_SUFFIX = ".snapshot"
+DELETED_SUFFIX = ".deleted"
+
+RECENT_MAX = 256
+"""Batches at the end of a segment whose places are in memory; half of them are dropped at a time."""
+
+NO_TIMESTAMP = -1
+OFFSET_DELTA_MAX = 2**31 - 1
+
+_BASE_OFFSET = Struct(">q")
+
+
+def file_name(offset: int, suffix: str) -> str:
+    """20 digits, so that names sort as offsets do."""
+    return f"{offset:020d}{suffix}"
+
+
+def parse_file_name(name: str, suffix: str) -> Offset | None:
+    """The offset in a name that `file_name` made; None for any other."""
+    digits = name.removesuffix(suffix)
+    if name.endswith(suffix) and len(digits) == 20 and digits.isascii() and digits.isdigit():
+        return Offset(int(digits))
+    return None
+
+
+class Segment:
+    """One segment. It knows its own batches; what they mean for the log is the log's affair."""
+
+    __slots__ = (
+        "_cuts",
+        "_directory",
+        "_disk",
+        "_file",
+        "_index_interval_bytes",
+        "_is_rebuilt",
+        "_is_spill_due",
+        "_recent_base_offset",
+        "_recent_last_offsets",
+        "_recent_positions",
+        "_size_since_index_entry",
+        "base_offset",
+        "created_ms",
+        "end_offset",
+        "first_timestamp",
+        "is_index_full",
+        "is_synced",
+        "max_timestamp",
+        "offset_index",
+        "path",
+        "size_bytes",
+        "time_index",
+    )
+
+    def __init__(self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, now_ms: int) -> None:
+        """Name a segment; `create` or `open_existing` it next."""
+        self._disk = disk
+        self._directory = directory
+        self._file: File | None = None
+        self.path = self._path(base_offset, LOG_SUFFIX)
+        self.base_offset = base_offset
+        self.end_offset = base_offset
+        """Exclusive: what follows the last batch, or where the next segment starts."""
+        self.size_bytes = 0
+        self.created_ms = now_ms
+        self.is_synced = False
+        self.offset_index = OffsetIndex(
+            disk, self._path(base_offset, INDEX_SUFFIX), base_offset, config.index_size_bytes_max
+        )
+        self.time_index = TimeIndex(
+            disk, self._path(base_offset, TIME_INDEX_SUFFIX), base_offset, config.index_size_bytes_max
+        )
+        self.max_timestamp: MaxTimestamp | None = None
+        self.first_timestamp: int | None = None
+        """The largest timestamp of the first batch, by which segments roll; None if there is no batch."""
+        self._index_interval_bytes = config.index_interval_bytes
+        self._size_since_index_entry = 0
+        self.is_index_full = False
+        """Whether `segment.index.bytes` asks for a new segment."""
+        self._is_spill_due = False
+        self._is_rebuilt = False
+        self._cuts: list[int] = []
+        self._recent_base_offset = base_offset
+        self._recent_last_offsets = array("q")
+        self._recent_positions = array("q")
+
+    def _path(self, offset: int, suffix: str) -> str:
+        return f"{self._directory}/{file_name(offset, suffix)}"
+
+    @property
+    def file(self) -> File:
+        """Opened when first needed."""
+        if self._file is None:
+            self._file = self._disk.open(self.path)
+        return self._file
+
+    def create(self) -> None:
+        """Make an empty file; whatever had the name is emptied."""
+        self._file = self._disk.open(self.path, create=True)
+        if self._file.size():
+            self._file.truncate(0)
+        self.offset_index.remove()
+        self.time_index.remove()
+
+    def open_existing(self, end_offset: Offset) -> None:
+        """Take over the files that are there, indexes included.
+
+        Args:
+            end_offset: what follows its last batch, or the base offset of the next segment.
+
+        Raises:
+            CorruptIndexError: an index is missing, or does not fit the log: `rebuild_indexes` is the cure.
+        """
+        self.size_bytes = self.file.size()
+        self.end_offset = end_offset
+        self._forget_recent()
+        self.offset_index.open_existing()
+        self.offset_index.check(self.size_bytes)
+        self.time_index.open_existing()
+        self.time_index.check()
+        self.max_timestamp = self.time_index.newest()
+
+    # Growing.
+
+    def resume(self) -> None:
+        """Make ready to grow: learn what the batches beyond the last index entry say.
+
+        Raises:
+            CorruptLogError: the batches do not end where the file does.
+        """
+        self._forget_recent()
+        self.max_timestamp = self.time_index.newest()
+        self.first_timestamp = None
+        for position, header in self.headers(0, min(1, self.size_bytes)):
+            self._note_timestamps(position, header)
+        last = self.offset_index.last
+        end = 0
+        for position, header in self.headers(last[1] if last is not None else 0):
+            self._note_timestamps(position, header)
+            end = position + header.size_bytes
+            self.end_offset = Offset(header.next_offset)
+        if end != self.size_bytes:
+            raise CorruptLogError(f"{self.path}: its last batch ends at {end}, the file at {self.size_bytes}")
+
+    def spill_indexes(self) -> None:
+        """Write index blocks that have gathered in memory: before `append`, when failing does no harm yet."""
+        if self._is_spill_due:
+            self.offset_index.spill()
+            self.time_index.spill()
+            self._is_spill_due = False
+
+    def append(self, data: Buffer) -> None:
+        """Write whole batches with one call of the system; each is then to be `note`d, in order.
+
+        Raises:
+            DiskError: nothing counts as appended; `withdraw` has to remove what was written.
+        """
+        self.is_synced = False
+        self.file.append(data)
+
+    def withdraw(self) -> None:
+        """Cut off what was written but not noted. Raises `DiskError` if the disk refuses that too."""
+        self._cuts.append(self.size_bytes)
+        self.file.truncate(self.size_bytes)
+
+    def note(self, base_offset: int, last_offset: int, max_timestamp: int, size_bytes: int) -> None:
+        """Take in a batch that was written at the end.
+
+        Args:
+            base_offset: of the batch.
+            last_offset: inclusive.
+            max_timestamp: of its records, in ms; -1 for none.
+            size_bytes: of the whole batch.
+        """
+        position = self.size_bytes
+        if not position:
+            self.first_timestamp = max_timestamp
+        newest = self.max_timestamp
+        if max_timestamp > (NO_TIMESTAMP if newest is None else newest[0]):
+            self.max_timestamp = MaxTimestamp(max_timestamp, last_offset)
+        if self._size_since_index_entry > self._index_interval_bytes:
+            self._note_index_entries(last_offset, position)
+        self._size_since_index_entry += size_bytes
+        self.size_bytes = position + size_bytes
+        self.end_offset = Offset(last_offset + 1)
+        recent = self._recent_last_offsets
+        if not recent:
+            self._recent_base_offset = Offset(base_offset)
+        elif len(recent) >= RECENT_MAX:
+            self._recent_base_offset = Offset(recent[RECENT_MAX // 2 - 1] + 1)
+            del recent[: RECENT_MAX // 2], self._recent_positions[: RECENT_MAX // 2]
+        recent.append(last_offset)
+        self._recent_positions.append(position)
+
+    def _note_index_entries(self, last_offset: int, position: int) -> None:
+        self.offset_index.note(last_offset, position)
+        if self.max_timestamp is not None:
+            self.time_index.note(*self.max_timestamp)
+        self._size_since_index_entry = 0
+        self._is_spill_due = self.offset_index.is_spill_due or self.time_index.is_spill_due
+        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
+
+    def _forget_recent(self) -> None:
+        self._recent_last_offsets = array("q")
+        self._recent_positions = array("q")
+        self._size_since_index_entry = 0
+
+    def can_hold(self, last_offset: int) -> bool:
+        """Whether an index entry can tell the offset."""
+        return last_offset - self.base_offset <= OFFSET_DELTA_MAX
+
+    # Reading.
+
+    def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+        """The batches from `position`, where one starts, with their positions. Raises CorruptLogError."""
+        return scan_headers(self.file, position, self.size_bytes if end is None else end)
+
+    def position_of(self, offset: int) -> int:
+        """Where the first batch that holds `offset` or a higher one starts; the size if there is none.
+
+        Raises:
+            CorruptLogError: something between the nearest index entry and that batch is none.
+        """
+        recent = self._recent_last_offsets
+        if recent and offset >= self._recent_base_offset:
+            index = bisect_left(recent, offset)
+            return self._recent_positions[index] if index < len(recent) else self.size_bytes
+        if offset <= self.base_offset:
+            return 0
+        try:
+            return self._find(offset)
+        except CorruptLogError:
+            if self._is_rebuilt:
+                raise
+        with suppress(CorruptLogError):  # if the log itself is damaged, perhaps it is so elsewhere
+            self.rebuild_indexes()
+        return self._find(offset)
+
+    def position_of_time(self, timestamp: int, start_offset: int) -> int:
+        """Where to begin looking for the first record of `timestamp` or later that is not below `start_offset`."""
+        try:
+            entry = self.time_index.entry_before(timestamp)
+        except CorruptIndexError:
+            self.rebuild_indexes()
+            entry = self.time_index.entry_before(timestamp)
+        return self.position_of(start_offset if entry is None else max(entry.last_offset, start_offset))
+
+    def _find(self, offset: int) -> int:
+        nearest = self.offset_index.batch_before(offset)
+        if nearest is None:
+            return find_offset(self.file, 0, self.size_bytes, offset)
+        return find_offset(
+            self.file, nearest.position, self.size_bytes, offset, first_last_offset=nearest.last_offset
+        )
+
+    def read(self, offset: int, *, size_bytes_max: int, end_offset: int, at_least_one: bool) -> LogSlice | None:
+        """Whole batches from the one that holds `offset` on; None if all lie below it.
+
+        Args:
+            offset: to start at.
+            size_bytes_max: of the slice; how close it comes to that is up to the index.
+            end_offset: exclusive. No batch that reaches beyond it is returned.
+            at_least_one: the first batch may be larger than `size_bytes_max`.
+        """
+        start = self.position_of(offset)
+        stop = self.size_bytes if end_offset >= self.end_offset else self.position_of(end_offset)
+        if stop - start > size_bytes_max:
+            stop = self._cut(start, size_bytes_max, at_least_one)
+        if start == self.size_bytes:
+            return None
+        return LogSlice(self.file, start, max(stop - start, 0), self._cuts, self.offset_at)
+
+    def _cut(self, start: int, size_bytes_max: int, at_least_one: bool) -> int:
+        limit = start + max(size_bytes_max, 0)
+        boundary = self.offset_index.boundary_before(limit)
+        if boundary > start and limit - boundary <= size_bytes_max >> 4:
+            return boundary  # near enough: spare the read
+        stop, size = find_boundary(self.file, max(boundary, start), limit)
+        return stop + size if stop == start and at_least_one else stop
+
+    def offset_at(self, position: int) -> Offset:
+        """The base offset of the batch that starts at `position`; the end offset at the end."""
+        if position >= self.size_bytes:
+            return self.end_offset
+        return Offset(_BASE_OFFSET.unpack(self.file.read_at(position, _BASE_OFFSET.size))[0])
+
+    # Repairing, cutting, leaving.
+
+    def rebuild_indexes(self) -> None:
+        """Derive both indexes from the batches' headers, up to the first place that holds none.
+
+        Raises:
+            CorruptLogError: there is such a place. What lies below it can be found from now on.
+        """
+        self._is_rebuilt = True
+        self.begin_indexes()
+        try:
+            for position, header in self.headers():
+                self.note_indexed(position, header)
+        finally:
+            self.finish_indexes()
+
+    def begin_indexes(self) -> None:
+        """Forget both indexes, to derive them anew with `note_indexed` and `finish_indexes`."""
+        self.offset_index.clear()
+        self.time_index.clear()
+        self.max_timestamp = None
+        self.first_timestamp = None
+        self._forget_recent()
+
+    def note_indexed(self, position: int, header: BatchHeader) -> None:
+        """Take in a batch that is in the file already."""
+        self._note_timestamps(position, header)
+        if self._size_since_index_entry > self._index_interval_bytes:
+            self._note_index_entries(header.last_offset, position)
+            self.spill_indexes()
+        self._size_since_index_entry += header.size_bytes
+
+    def _note_timestamps(self, position: int, header: BatchHeader) -> None:
+        if not position:
+            self.first_timestamp = header.max_timestamp
+        newest = self.max_timestamp
+        if header.max_timestamp > (NO_TIMESTAMP if newest is None else newest.timestamp):
+            self.max_timestamp = MaxTimestamp(header.max_timestamp, header.last_offset)
+
+    def finish_indexes(self) -> None:
+        """Write what was derived."""
+        if self.max_timestamp is not None:
+            self.time_index.note(*self.max_timestamp)
+        self.offset_index.spill()
+        self.time_index.spill()
+
+    def truncate(self, position: int, end_offset: Offset) -> None:
+        """Cut the file at `position`, where the batch that would have held `end_offset` starts or started."""
+        self._cuts.append(position)
+        self.is_synced = False
+        self.file.truncate(position)
+        self.size_bytes = position
+        self.end_offset = end_offset
+        self.offset_index.truncate_to(position)
+        self.time_index.truncate_to(end_offset)
+        self.is_index_full = False
+        self.resume()
+        self.end_offset = end_offset
+
+    def spoil_slices(self) -> None:
+        """What is about to go was truncated, not merely deleted: nobody may read on in it."""
+        self._cuts.append(0)
+
+    def seal(self) -> None:
+        """No batch comes after this: the indexes are completed and written."""
+        self.finish_indexes()
+        self._forget_recent()
+
+    def release(self) -> None:
+        """Let go of descriptors and memory; the next read gets back what it needs."""
+        self._forget_recent()
+        self.offset_index.release()
+        self.time_index.release()
+        self._file = None  # closed once no slice holds it
+
+    def sync(self, *, with_indexes: bool) -> None:
+        """Return once the batches (and, for a segment that is complete, its indexes) would survive a loss of power."""
+        if not self.is_synced:
+            self.file.sync()
+        if with_indexes:
+            self.offset_index.sync()
+            self.time_index.sync()
+            self.is_synced = True
+
+    def remove(self) -> None:
+        """Remove what there is of the files, at once."""
+        self._file = None
+        self.offset_index.remove()
+        self.time_index.remove()
+        self._disk.remove(self.path)
+
+    def retire(self) -> list[str]:
+        """Rename the files so that no recovery takes them up. Returns the new names, to be removed at leisure."""
+        self._file = None
+        retired = []
+        for index in (self.offset_index, self.time_index):
+            index.rename(f"{index.path}{DELETED_SUFFIX}")
+            retired.append(index.path)
+        self._disk.rename(self.path, f"{self.path}{DELETED_SUFFIX}")
+        retired.append(f"{self.path}{DELETED_SUFFIX}")
+        return retired

@@ -1,0 +1,302 @@
+"""The segments of one log: where batches are written, found, rolled, cut off and deleted.
+
+What the batches mean (leader epochs, producers, what is committed) is the affair of `log.py`.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tidelog.base.errors import DiskError
+from tidelog.base.ids import Offset
+from tidelog.base.invariant import invariant
+from tidelog.base.ports import Disk
+from tidelog.log.config import LogConfig
+from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
+from tidelog.log.slice import LogSlice
+from tidelog.records.batch import BatchHeader
+
+WARM_MAX = 4
+"""Closed segments whose descriptors and index blocks are kept after a read. The last segment's always are."""
+
+
+class Placed(NamedTuple):
+    """A batch that is ready to be written."""
+
+    position: int
+    """In the buffer."""
+    header: BatchHeader
+    """Its `base_offset` and `leader_epoch` may be those that it came with, before it was stamped."""
+    base_offset: int
+    last_offset: int
+    max_timestamp: int
+
+
+class Segments:
+    """Sorted by base offset, never empty. The last one is `active`: it grows.
+
+    Attributes:
+        active: the last segment.
+        config: may be replaced.
+        failure: set once the disk refused in a way that leaves the files in doubt: nothing is to be done any more.
+        on_written: called with the batches that reached a segment, their buffer, and the time.
+        on_roll: called with the base offset of each new segment, before it gets its first batch.
+    """
+
+    __slots__ = (
+        "_base_offsets",
+        "_deleted_paths",
+        "_directory",
+        "_disk",
+        "_is_directory_synced",
+        "_segments",
+        "_warm",
+        "active",
+        "config",
+        "failure",
+        "on_roll",
+        "on_written",
+    )
+
+    def __init__(self, disk: Disk, directory: str, config: LogConfig, segments: list[Segment]) -> None:
+        self._disk = disk
+        self._directory = directory
+        self.config = config
+        self._segments = segments
+        self._base_offsets = [segment.base_offset for segment in segments]
+        self._warm: list[Segment] = []
+        self._deleted_paths: list[str] = []
+        self._is_directory_synced = False
+        self.active = segments[-1]
+        self.failure: DiskError | None = None
+        self.on_written: Callable[[list[Placed], memoryview, int], None] = lambda written, view, now_ms: None
+        self.on_roll: Callable[[Offset], None] = lambda base_offset: None
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(tuple(self._segments))
+
+    @property
+    def first(self) -> Segment:
+        return self._segments[0]
+
+    def _index_of(self, offset: int) -> int:
+        return max(bisect_right(self._base_offsets, offset) - 1, 0)
+
+    def overlapping(self, start_offset: int, end_offset: int) -> list[Segment]:
+        """Those that may hold an offset in [start_offset, end_offset)."""
+        return self._segments[self._index_of(start_offset) : bisect_left(self._base_offsets, end_offset)]
+
+    # Writing.
+
+    def append(self, view: memoryview, placed: list[Placed], now_ms: int) -> None:
+        """Write batches, rolling where they do not fit: one call of the system for those that go to one segment.
+
+        Args:
+            view: the batches, stamped, one after the other.
+            placed: each of them, in order.
+            now_ms: since 1970.
+
+        Raises:
+            DiskError: the batches that `on_written` was not called for are not in the log.
+        """
+        if len(placed) == 1:
+            batch = placed[0]
+            if self._must_roll(0, batch, now_ms):
+                self.roll(now_ms, batch)
+            self._write(view, placed)
+            self.on_written(placed, view, now_ms)
+            return
+        run: list[Placed] = []
+        start = end = 0
+        for batch in placed:
+            if self._must_roll(end - start, batch, now_ms):
+                if run:
+                    self._write(view[start:end], run)
+                    self.on_written(run, view, now_ms)
+                self.roll(now_ms, batch)
+                run, start = [], end
+            run.append(batch)
+            end = batch.position + batch.header.size_bytes
+        self._write(view[start:end], run)
+        self.on_written(run, view, now_ms)
+
+    def _must_roll(self, pending_bytes: int, batch: Placed, now_ms: int) -> bool:
+        segment = self.active
+        if not segment.can_hold(batch.last_offset):
+            return True
+        size_bytes = segment.size_bytes + pending_bytes
+        if not size_bytes:
+            return False
+        config = self.config
+        if size_bytes + batch.header.size_bytes > config.segment_size_bytes:
+            return True
+        first_timestamp = segment.first_timestamp
+        if first_timestamp is not None and first_timestamp >= 0:
+            waited_ms = batch.max_timestamp - first_timestamp
+        else:
+            waited_ms = now_ms - segment.created_ms
+        return waited_ms > config.segment_ms or segment.is_index_full
+
+    def _write(self, data: memoryview, run: list[Placed]) -> None:
+        segment = self.active
+        segment.spill_indexes()
+        try:
+            segment.append(data)
+        except DiskError as error:
+            try:
+                segment.withdraw()
+            except DiskError as second:
+                self.failure = second
+                raise second from error
+            raise
+        for _, header, base_offset, last_offset, max_timestamp in run:
+            segment.note(base_offset, last_offset, max_timestamp, header.size_bytes)
+
+    def roll(self, now_ms: int, batch: Placed | None = None) -> None:
+        """Close the active segment and start the next at its end; an empty one is left alone.
+
+        Args:
+            now_ms: since 1970.
+            batch: that is to come first, if its offset lies so far ahead that only a segment of its own can hold it.
+
+        Raises:
+            DiskError: the active segment is as it was.
+        """
+        active = self.active
+        base_offset = active.end_offset
+        if batch is not None and batch.last_offset - base_offset > OFFSET_DELTA_MAX:
+            base_offset = Offset(batch.base_offset)
+        if base_offset == active.base_offset:
+            return
+        segment = Segment(self._disk, self._directory, base_offset, self.config, now_ms=now_ms)
+        self.on_roll(base_offset)
+        segment.create()
+        self._is_directory_synced = False
+        if active.size_bytes:
+            active.seal()
+            active.end_offset = base_offset
+            self._keep_warm(active)
+        else:
+            self._drop_last()
+            self._retire(active)
+        self._segments.append(segment)
+        self._base_offsets.append(base_offset)
+        self.active = segment
+
+    # Reading.
+
+    def read(self, offset: int, *, size_bytes_max: int, end_offset: int, at_least_one: bool) -> LogSlice:
+        """Whole batches of one segment, from the one that holds `offset`, or else the first above it."""
+        index = self._index_of(offset)
+        if offset < end_offset:
+            for segment in self._segments[index:] if index < len(self._segments) - 1 else (self.active,):
+                if segment is not self.active:
+                    self._keep_warm(segment)
+                found = segment.read(
+                    offset, size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
+                )
+                if found is not None:
+                    return found
+        return LogSlice(self.active.file, self.active.size_bytes, 0, [], lambda _: Offset(offset))
+
+    def _keep_warm(self, segment: Segment) -> None:
+        warm = self._warm
+        if warm and warm[-1] is segment:
+            return
+        if segment in warm:
+            warm.remove(segment)
+        warm.append(segment)
+        if len(warm) > WARM_MAX:
+            warm.pop(0).release()
+
+    # Cutting and deleting.
+
+    def truncate(self, end_offset: Offset) -> None:
+        """Cut at `end_offset`, or at the start of the batch that it lies in. It is not below the first segment."""
+        invariant(end_offset >= self._base_offsets[0], "cut at {}, below the first segment", end_offset)
+        self._is_directory_synced = False
+        while self.active.base_offset > end_offset:
+            gone = self.active
+            gone.spoil_slices()
+            self._drop_last()
+            self._retire(gone)
+        active = self.active
+        position = active.position_of(end_offset)
+        if position < active.size_bytes:
+            end_offset = min(end_offset, active.offset_at(position))
+        active.truncate(position, end_offset)
+
+    def replace_all(self, base_offset: Offset, now_ms: int) -> None:
+        """Nothing is left but a new, empty segment."""
+        self._is_directory_synced = False
+        for segment in reversed(self._segments):
+            segment.spoil_slices()
+            self._retire(segment)
+        self.active = Segment(self._disk, self._directory, base_offset, self.config, now_ms=now_ms)
+        self.active.create()
+        self._segments = [self.active]
+        self._base_offsets = [base_offset]
+        self._warm = []
+
+    def delete_before(self, offset: Offset) -> int:
+        """Delete the segments that end at or below `offset`, but never the active one. Returns how many."""
+        count = 0
+        while self._segments[0] is not self.active and self._segments[0].end_offset <= offset:
+            gone = self._segments.pop(0)
+            self._base_offsets.pop(0)
+            if gone in self._warm:
+                self._warm.remove(gone)
+            self._retire(gone)
+            self._is_directory_synced = False
+            count += 1
+        return count
+
+    def _drop_last(self) -> None:
+        self._segments.pop()
+        self._base_offsets.pop()
+        if self._segments:
+            self.active = self._segments[-1]
+            if self.active in self._warm:
+                self._warm.remove(self.active)
+
+    def _retire(self, segment: Segment) -> None:
+        self._deleted_paths += segment.retire()
+
+    def remove_deleted_files(self) -> int:
+        """Give the space of deleted segments back. May run on another thread. Returns how many files."""
+        paths, self._deleted_paths = self._deleted_paths, []
+        for path in paths:
+            self._disk.remove(path)
+        return len(paths)
+
+    # Syncing and leaving.
+
+    def sync(self, start_offset: Offset, end_offset: Offset) -> None:
+        """Return once [start_offset, end_offset) would survive a loss of power. May run on another thread."""
+        is_directory_synced = self._is_directory_synced
+        self._is_directory_synced = True
+        try:
+            for segment in self.overlapping(start_offset, end_offset):
+                segment.sync(with_indexes=segment is not self.active)
+            if not is_directory_synced:
+                self._disk.sync_dir(self._directory)
+        except DiskError:
+            self._is_directory_synced = False
+            raise
+
+    def finish(self) -> None:
+        """Write and sync all that memory holds of the active segment: who opens it next finds it complete."""
+        self.active.finish_indexes()
+        self.active.sync(with_indexes=True)
+        self._disk.sync_dir(self._directory)
+
+    def release(self) -> None:
+        """Let go of all descriptors."""
+        for segment in self._segments:
+            segment.release()
+        self._warm = []

@@ -1,0 +1,101 @@
+"""A run of whole batches that still lies in its file: what a read returns, and what a response carries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from tidelog.base.errors import TidelogError
+from tidelog.base.ids import Offset
+from tidelog.base.ports import File
+
+PIECE_SIZE_BYTES_MAX = 1024 * 1024
+
+_BASE_OFFSET = Struct(">q")
+
+
+class StaleSliceError(TidelogError):
+    """The log was truncated below the end of this slice: its bytes are not those that were asked for. Read again.
+
+    If a part of it was sent, nothing helps but to close the connection.
+    """
+
+
+class LogSlice:
+    """`len()` bytes of one segment, read when asked for, from any thread.
+
+    It holds whole batches, the first of which contains the offset asked for or is the first one above it. The
+    segment may meanwhile be closed, or deleted by retention: the slice reads on. Only truncation spoils it.
+    """
+
+    __slots__ = ("_cuts", "_cuts_seen", "_end_of_offsets", "_file", "position", "size_bytes")
+
+    def __init__(
+        self, file: File, position: int, size_bytes: int, cuts: list[int], end_of_offsets: Callable[[int], Offset]
+    ) -> None:
+        """Made by a segment.
+
+        Args:
+            file: of the segment.
+            position: where the first batch starts.
+            size_bytes: up to the end of the last batch.
+            cuts: the segment's own list of the sizes to which it was truncated; it grows.
+            end_of_offsets: tells, for a position where a batch ends, the offset that follows it.
+        """
+        self._file = file
+        self.position = position
+        self.size_bytes = size_bytes
+        self._cuts = cuts
+        self._cuts_seen = len(cuts)
+        self._end_of_offsets = end_of_offsets
+
+    def __len__(self) -> int:
+        return self.size_bytes
+
+    @property
+    def path(self) -> str:
+        """The file that it lies in."""
+        return self._file.path
+
+    @property
+    def first_offset(self) -> Offset:
+        """The base offset of the first batch (read from the file). An empty slice has none: ValueError."""
+        if not self.size_bytes:
+            raise ValueError("an empty slice has no first offset")
+        return Offset(_BASE_OFFSET.unpack(self.read(0, _BASE_OFFSET.size))[0])
+
+    @property
+    def next_offset(self) -> Offset:
+        """Where to read on (looked up in the file). For an empty slice: the offset that follows what lies below it."""
+        return self._end_of_offsets(self.position + self.size_bytes)
+
+    def read(self, position: int, size: int) -> bytes:
+        """Up to `size` bytes from `position` within the slice; fewer only at its end.
+
+        Raises:
+            StaleSliceError: the log was truncated below the end of the slice.
+            DiskError: the disk refused.
+        """
+        size = min(size, self.size_bytes - position)
+        if size <= 0:
+            return b""
+        data = self._file.read_at(self.position + position, size)
+        # Checked afterwards: whoever truncates says so before it cuts, and before others may write there again.
+        cuts = self._cuts
+        if len(cuts) > self._cuts_seen and min(cuts[self._cuts_seen :]) < self.position + self.size_bytes:
+            raise StaleSliceError(
+                f"{self._file.path}: truncated to {min(cuts[self._cuts_seen :])} bytes "
+                f"below the end of a slice at {self.position + self.size_bytes}: read again"
+            )
+        if len(data) != size:
+            raise StaleSliceError(f"{self._file.path}: ends within a slice of it: read again")
+        return data
+
+    def pieces(self, size_max: int = PIECE_SIZE_BYTES_MAX) -> Iterator[bytes]:
+        """All of it, in order, at most `size_max` bytes at a time. Raises as `read`."""
+        for position in range(0, self.size_bytes, size_max):
+            yield self.read(position, size_max)
+
+    def read_all(self) -> bytes:
+        """All of it at once, for those who read little. Raises as `read`."""
+        return self.read(0, self.size_bytes)

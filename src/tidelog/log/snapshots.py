@@ -1,0 +1,114 @@
+"""The producer snapshots of one log's directory, and the replay that brings one up to date."""
+
+from __future__ import annotations
+
+from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import Offset
+from tidelog.base.ports import Buffer, Disk
+from tidelog.log.producer_snapshot import format_snapshot, parse_snapshot
+from tidelog.log.producer_state import ProducerStates
+from tidelog.log.segment import SNAPSHOT_SUFFIX, Segment, file_name, parse_file_name
+from tidelog.records.batch import read_header, read_records
+from tidelog.records.control import read_end_transaction_marker
+
+
+class ProducerSnapshots:
+    """Snapshot files by their offset."""
+
+    __slots__ = ("_directory", "_disk", "_offsets")
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+        found = (parse_file_name(name, SNAPSHOT_SUFFIX) for name in disk.list(directory))
+        self._offsets = sorted(offset for offset in found if offset is not None)
+
+    def _path(self, offset: Offset) -> str:
+        return f"{self._directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def take(self, states: ProducerStates) -> None:
+        """Write the state as of its end offset. It is not synced: a torn one is found out by its CRC."""
+        path = self._path(states.end_offset)
+        data = format_snapshot(states)
+        file = self._disk.open(path, create=True)
+        try:
+            file.truncate(0)
+            file.append(data)
+        finally:
+            file.close()
+        if states.end_offset not in self._offsets:
+            self._offsets.append(states.end_offset)
+            self._offsets.sort()
+
+    def load_newest(self, end_offset: Offset, *, now_ms: int) -> tuple[ProducerStates, list[str]]:
+        """The newest snapshot at or below `end_offset` that can be read; nothing known, as of offset 0, if none can.
+
+        Newer ones, and those that cannot be read, are removed.
+
+        Returns:
+            The state as of the snapshot, and what was wrong with those that could not be read.
+        """
+        faults = []
+        self.remove_above(end_offset)
+        for offset in reversed(self._offsets.copy()):
+            path = self._path(offset)
+            try:
+                states = parse_snapshot(self._disk.read_bytes(path), path)
+            except CorruptLogError as error:
+                faults.append(str(error))
+                self._remove(offset)
+                continue
+            for state in states:
+                state.last_active_ms = now_ms
+            return ProducerStates(states, end_offset=offset), faults
+        return ProducerStates(), faults
+
+    def remove_above(self, end_offset: Offset) -> None:
+        """Records beyond were cut off: so is what was derived from them."""
+        for offset in [offset for offset in self._offsets if offset > end_offset]:
+            self._remove(offset)
+
+    def remove_below(self, log_start_offset: Offset) -> None:
+        """Records below were deleted: no replay can start there any more."""
+        for offset in [offset for offset in self._offsets if offset < log_start_offset]:
+            self._remove(offset)
+
+    def remove_all(self) -> None:
+        """The log starts anew."""
+        for offset in self._offsets.copy():
+            self._remove(offset)
+
+    def _remove(self, offset: Offset) -> None:
+        self._disk.remove(self._path(offset))
+        self._offsets.remove(offset)
+
+
+def replay(states: ProducerStates, segments: list[Segment], *, end_offset: Offset, now_ms: int) -> int:
+    """Take in the batches of `segments` from `states.end_offset` on. Returns how many were looked at.
+
+    Raises:
+        CorruptLogError: there is no batch where one should start.
+    """
+    count = 0
+    for segment in segments:
+        if segment.end_offset <= states.end_offset or not segment.size_bytes:
+            continue
+        for position, header in segment.headers(segment.position_of(states.end_offset)):
+            count += 1
+            if header.producer_id < 0:
+                continue
+            if header.is_control:
+                end_transactions(states, segment.file.read_at(position, header.size_bytes), now_ms=now_ms)
+            else:
+                states.remember(header, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
+    states.end_offset = end_offset
+    return count
+
+
+def end_transactions(states: ProducerStates, batch: Buffer, *, now_ms: int) -> None:
+    """Take in a control batch that stands in the log, given its bytes: a marker decides its producer's transaction."""
+    header = read_header(batch)
+    for record in read_records(batch, header=header):
+        marker = read_end_transaction_marker(record)
+        if marker is not None:
+            states.end_transaction(header, record.offset, marker.coordinator_epoch, now_ms)

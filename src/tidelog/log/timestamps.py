@@ -1,0 +1,81 @@
+"""Offsets by time: the first record of a time or later, and the record with the largest timestamp."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from tidelog.base.ids import Offset
+from tidelog.log.segment import Segment
+from tidelog.records.batch import BatchHeader, Record, read_records
+
+
+class TimestampOffset(NamedTuple):
+    """A record's place in time and in the log."""
+
+    timestamp: int
+    """ms since 1970."""
+    offset: Offset
+    leader_epoch: int
+    """Of the batch that holds the record; -1 if it carries none."""
+
+
+def first_at_or_after(
+    segments: Iterable[Segment], timestamp: int, *, start_offset: Offset, end_offset: Offset
+) -> TimestampOffset | None:
+    """The first record in [start_offset, end_offset) whose timestamp is at least `timestamp`; None if there is none.
+
+    Raises:
+        CorruptLogError: a segment is damaged between its index entry and the answer.
+    """
+    for segment in segments:
+        newest = segment.max_timestamp
+        if newest is None or newest.timestamp < timestamp:
+            continue
+        for position, header in segment.headers(segment.position_of_time(timestamp, start_offset)):
+            if header.base_offset >= end_offset:
+                return None
+            if header.max_timestamp < timestamp:
+                continue
+            for record in _records(segment, position, header):
+                if record.timestamp >= timestamp and record.offset >= start_offset:
+                    return _answer(record) if record.offset < end_offset else None
+    return None
+
+
+def newest(segments: Iterable[Segment], *, start_offset: Offset, end_offset: Offset) -> TimestampOffset | None:
+    """The first of the records in [start_offset, end_offset) with the largest timestamp; None if none has one.
+
+    Raises:
+        CorruptLogError: a segment is damaged where one has to look.
+    """
+    best: tuple[int, Segment, int, BatchHeader] | None = None
+    for segment in segments:
+        known = segment.max_timestamp
+        if known is None or (best is not None and known.timestamp <= best[0]):
+            continue
+        if start_offset <= segment.base_offset and known.last_offset < end_offset:
+            start = segment.position_of(known.last_offset)
+        else:  # the largest may lie outside: look at every batch that does not
+            start = segment.position_of(max(start_offset, segment.base_offset))
+        for position, header in segment.headers(start):
+            if header.base_offset >= end_offset:
+                break
+            if header.max_timestamp >= 0 and (best is None or header.max_timestamp > best[0]):
+                best = (header.max_timestamp, segment, position, header)
+                if header.max_timestamp == known.timestamp:
+                    break
+    if best is None:
+        return None
+    _, segment, position, header = best
+    records = _records(segment, position, header)
+    within = [record for record in records if start_offset <= record.offset < end_offset]
+    return _answer(max(within, key=lambda record: (record.timestamp, -record.offset))) if within else None
+
+
+def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
+    return read_records(segment.file.read_at(position, header.size_bytes))
+
+
+def _answer(record: Record) -> TimestampOffset:
+    return TimestampOffset(record.timestamp, Offset(record.offset), record.leader_epoch)
