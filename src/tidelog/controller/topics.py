@@ -252,9 +252,10 @@ def _topic_records(
 
 
 def _find(metadata: MetadataView, topic: TopicToDelete) -> TopicImage | None:
-    if topic.topic_id is not None:
-        return metadata.topics_by_id.get(topic.topic_id)
-    return None if topic.name is None else metadata.topics_by_name.get(topic.name)
+    """The topic meant, if it is clear which, and if it is there."""
+    if topic.name is None:
+        return None if topic.topic_id is None else metadata.topics_by_id.get(topic.topic_id)
+    return metadata.topics_by_name.get(topic.name) if topic.topic_id is None else None
 
 
 def _check_deletion(settings: ControllerSettings, topic: TopicToDelete, image: TopicImage | None) -> None:

@@ -1,0 +1,324 @@
+"""Brokers come and go: registrations, elections, and what moves the leader epoch."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.controller import (
+    METADATA_VERSION,
+    PRODUCER_ID_BLOCK_SIZE,
+    BrokerChange,
+    BrokerToRegister,
+    ControllerSettings,
+    ControllerState,
+    LeadershipChange,
+    NewTopic,
+)
+from tidelog.journal import Decision, Journal
+from tidelog.metadata import Endpoint, MetadataImage, PartitionImage
+from tidelog.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+    RegisterBrokerRecord,
+    decode_record,
+    encode_record,
+)
+
+CLUSTER = ClusterId("AAAAAAAAAAAAAAAAAAAAAA")
+ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+
+
+class SeededRng:
+    def __init__(self, seed: int = 0) -> None:
+        self._random = random.Random(seed)
+
+    def random(self) -> float:
+        return self._random.random()
+
+    def randrange(self, start: int, stop: int) -> int:
+        return self._random.randrange(start, stop)
+
+    def uuid(self) -> UUID:
+        return UUID(int=self._random.getrandbits(128), version=4)
+
+
+class Cluster:
+    """A controller of a quorum of one, with a log of encoded records behind it."""
+
+    def __init__(self) -> None:
+        self.journal = Journal(self.empty())
+        self.journal.become_active(LeaderEpoch(1), Offset(1))
+        self.log: list[tuple[int, bytes]] = []
+        self.incarnations = 0
+        self.epochs: dict[BrokerId, BrokerEpoch] = {}
+
+    @staticmethod
+    def empty() -> ControllerState:
+        return ControllerState(ControllerSettings(cluster_id=CLUSTER))
+
+    @property
+    def state(self) -> ControllerState:
+        return self.journal.speculative
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.journal.committed.image(None, None)
+
+    def run(self, decision: Decision[Any]) -> Any:
+        self.journal.submit(decision)
+        ready = self.journal.take_ready()
+        for batch in ready.batches:
+            self.log += [(batch.base_offset + i, encode_record(record)) for i, record in enumerate(batch.records)]
+        self.journal.on_committed(self.journal.next_offset)
+        (reply,) = ready.replies + self.journal.take_ready().replies
+        return reply.outcome
+
+    def registration(self, broker_id: BrokerId) -> BrokerToRegister:
+        self.incarnations += 1
+        return BrokerToRegister(broker_id, UUID(int=self.incarnations), (Endpoint("PLAINTEXT", "h", 9092),))
+
+    def decide_register(self, broker: BrokerToRegister, **rest: bool) -> Decision[BrokerChange]:
+        return self.state.decide_register_broker(broker, next_offset=self.journal.next_offset, **rest)
+
+    def register(self, broker_id: BrokerId) -> BrokerChange:
+        reply: BrokerChange = self.run(self.decide_register(self.registration(broker_id)))
+        self.epochs[broker_id] = reply.broker_epoch
+        return reply
+
+    def unfence(self, broker_id: BrokerId) -> BrokerChange:
+        reply: BrokerChange = self.run(self.state.decide_unfence_broker(broker_id, self.epochs[broker_id]))
+        return reply
+
+    def fence(self, broker_id: BrokerId) -> BrokerChange:
+        reply: BrokerChange = self.run(self.state.decide_fence_broker(broker_id, self.epochs[broker_id]))
+        return reply
+
+    def start(self, *broker_ids: BrokerId) -> None:
+        for broker_id in broker_ids:
+            self.register(broker_id)
+            self.unfence(broker_id)
+
+    def create(self, name: str, *replicas: list[BrokerId]) -> TopicId:
+        topic = NewTopic(name, assignments=list(enumerate(replicas)))
+        (result,) = self.run(self.state.decide_create_topics([topic], rng=SeededRng(self.journal.next_offset)))
+        assert result.code == Code.NONE, result.message
+        return TopicId(result.topic_id)
+
+    def partition(self, name: str, index: int = 0) -> PartitionImage:
+        state = self.image.partition(name, PartitionIndex(index))
+        assert state is not None
+        return state
+
+
+def leadership(state: PartitionImage) -> tuple[int | None, int, tuple[int, ...]]:
+    return state.leader, state.leader_epoch, state.isr
+
+
+def refused(decide: Any, *arguments: Any, **rest: Any) -> Code:
+    with pytest.raises(KafkaError) as refusal:
+        decide(*arguments, **rest)
+    return refusal.value.code
+
+
+def test_a_broker_registers_fenced_and_is_let_in() -> None:
+    cluster = Cluster()
+    registration = replace(
+        cluster.registration(ONE), rack="r", log_dirs=(UUID(int=9),), features=(("metadata.version", 7, 21),)
+    )
+    decision = cluster.decide_register(registration)
+    assert decision.reply == BrokerChange(BrokerEpoch(cluster.journal.next_offset))
+    (record,) = decision.records
+    assert isinstance(record, RegisterBrokerRecord)
+    assert record.fenced
+    cluster.run(decision)
+    broker = cluster.image.brokers[ONE]
+    assert (broker.rack, broker.log_dirs, broker.endpoints) == ("r", (UUID(int=9),), registration.endpoints)
+    assert broker.features == registration.features
+    assert not broker.is_active
+    cluster.epochs[ONE] = broker.broker_epoch
+    cluster.unfence(ONE)
+    assert cluster.image.brokers[ONE].is_active
+    assert cluster.state.decide_unfence_broker(ONE, broker.broker_epoch).records == ()
+
+
+def test_the_sole_leader_returns_in_a_new_epoch() -> None:
+    cluster = Cluster()
+    cluster.start(ONE)
+    topic_id = cluster.create("a", [ONE], [ONE])
+    assert leadership(cluster.partition("a")) == (1, 0, (1,))
+
+    decision = cluster.decide_register(cluster.registration(ONE))
+    assert [type(record) for record in decision.records] == [RegisterBrokerRecord] + [PartitionChangeRecord] * 2
+    assert decision.reply.leadership_changes == tuple(
+        LeadershipChange(topic_id, PartitionIndex(index), None, LeaderEpoch(1)) for index in range(2)
+    )
+    cluster.epochs[ONE] = cluster.run(decision).broker_epoch
+    assert leadership(cluster.partition("a")) == (None, 1, (1,))
+
+    change = cluster.unfence(ONE)
+    assert leadership(cluster.partition("a", 1)) == (1, 2, (1,))
+    assert change.leadership_changes[1] == LeadershipChange(topic_id, PartitionIndex(1), ONE, LeaderEpoch(2))
+
+
+def test_a_new_incarnation_loses_its_leaderships_and_seats_to_others() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO, THREE)
+    cluster.create("a", [ONE, TWO, THREE], [TWO, ONE, THREE])
+    cluster.register(ONE)
+    assert leadership(cluster.partition("a", 0)) == (2, 1, (2, 3))
+    assert leadership(cluster.partition("a", 1)) == (2, 0, (2, 3))
+    assert cluster.unfence(ONE).leadership_changes == ()
+
+
+def test_the_last_in_sync_replica_keeps_its_seat() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO)
+    cluster.create("a", [ONE, TWO])
+    cluster.fence(ONE)
+    assert leadership(cluster.partition("a")) == (2, 1, (2,))
+    cluster.fence(TWO)
+    assert leadership(cluster.partition("a")) == (None, 2, (2,))
+    cluster.unfence(ONE)
+    assert leadership(cluster.partition("a")) == (None, 2, (2,)), "who is not in sync must not lead"
+    cluster.unfence(TWO)
+    assert leadership(cluster.partition("a")) == (2, 3, (2,))
+
+
+def test_the_same_process_registers_again() -> None:
+    cluster = Cluster()
+    registration = cluster.registration(ONE)
+    cluster.epochs[ONE] = cluster.run(cluster.decide_register(registration)).broker_epoch
+    cluster.unfence(ONE)
+    cluster.create("a", [ONE])
+    again = cluster.decide_register(registration, is_previous_alive=True)
+    assert (again.records, again.reply) == ((), BrokerChange(cluster.epochs[ONE]))
+    moved = replace(registration, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 9092),))
+    cluster.run(cluster.decide_register(moved))
+    broker = cluster.image.brokers[ONE]
+    assert (broker.endpoints, broker.broker_epoch, broker.is_active) == (moved.endpoints, cluster.epochs[ONE], True)
+    assert leadership(cluster.partition("a")) == (1, 0, (1,))
+
+
+def test_registrations_that_are_refused() -> None:
+    cluster = Cluster()
+    cluster.start(ONE)
+    broker = cluster.registration(ONE)
+    assert refused(cluster.decide_register, replace(broker, cluster_id=ClusterId("x"))) == Code.INCONSISTENT_CLUSTER_ID
+    assert refused(cluster.decide_register, replace(broker, endpoints=())) == Code.INVALID_REQUEST
+    assert refused(cluster.decide_register, broker, is_previous_alive=True) == Code.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.decide_register(replace(broker, cluster_id=CLUSTER)).records
+
+
+def test_who_speaks_for_an_old_incarnation_is_refused() -> None:
+    cluster = Cluster()
+    cluster.start(ONE)
+    old = cluster.epochs[ONE]
+    cluster.register(ONE)
+    for decide in (
+        cluster.state.decide_unfence_broker,
+        cluster.state.decide_fence_broker,
+        cluster.state.decide_allocate_producer_ids,
+    ):
+        assert refused(decide, ONE, old) == Code.STALE_BROKER_EPOCH
+        assert refused(decide, TWO, old) == Code.BROKER_ID_NOT_REGISTERED
+    assert cluster.state.decide_fence_broker(ONE, cluster.epochs[ONE]).records == ()
+
+
+def test_a_broker_that_shuts_down_is_not_elected() -> None:
+    cluster = Cluster()
+    cluster.register(ONE)
+    leaving = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=cluster.epochs[ONE], in_controlled_shutdown=1)
+    cluster.run(Decision((leaving,), None))
+    cluster.unfence(ONE)
+    assert not cluster.image.brokers[ONE].is_active
+
+
+def test_producer_ids_are_given_once() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO)
+    decision = cluster.state.decide_allocate_producer_ids(ONE, cluster.epochs[ONE])
+    (record,) = decision.records
+    assert record == ProducerIdsRecord(
+        broker_id=1, broker_epoch=cluster.epochs[ONE], next_producer_id=PRODUCER_ID_BLOCK_SIZE
+    )
+    first = cluster.run(decision)
+    second = cluster.run(cluster.state.decide_allocate_producer_ids(TWO, cluster.epochs[TWO]))
+    assert (first.first, first.end, second.first) == (0, PRODUCER_ID_BLOCK_SIZE, PRODUCER_ID_BLOCK_SIZE)
+
+
+def test_producer_ids_end() -> None:
+    cluster = Cluster()
+    cluster.start(ONE)
+    last = ProducerIdsRecord(broker_id=1, broker_epoch=1, next_producer_id=(1 << 63) - 1000)
+    cluster.run(Decision((last,), None))
+    assert refused(cluster.state.decide_allocate_producer_ids, ONE, cluster.epochs[ONE]) == Code.UNKNOWN_SERVER_ERROR
+
+
+def test_a_new_log_begins_with_the_level_of_its_records() -> None:
+    cluster = Cluster()
+    decision = cluster.state.decide_bootstrap()
+    assert decision.records == (FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION),)
+    cluster.run(decision)
+    assert cluster.image.features == {"metadata.version": METADATA_VERSION}
+    assert cluster.state.decide_bootstrap().records == ()
+
+
+@given(st.data())
+def test_leaders_are_in_sync_and_alive_and_every_leadership_has_its_own_epoch(data: st.DataObject) -> None:
+    cluster = Cluster()
+    seen: dict[tuple[str, int, int], int | None] = {}
+    names: list[str] = []
+    for _ in range(data.draw(st.integers(1, 25))):
+        broker_id = BrokerId(data.draw(st.integers(1, 3)))
+        step = data.draw(st.sampled_from(("register", "unfence", "unfence", "fence", "create")))
+        before = cluster.image
+        if step == "register":
+            change = cluster.register(broker_id)
+            for topic in cluster.image.topics_by_id.values():
+                assert all(state.leader != broker_id for state in topic.partitions)
+        elif step == "create" and any(broker.is_active for broker in cluster.image.brokers.values()):
+            active = [broker.broker_id for broker in cluster.image.brokers.values() if broker.is_active]
+            others = [broker for broker in cluster.image.brokers if broker not in active]
+            name = f"t{len(names)}"
+            cluster.create(name, [*active, *others], [*reversed(active)])
+            names.append(name)
+            change = None
+        elif broker_id in cluster.epochs and step != "create":
+            change = cluster.unfence(broker_id) if step == "unfence" else cluster.fence(broker_id)
+        else:
+            continue
+        image = cluster.image
+        moved = set()
+        for name in names:
+            for index, state in enumerate(image.topics_by_name[name].partitions):
+                active_isr = [b for b in state.isr if image.brokers[b].is_active]
+                assert state.isr
+                assert (state.leader in active_isr) if state.leader is not None else not active_isr
+                key = (name, index, state.leader_epoch)
+                assert seen.setdefault(key, state.leader) == state.leader, "an epoch had two leaders"
+                was = before.partition(name, PartitionIndex(index))
+                if was is not None and was.leader_epoch != state.leader_epoch:
+                    assert state.leader_epoch == was.leader_epoch + 1
+                    moved.add(
+                        LeadershipChange(
+                            image.topics_by_name[name].topic_id, PartitionIndex(index), state.leader, state.leader_epoch
+                        )
+                    )
+        if change is not None:
+            assert set(change.leadership_changes) == moved
+
+    recovered = Journal(Cluster.empty())
+    for offset, value in cluster.log:
+        recovered.replay(decode_record(value), Offset(offset))
+    assert recovered.committed.image(None, None) == cluster.image
