@@ -291,7 +291,7 @@ def test_leaders_are_in_sync_and_alive_and_every_leadership_has_its_own_epoch(da
             active = [broker.broker_id for broker in cluster.image.brokers.values() if broker.is_active]
             others = [broker for broker in cluster.image.brokers if broker not in active]
             name = f"t{len(names)}"
-            cluster.create(name, [*active, *others], [*reversed(active)])
+            cluster.create(name, [*active, *others], [*others, *reversed(active)])
             names.append(name)
             change = None
         elif broker_id in cluster.epochs and step != "create":
