@@ -147,6 +147,9 @@ class RealDisk:
     def exists(self, path: str) -> bool:
         return os.path.lexists(path)
 
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
     def list(self, path: str) -> list[str]:
         """The names in a directory, sorted."""
         try:

@@ -175,6 +175,21 @@ class AppendRules:
     def _invalid(self, what: str) -> KafkaError:
         return refusal(Code.INVALID_RECORD, f"{self._topic_partition}: {what}")
 
+    def answer_duplicate(
+        self, originals: list[RememberedBatch], accepted: list[Accepted], log_start_offset: Offset
+    ) -> AppendResult:
+        """What to answer when all batches of a call were appended before: where that was."""
+        return AppendResult(
+            originals[0].first_offset,
+            originals[-1].last_offset,
+            originals[0].timestamp if self._uses_log_append_time else None,
+            log_start_offset,
+            True,
+            len(accepted),
+            sum(each.header.record_count for each in accepted),
+            sum(each.header.size_bytes for each in accepted),
+        )
+
     def check_for_follower(self, batches: memoryview, *, log_end_offset: Offset, leader_epoch: int) -> list[Accepted]:
         """Check batches that a leader appended: their CRCs, and that offsets and leader epochs go on from here.
 

@@ -19,7 +19,7 @@ from tidelog.base.ports import Buffer, Disk
 from tidelog.log.append import Accepted, AppendResult, AppendRules, Origin, find_originals
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates
-from tidelog.log.recovery import LINEAGE_FILE, RecoveredLog, Recovery, settle_topic_id
+from tidelog.log.recovery import RecoveredLog, Recovery, settle_topic_id
 from tidelog.log.recovery_point import RecoveryPoint
 from tidelog.log.recovery_report import RecoveryReport
 from tidelog.log.retention import retention_end_offset
@@ -40,13 +40,13 @@ class Log:
         directory: its path.
         config: may be replaced by `configure`.
         log_start_offset: records below are gone, or about to be.
-        lineage: of leader epochs; on disk whenever it can be seen here. Read it anew after each change: it is replaced.
+        lineage: of leader epochs; what it says is on the disk already. Only to be read.
         producers: the idempotent producers and open transactions.
         recovery: what opening found.
     """
 
     __slots__ = (
-        "_disk",
+        "_lineage_file",
         "_recovery_point",
         "_rules",
         "_segments",
@@ -63,7 +63,6 @@ class Log:
 
     def __init__(
         self,
-        disk: Disk,
         directory: str,
         topic_partition: TopicPartition,
         config: LogConfig,
@@ -72,7 +71,6 @@ class Log:
         parts: RecoveredLog,
     ) -> None:
         """For `open`."""
-        self._disk = disk
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id
@@ -82,7 +80,8 @@ class Log:
         self._segments.on_written = self._on_written
         self._segments.on_roll = self._on_roll
         self._snapshots = parts.snapshots
-        self.lineage: LeaderEpochLineage = parts.lineage
+        self._lineage_file = parts.lineage_file
+        self.lineage: LeaderEpochLineage = parts.lineage_file.lineage
         self.producers: ProducerStates = parts.producers
         self.log_start_offset: Offset = parts.log_start_offset
         self._recovery_point = RecoveryPoint(parts.segments, parts.recovery_point)
@@ -125,9 +124,7 @@ class Log:
         recovery = Recovery(
             disk, directory, config, clean_shutdown=clean_shutdown, recovery_point=recovery_point, now_ms=now_ms
         )
-        return Log(
-            disk, directory, topic_partition, config, topic_id=topic_id, parts=recovery.run(log_start_offset)
-        )
+        return Log(directory, topic_partition, config, topic_id=topic_id, parts=recovery.run(log_start_offset))
 
     def configure(self, config: LogConfig) -> None:
         """Change the configuration. The segments that are there keep the index settings they were made with."""
@@ -163,9 +160,7 @@ class Log:
             DiskError: the lineage is as it was.
         """
         self._check_usable()
-        lineage = self.lineage.clone()
-        if lineage.assign(leader_epoch, self.log_end_offset):
-            self._persist(lineage)
+        self._lineage_file.assign(leader_epoch, self.log_end_offset)
 
     def append_as_leader(
         self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: int, origin: Origin = "client"
@@ -190,9 +185,9 @@ class Log:
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
         accepted = self._rules.check_for_leader(view, now_ms=now_ms, origin=origin)
         if origin == "client":
-            duplicate = self._answer_duplicate(accepted, len(view))
-            if duplicate is not None:
-                return duplicate
+            originals = find_originals(self.producers, accepted, self.topic_partition)
+            if originals is not None:
+                return self._rules.answer_duplicate(originals, accepted, self.log_start_offset)
         if leader_epoch != self.lineage.latest_leader_epoch:
             self._begin_leader_epoch(leader_epoch)
         first_offset = offset = self._segments.active.end_offset
@@ -241,15 +236,11 @@ class Log:
         )
         if not accepted:
             return None
-        lineage = self.lineage.clone()
-        is_changed = False
-        placed = []
-        for position, header, max_timestamp, _, _ in accepted:
-            if header.leader_epoch >= 0:
-                is_changed |= lineage.assign(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
-            placed.append(Placed(position, header, header.base_offset, header.last_offset, max_timestamp))
-        if is_changed:
-            self._persist(lineage)
+        placed = [
+            Placed(position, header, header.base_offset, header.last_offset, max_timestamp)
+            for position, header, max_timestamp, _, _ in accepted
+        ]
+        self._lineage_file.assign_all(batch.header for batch in placed)
         size_bytes = placed[-1].position + placed[-1].header.size_bytes
         self._segments.append(view[:size_bytes], placed, now_ms)
         return AppendResult(
@@ -258,21 +249,6 @@ class Log:
             None,
             self.log_start_offset,
             False,
-            len(accepted),
-            sum(each.header.record_count for each in accepted),
-            size_bytes,
-        )
-
-    def _answer_duplicate(self, accepted: list[Accepted], size_bytes: int) -> AppendResult | None:
-        originals = find_originals(self.producers, accepted, self.topic_partition)
-        if originals is None:
-            return None
-        return AppendResult(
-            originals[0].first_offset,
-            originals[-1].last_offset,
-            originals[0].timestamp if self.config.message_timestamp_type == "LogAppendTime" else None,
-            self.log_start_offset,
-            True,
             len(accepted),
             sum(each.header.record_count for each in accepted),
             size_bytes,
@@ -302,10 +278,6 @@ class Log:
     def _on_roll(self, base_offset: Offset) -> None:
         self.producers.end_offset = base_offset
         self._snapshots.take(self.producers)
-
-    def _persist(self, lineage: LeaderEpochLineage) -> None:
-        self._disk.write_atomically(f"{self.directory}/{LINEAGE_FILE}", lineage.to_text().encode())
-        self.lineage = lineage
 
     def _check_usable(self) -> None:
         failure = self._segments.failure
@@ -388,9 +360,7 @@ class Log:
                 end_offset = self.log_end_offset
                 self.log_start_offset = min(self.log_start_offset, end_offset)
                 self._recovery_point.on_truncating(end_offset)
-            lineage = self.lineage.clone()
-            if lineage.truncate_from_end(end_offset):
-                self._persist(lineage)
+            self._lineage_file.truncate_from_end(end_offset)
             if is_shorter:
                 self._recover_producers()
         except DiskError as error:
@@ -418,9 +388,7 @@ class Log:
             self.log_start_offset = offset
             self._snapshots.remove_all()
             self.producers = ProducerStates(end_offset=offset)
-            lineage = self.lineage.clone()
-            if lineage.clear():
-                self._persist(lineage)
+            self._lineage_file.clear()
         except DiskError as error:
             self._segments.failure = error
             raise
@@ -445,9 +413,7 @@ class Log:
                 end_offset=self.log_end_offset,
             )
         if offset > self.log_start_offset:
-            lineage = self.lineage.clone()
-            if lineage.truncate_from_start(offset):
-                self._persist(lineage)
+            self._lineage_file.truncate_from_start(offset)
             self.log_start_offset = offset
             self.producers.forget_below(offset)
 

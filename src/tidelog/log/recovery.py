@@ -20,6 +20,7 @@ from tidelog.log.checkpoint import format_partition_metadata, parse_partition_me
 from tidelog.log.config import LogConfig
 from tidelog.log.continuity import SCAN_PIECE_BYTES, BatchFaultError, Continuity, check_batch_crc, whole_batches
 from tidelog.log.leftovers import clear_leftovers
+from tidelog.log.lineage_file import LineageFile, read_lineage
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery_report import Cut, RecoveryReport
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name, parse_file_name
@@ -28,7 +29,6 @@ from tidelog.log.snapshots import ProducerSnapshots, replay
 from tidelog.records.lineage import LeaderEpochLineage
 
 PARTITION_METADATA_FILE = "partition.metadata"
-LINEAGE_FILE = "leader-epoch-checkpoint"
 CUT_SUFFIX = ".cut"
 
 
@@ -36,7 +36,7 @@ class RecoveredLog(NamedTuple):
     """The parts of a log, agreeing with each other."""
 
     segments: Segments
-    lineage: LeaderEpochLineage
+    lineage_file: LineageFile
     producers: ProducerStates
     snapshots: ProducerSnapshots
     log_start_offset: Offset
@@ -78,7 +78,10 @@ class Recovery:
         report = self._report
         report.leftovers = clear_leftovers(self._disk, self._directory)
         found = self._find_segments()
-        self._read_lineage()
+        try:
+            self._lineage = read_lineage(self._disk, self._directory)
+        except CorruptLogError as error:
+            report.lineage_rebuilt = str(error)
         for index, segment in enumerate(found):
             next_base = found[index + 1].base_offset if index + 1 < len(found) else None
             fault = self._take_over(segment, next_base)
@@ -209,35 +212,22 @@ class Recovery:
 
     # What is derived.
 
-    def _read_lineage(self) -> None:
-        path = f"{self._directory}/{LINEAGE_FILE}"
-        if not self._disk.exists(path):
-            self._report.lineage_rebuilt = f"{path}: missing"
-            return
-        try:
-            self._lineage = LeaderEpochLineage.from_text(self._disk.read_bytes(path).decode(), path=path)
-        except CorruptLogError as error:
-            self._report.lineage_rebuilt = str(error)
-        except UnicodeDecodeError:
-            self._report.lineage_rebuilt = f"{path}: not text"
-
-    def _settle_lineage(
-        self, segments: Segments, log_start_offset: Offset, log_end_offset: Offset
-    ) -> LeaderEpochLineage:
+    def _settle_lineage(self, segments: Segments, log_start_offset: Offset, log_end_offset: Offset) -> LineageFile:
         """Make the lineage agree with the log. It is trusted if it could be read (rule 11), else derived."""
         lineage = self._lineage
         if lineage is None:
             lineage = self._derive_lineage(segments)
             if not lineage:
                 self._report.lineage_rebuilt = None  # a log in which nobody ever led has none
+        lineage_file = LineageFile(self._disk, self._directory, lineage)
         before = len(lineage)
         # A leader writes (epoch, log end) before it serves (rule 1): such an entry is legal; one beyond is not.
         is_changed = lineage.truncate_from_end(Offset(log_end_offset + 1))
         self._report.lineage_dropped_count = before - len(lineage)
         is_changed |= lineage.truncate_from_start(log_start_offset)
         if is_changed or self._report.lineage_rebuilt is not None:
-            self._disk.write_atomically(f"{self._directory}/{LINEAGE_FILE}", lineage.to_text().encode())
-        return lineage
+            lineage_file.write()
+        return lineage_file
 
     def _derive_lineage(self, segments: Segments) -> LeaderEpochLineage:
         lineage = LeaderEpochLineage()

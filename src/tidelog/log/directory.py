@@ -1,0 +1,183 @@
+"""A node's log directory: one directory for each partition, and the files that speak of all of them.
+
+    .lock                              held while a node uses the directory
+    meta.properties                    whose it is
+    .kafka_cleanshutdown               there if the last stop was a clean one
+    recovery-point-offset-checkpoint   up to where each log is synced
+    replication-offset-checkpoint      the high watermarks
+    log-start-offset-checkpoint        where each log starts, if not at its first segment
+    flights-0/                         partition 0 of the topic `flights`
+    flights-0.<32 hex digits>-delete/  one that is to be removed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import BrokerEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.base.ports import Disk, Lock, Rng
+from tidelog.log.checkpoint import (
+    MetaProperties,
+    format_clean_shutdown,
+    format_meta_properties,
+    format_offsets,
+    parse_clean_shutdown,
+    parse_meta_properties,
+    parse_offsets,
+)
+
+LOCK_FILE = ".lock"
+META_PROPERTIES_FILE = "meta.properties"
+CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+DELETE_SUFFIX = "-delete"
+NAME_SIZE_MAX = 255
+"""What file systems allow; Kafka cuts a topic's name to fit before `.<32 hex digits>-delete`."""
+
+
+class CleanShutdown(NamedTuple):
+    """What the last stop left."""
+
+    was_clean: bool
+    broker_epoch: BrokerEpoch | None
+    """Of the incarnation that stopped cleanly, if the marker says so (KIP-966)."""
+
+
+def parse_directory_name(name: str) -> TopicPartition | None:
+    """The partition whose log a directory of this name holds; None if it is no log's, or one that is to be removed."""
+    topic, dash, partition = name.rpartition("-")
+    if not topic or not dash or not (partition.isascii() and partition.isdigit()) or name.startswith("."):
+        return None
+    return TopicPartition(topic, PartitionIndex(int(partition)))
+
+
+class LogDirectory:
+    """One log directory, held by this process. See `open`.
+
+    Attributes:
+        path: of the directory.
+        faults: what could not be read since, and was taken for missing: for the node to log.
+    """
+
+    def __init__(self, disk: Disk, path: str, lock: Lock) -> None:
+        """For `open`."""
+        self._disk = disk
+        self._lock = lock
+        self.path = path
+        self.faults: list[str] = []
+
+    @staticmethod
+    def open(disk: Disk, path: str) -> LogDirectory:
+        """Take a directory into use, making it if it is missing.
+
+        Raises:
+            DiskError: another process uses it, or the disk refused.
+        """
+        disk.make_dirs(path)
+        return LogDirectory(disk, path, disk.lock(f"{path}/{LOCK_FILE}"))
+
+    def close(self) -> None:
+        """Let another process have it."""
+        self._lock.release()
+
+    # Whose it is, and how it was left.
+
+    def read_meta_properties(self) -> MetaProperties | None:
+        """None for a directory that was never formatted. Raises `CorruptLogError`, saying what to do."""
+        path = f"{self.path}/{META_PROPERTIES_FILE}"
+        return parse_meta_properties(self._disk.read_bytes(path), path) if self._disk.exists(path) else None
+
+    def write_meta_properties(self, properties: MetaProperties) -> None:
+        """Format the directory."""
+        self._disk.write_atomically(f"{self.path}/{META_PROPERTIES_FILE}", format_meta_properties(properties))
+
+    def take_clean_shutdown(self) -> CleanShutdown:
+        """Tell how the last stop went, and take the marker away: from now on a crash is one."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
+        if not self._disk.exists(path):
+            return CleanShutdown(False, None)
+        broker_epoch = parse_clean_shutdown(self._disk.read_bytes(path))
+        self._disk.remove(path)
+        self._disk.sync_dir(self.path)
+        return CleanShutdown(True, broker_epoch)
+
+    def mark_clean_shutdown(self, broker_epoch: BrokerEpoch | None) -> None:
+        """Every log is closed and the checkpoints are written: the next start need not look."""
+        self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch))
+
+    # Checkpoints.
+
+    def read_recovery_points(self) -> dict[TopicPartition, Offset]:
+        """Empty if the file is missing or cannot be read: then recovery reads more than it would have to."""
+        return self._read_offsets(RECOVERY_POINT_FILE)
+
+    def write_recovery_points(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Replace the file; all partitions have to be named."""
+        self._write_offsets(RECOVERY_POINT_FILE, offsets)
+
+    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
+        """Empty if the file is missing or cannot be read: a high watermark then starts at its log's start."""
+        return self._read_offsets(HIGH_WATERMARK_FILE)
+
+    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Replace the file; all partitions have to be named."""
+        self._write_offsets(HIGH_WATERMARK_FILE, offsets)
+
+    def read_log_start_offsets(self) -> dict[TopicPartition, Offset]:
+        """Empty if the file is missing or cannot be read: a log then starts at its first segment."""
+        return self._read_offsets(LOG_START_OFFSET_FILE)
+
+    def write_log_start_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Replace the file; to be done before segments below a new log start are deleted."""
+        self._write_offsets(LOG_START_OFFSET_FILE, offsets)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
+        path = f"{self.path}/{name}"
+        if not self._disk.exists(path):
+            return {}
+        try:
+            return parse_offsets(self._disk.read_bytes(path), path)
+        except CorruptLogError as error:
+            self.faults.append(str(error))
+            return {}
+
+    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        self._disk.write_atomically(f"{self.path}/{name}", format_offsets(offsets))
+
+    # Logs.
+
+    def log_path(self, topic_partition: TopicPartition) -> str:
+        """Where the log of a partition is, or would be."""
+        return f"{self.path}/{topic_partition}"
+
+    def partitions(self) -> list[TopicPartition]:
+        """The partitions whose logs are here, sorted. Whether the metadata still assigns them is not known here."""
+        found = (parse_directory_name(name) for name in self._disk.list(self.path))
+        return sorted(each for each in found if each is not None and self._disk.is_directory(self.log_path(each)))
+
+    def doom(self, topic_partition: TopicPartition, rng: Rng) -> str:
+        """Rename a log's directory, so that it is gone for every start to come. Returns the new path.
+
+        Its files are to be removed by `remove_doomed`, which may take long. The log is to be released before.
+        """
+        suffix = f".{rng.uuid().hex}{DELETE_SUFFIX}"
+        partition = f"-{topic_partition.partition}"
+        topic = topic_partition.topic[: NAME_SIZE_MAX - len(suffix) - len(partition)]
+        path = f"{self.path}/{topic}{partition}{suffix}"
+        self._disk.rename(self.log_path(topic_partition), path)
+        self._disk.sync_dir(self.path)
+        return path
+
+    def remove_doomed(self) -> int:
+        """Remove the directories that are to be removed, those of earlier runs included. Returns how many.
+
+        May take long: call it on another thread.
+        """
+        doomed = [name for name in self._disk.list(self.path) if name.endswith(DELETE_SUFFIX)]
+        for name in doomed:
+            self._disk.remove_tree(f"{self.path}/{name}")
+        return len(doomed)
