@@ -18,7 +18,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log
 from tidelog.metadata import MetadataDelta, MetadataImage, PartitionImage
-from tidelog.replica import LeaderReplica, LogBounds, PartitionState
+from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
 from tidelog.server.log_files import LogFiles
 from tidelog.server.partition import Partition
 
@@ -154,13 +154,15 @@ class Broker:
         assigned = self._assigned(delta, image)
         missing = [a for a in assigned if (a.topic_id, a.topic_partition.partition) not in self._by_id]
         if missing:
-            await self._executor.run(lambda: self._files.prepare(a.topic_partition for a in missing))
-            opened = await self._executor.run(lambda: [self._files.open(a.topic_partition, a.topic_id, image) for a in missing])
-            for one, log in zip(missing, opened, strict=True):
-                if isinstance(log, Log):
-                    self._add(one, log)
+
+            def open_logs() -> list[Log | TidelogError]:
+                return [self._files.open_log(a.topic_partition, a.topic_id, image) for a in missing]
+
+            for one, opened in zip(missing, await self._executor.run(open_logs), strict=True):
+                if isinstance(opened, Log):
+                    self._add(one, opened)
                 else:
-                    self._take_offline(one.topic_partition, str(log))
+                    self._take_offline(one.topic_partition, str(opened))
         await self._lead(assigned, image)
         self.image = image
         self._publish(committed.end_offset)
@@ -210,11 +212,12 @@ class Broker:
                 LeaderReplica(
                     one.topic_partition,
                     self.broker_id,
-                    one.state.leader_epoch,
-                    PartitionState(one.state.partition_epoch, one.state.replicas, frozenset(one.state.isr)),
-                    LogBounds(log.log_start_offset, log.log_end_offset, self._files.high_watermark(one.topic_partition)),
+                    one.state,
+                    LogBounds(
+                        log.log_start_offset, log.log_end_offset, self._files.high_watermark(one.topic_partition)
+                    ),
                     log.lineage,
-                    min_insync_replicas=self._files.min_insync_replicas(one.topic_partition.topic, image),
+                    settings=ReplicationSettings(self._files.min_insync_replicas(one.topic_partition.topic, image)),
                     now_ms=self._clock.now_ms(),
                 )
             )

@@ -11,13 +11,15 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.base.errors import CorruptLogError, KafkaError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.controller import ControllerState
 from tidelog.journal import Batch, Decision, Journal
 from tidelog.log import Log
 from tidelog.metadata.records import decode_record, encode_record
+from tidelog.quorum import QuorumState, QuorumVoter
 from tidelog.records import BatchBuilder, leader_change_batch, read_records, split_batches
 
 logger = logging.getLogger("tidelog.server.controller")
@@ -25,6 +27,7 @@ logger = logging.getLogger("tidelog.server.controller")
 READ_SIZE_BYTES_MAX = 1 << 20
 
 OnCommitted = Callable[[tuple[object, ...], Offset], None]
+OnFailed = Callable[[str], None]
 
 
 class Controller:
@@ -33,7 +36,9 @@ class Controller:
     Args:
         node_id: this voter.
         log: the metadata log, open; only this object writes to it.
+        persist: writes the quorum-state file, synced.
         on_committed: told of committed records, with the exclusive end offset that they bring the metadata to.
+        on_failed: told when the metadata log cannot be written any more; the node has to stop.
     """
 
     def __init__(
@@ -45,6 +50,8 @@ class Controller:
         clock: Clock,
         executor: Executor,
         on_committed: OnCommitted,
+        on_failed: OnFailed,
+        persist: Callable[[QuorumState], None],
     ) -> None:
         self.node_id = node_id
         self.journal: Journal[ControllerState] = Journal(state)
@@ -52,6 +59,8 @@ class Controller:
         self._clock = clock
         self._executor = executor
         self._on_committed = on_committed
+        self._on_failed = on_failed
+        self._persist = persist
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._syncing: asyncio.Task[None] | None = None
 
@@ -59,22 +68,35 @@ class Controller:
     def leader_epoch(self) -> LeaderEpoch | None:
         return self.journal.leader_epoch
 
-    async def become_active(self, leader_epoch: LeaderEpoch) -> None:
-        """Replay the log, open `leader_epoch` with its control batch, and publish what is committed.
+    async def become_active(self, state: QuorumState | None) -> None:
+        """Replay the log, elect this node in a new epoch, open that with its control record, publish what is committed.
 
         Args:
-            leader_epoch: larger than any before, and on disk already (`quorum-state`).
+            state: what the quorum-state file says; None if there is none.
         """
+        log = self._log
+        self._voter = voter = QuorumVoter(self.node_id, (self.node_id,), state)
         self._replay()
-        self._log.assign_leader_epoch(leader_epoch)
-        change = bytearray(
-            leader_change_batch(
-                leader_id=self.node_id, voters=(self.node_id,), timestamp_ms=self._clock.wall_ms()
-            )
+        voter.on_started(log.lineage.latest_leader_epoch)
+        ready = voter.take_ready()
+        new_state, change = ready.state, ready.leader_change
+        invariant(new_state is not None and change is not None, "a voter that starts has an epoch to open")
+        assert new_state is not None
+        assert change is not None
+        await self._executor.run(lambda: self._persist(new_state))
+        await self._executor.run(lambda: log.assign_leader_epoch(change.leader_epoch))
+        batch = leader_change_batch(
+            leader_id=change.leader_id, voters=change.voters, timestamp_ms=self._clock.wall_ms()
         )
-        self._append(memoryview(change), leader_epoch)
-        await self._executor.run(self._log.flush)
-        self.journal.become_active(leader_epoch, self._log.log_end_offset)
+        epoch_start = log.log_end_offset
+        self._append(memoryview(bytearray(batch)), change.leader_epoch)
+        voter.on_epoch_opened(epoch_start)
+        end_offset = log.log_end_offset
+        await self._executor.run(log.flush)
+        voter.on_synced(end_offset)
+        high_watermark = voter.take_ready().high_watermark
+        invariant(high_watermark == end_offset, "a quorum of one commits what it synced")
+        self.journal.become_active(change.leader_epoch, end_offset)
         self._advance()
 
     async def request(self, decide: Callable[[ControllerState], Decision[Any]]) -> Any:
@@ -115,8 +137,12 @@ class Controller:
     def _advance(self) -> None:
         """Carry out what the journal owes, in its order."""
         ready = self.journal.take_ready()
-        for batch in ready.batches:
-            self._append(self._encode(batch), batch.leader_epoch)
+        try:
+            for batch in ready.batches:
+                self._append(self._encode(batch), batch.leader_epoch)
+        except DiskError as error:
+            self._give_up(error)
+            return
         if ready.batches and self._syncing is None:
             self._syncing = asyncio.get_running_loop().create_task(self._sync())
         if ready.committed:
@@ -136,15 +162,24 @@ class Controller:
             while self._log.log_end_offset > self.journal.committed_end_offset:
                 end_offset = self._log.log_end_offset
                 await self._executor.run(self._log.flush)
-                self.journal.on_committed(end_offset)
+                self._voter.on_synced(end_offset)
+                high_watermark = self._voter.take_ready().high_watermark
+                if high_watermark is not None:
+                    self.journal.on_committed(high_watermark)
                 self._advance()
+        except DiskError as error:
+            self._give_up(error)
         finally:
             self._syncing = None
 
+    def _give_up(self, error: DiskError) -> None:
+        """Whether what was written is on disk cannot be known any more: nothing may be built on it."""
+        self.journal.resign()
+        self._advance()
+        self._on_failed(f"the metadata log failed: {error}")
+
     def _append(self, data: memoryview, leader_epoch: LeaderEpoch) -> None:
-        self._log.append_as_leader(
-            data, leader_epoch=leader_epoch, now_ms=self._clock.wall_ms(), origin="controller"
-        )
+        self._log.append_as_leader(data, leader_epoch=leader_epoch, now_ms=self._clock.wall_ms(), origin="controller")
 
     def _encode(self, batch: Batch) -> memoryview:
         builder = BatchBuilder()

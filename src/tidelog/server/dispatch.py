@@ -121,11 +121,9 @@ class Dispatcher:
     def _refuse_version(self, known: Api, header: RequestHeader) -> Answer:
         """ApiVersions has an answer for this, in the layout that every client can read; other APIs have none."""
         if known.key == ApiKey.API_VERSIONS:
-            from tidelog.server.handlers.api_18_api_versions import unsupported_version  # noqa: PLC0415
+            from tidelog.server.handlers.api_18_api_versions import unsupported_version
 
-            return encode_response(
-                known.key, 0, header.correlation_id, unsupported_version(self._listener_role), None
-            )
+            return encode_response(known.key, 0, header.correlation_id, unsupported_version(self._listener_role), None)
         if known.key == ApiKey.PRODUCE and 0 <= header.api_version < known.min_version:
             raise MalformedMessageError(
                 f"Produce version {header.api_version} carries message formats before v2, which are not stored; "

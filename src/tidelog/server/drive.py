@@ -50,13 +50,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_answering",
         "_closing",
         "_connections",
+        "_idle_sweeps",
         "_on_frame",
         "_outbox",
         "_position",
         "_receiver",
         "_transport",
         "_write_paused",
-        "last_active_ms",
         "listener_name",
         "peer",
     )
@@ -71,7 +71,6 @@ class ServerConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.listener_name = listener_name
         self.peer = "?"
-        self.last_active_ms = 0
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max)
         self._connections = connections
@@ -81,6 +80,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._answering: asyncio.Task[None] | None = None
         self._write_paused = False
         self._closing = False
+        self._idle_sweeps = 0
 
     # What the loop tells us.
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -101,6 +101,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._receiver.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
+        self._idle_sweeps = 0
         try:
             self._receiver.on_bytes(nbytes)
         except MalformedMessageError as error:
@@ -136,9 +137,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         else:
             self._closing = True
 
-    @property
-    def is_idle(self) -> bool:
-        return self._answering is None and not self._outbox
+    def sweep(self, sweeps_max: int) -> None:
+        """Close the connection if nothing came on it since so many calls, and it waits for nothing."""
+        self._idle_sweeps += 1
+        if self._idle_sweeps > sweeps_max and self._answering is None and not self._outbox:
+            logger.info("%s: idle, closed (connections.max.idle.ms)", self.peer)
+            self.close()
 
     def _serve(self) -> None:
         """Answer every whole frame that is here, until one waits or the peer is slow."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from tidelog.base.errors import Code, OffsetOutOfRangeError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.invariant import invariant
 from tidelog.log import AppendResult, Log, LogSlice
 from tidelog.replica import LeaderReplica
 
@@ -19,13 +20,14 @@ class Partition:
     wakes fetches that wait when the high watermark moves.
     """
 
-    __slots__ = ("log", "replica", "topic_id", "topic_partition", "waiting")
+    __slots__ = ("_high_watermark_when_stopped", "log", "replica", "topic_id", "topic_partition", "waiting")
 
     def __init__(self, topic_partition: TopicPartition, topic_id: TopicId, log: Log) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.replica: LeaderReplica | None = None
+        self._high_watermark_when_stopped = log.log_start_offset
         self.waiting: set[Callable[[], None]] = set()
 
     # What the metadata says.
@@ -36,6 +38,7 @@ class Partition:
 
     def stop(self) -> None:
         """Serve no more: not the leader, or deleted. Whoever waits is told to look again."""
+        self._high_watermark_when_stopped = self.high_watermark
         self.replica = None
         self._wake()
 
@@ -58,13 +61,31 @@ class Partition:
             replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
         return replica
 
-    def append(self, batches: memoryview, *, now_ms: int) -> AppendResult:
-        """Append a producer's batches. Raises KafkaError with nothing changed."""
+    def append(self, batches: memoryview, *, acks_all: bool, now_ms: int) -> AppendResult:
+        """Append a producer's batches.
+
+        Args:
+            batches: whole batches, stamped in place.
+            acks_all: whether the answer must mean "committed", which needs `min.insync.replicas`.
+            now_ms: since 1970.
+
+        Raises:
+            KafkaError: nothing was changed.
+            DiskError: nothing was appended; the partition has to go offline.
+        """
         replica = self.leader()
+        if acks_all:
+            replica.check_enough_replicas()
         result = self.log.append_as_leader(batches, leader_epoch=replica.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
             replica.on_appended(self.log.log_end_offset)
             self._settle(replica)
+        invariant(
+            not acks_all or result.last_offset < replica.high_watermark,
+            "{}: offset {} of a sole replica is not committed",
+            self.topic_partition,
+            result.last_offset,
+        )
         return result
 
     def read(
@@ -94,13 +115,11 @@ class Partition:
         end_offset = replica.high_watermark if isolation_level == READ_UNCOMMITTED else self.last_stable_offset
         if offset >= end_offset or (size_bytes_max <= 0 and not at_least_one):
             return None
-        return log.read(
-            Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
-        )
+        return log.read(Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one)
 
     @property
     def high_watermark(self) -> Offset:
-        return self.log.log_start_offset if self.replica is None else self.replica.high_watermark
+        return self._high_watermark_when_stopped if self.replica is None else self.replica.high_watermark
 
     @property
     def last_stable_offset(self) -> Offset:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
+from uuid import UUID
 
-from tidelog.base.errors import Code, DiskError, KafkaError, MalformedMessageError
+from tidelog.base.errors import Code, DiskError, KafkaError, MalformedMessageError, refusal
+from tidelog.base.ids import TopicId
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -37,7 +39,7 @@ def handle(
     for topic in request.topic_data:
         rows = []
         for data in topic.partition_data:
-            row = _append(node, topic.topic_id if by_id else topic.name, by_id, data, acks, now_ms)
+            row = _append(node, topic.topic_id if by_id else topic.name, data, acks, now_ms)
             failed |= row.error_code != 0
             rows.append(row)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
@@ -49,19 +51,22 @@ def handle(
 
 
 def _append(
-    node: Node, topic: object, by_id: bool, data: PartitionProduceData, acks: int, now_ms: int
+    node: Node, topic: UUID | str, data: PartitionProduceData, acks: int, now_ms: int
 ) -> PartitionProduceResponse:
     try:
         if acks not in (-1, 0, 1):
-            return _refused(data.index, Code.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1")
-        partition = node.broker.partition_by_id(topic, data.index) if by_id else node.broker.partition(topic, data.index)
-        if data.records is None or not len(data.records):
-            return _refused(data.index, Code.INVALID_RECORD, "no batch was sent")
-        result = partition.append(data.records, now_ms=now_ms)
+            raise refusal(Code.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1 (all), 0 or 1")
+        if isinstance(topic, str):
+            partition = node.broker.partition(topic, data.index)
+        else:
+            partition = node.broker.partition_by_id(TopicId(topic), data.index)
+        if not isinstance(data.records, memoryview) or not len(data.records):
+            raise refusal(Code.INVALID_RECORD, "no batch was sent")
+        result = partition.append(data.records, acks_all=acks == -1, now_ms=now_ms)
     except KafkaError as error:
         return _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
     except DiskError as error:
-        node.broker.on_disk_error(topic, data.index, error)
+        node.broker.on_disk_error(partition, error)
         return _refused(data.index, Code.KAFKA_STORAGE_ERROR, str(error))
     return PartitionProduceResponse(
         index=data.index,

@@ -13,6 +13,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import TopicId
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
 TOPIC_IDS_FROM_VERSION = 13
 
 
-def handle(
-    node: Node, request: FetchRequest, context: RequestContext
-) -> FetchResponse | Awaitable[FetchResponse]:
+def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
     if request.session_id != 0:
         return FetchResponse(error_code=Code.FETCH_SESSION_ID_NOT_FOUND)
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
@@ -94,7 +93,7 @@ class _Reading:
         partition = None
         try:
             if self._by_id:
-                partition = broker.partition_by_id(topic.topic_id, wanted.partition)
+                partition = broker.partition_by_id(TopicId(topic.topic_id), wanted.partition)
             else:
                 partition = broker.partition(topic.topic, wanted.partition)
             row = self._read_from(partition, wanted)
@@ -111,14 +110,16 @@ class _Reading:
         request = self._request
         partition.leader(wanted.current_leader_epoch)
         self.partitions.append(partition)
-        row = PartitionData(partition_index=wanted.partition, error_code=0, high_watermark=-1, aborted_transactions=None)
+        row = PartitionData(
+            partition_index=wanted.partition, error_code=0, high_watermark=-1, aborted_transactions=None
+        )
         diverging = partition.diverging(wanted.last_fetched_epoch, wanted.fetch_offset)
         if diverging is not None:
             self.must_answer = True
             row.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
             records = None
         else:
-            left = request.max_bytes - self.size_bytes
+            left = min(request.max_bytes, self._node.config.fetch_size_bytes_max) - self.size_bytes
             records = partition.read(
                 wanted.fetch_offset,
                 sent_leader_epoch=wanted.current_leader_epoch,

@@ -57,8 +57,7 @@ def _answer(partition: Partition, asked: ListOffsetsPartition, isolation_level: 
         partition_index=asked.partition_index, error_code=0, timestamp=-1, offset=-1, leader_epoch=-1
     )
     if asked.timestamp == LATEST_TIMESTAMP:
-        if not replica.high_watermark_is_known:
-            raise refusal(Code.OFFSET_NOT_AVAILABLE, f"{partition.topic_partition}: the new leader is catching up")
+        replica.latest_offset()  # refuses while a new leader does not know it yet
         row.offset, row.leader_epoch = end_offset, replica.leader_epoch
     elif asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         row.offset = log.log_start_offset

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import TopicId
 from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
-from tidelog.server.dispatch import RequestContext
+from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_03_metadata import (
     MetadataRequest,
     MetadataRequestTopic,
@@ -51,8 +51,11 @@ def _to_create(node: Node, request: MetadataRequest) -> list[str]:
 async def _create_then_answer(
     node: Node, request: MetadataRequest, context: RequestContext, missing: list[str]
 ) -> MetadataResponse:
-    # Whether this or another request created it, the image says what came of it.
-    await node.create_topics_with_defaults(missing)
+    # Whatever comes of it, and whoever was first, the image says.
+    try:
+        await node.create_topics_with_defaults(missing)
+    except KafkaError as error:
+        code_of(error, f"Metadata: auto-creation of {missing}")
     return _answer(node, request, context)
 
 

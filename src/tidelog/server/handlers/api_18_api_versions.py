@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
-from tidelog.metadata.features import SUPPORTED_FEATURES
+from tidelog.controller import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 from tidelog.server.dispatch import RequestContext, advertised
 from tidelog.wire.messages.api_18_api_versions import (
     ApiVersion,
@@ -22,6 +22,7 @@ from tidelog.wire.messages.api_18_api_versions import (
 if TYPE_CHECKING:
     from tidelog.server.node import Node
 
+SUPPORTED_FEATURES = {METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION)}
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -38,7 +39,7 @@ def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> 
             for name, (lowest, highest) in SUPPORTED_FEATURES.items()
             if lowest > 0 or context.header.api_version >= 4
         ],
-        finalized_features_epoch=-1 if image.metadata_offset is None else image.metadata_offset,
+        finalized_features_epoch=-1 if image.last_offset is None else image.last_offset,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
             for name, level in image.features.items()

@@ -37,9 +37,7 @@ def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext)
             result.error_message = str(error)
         else:
             wanted = resource.configuration_keys
-            result.configs = [
-                _row(entry, request) for entry in entries if wanted is None or entry.name in wanted
-            ]
+            result.configs = [_row(entry, request) for entry in entries if wanted is None or entry.name in wanted]
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -57,7 +55,9 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> Sequence[ConfigEn
         if name == "":
             shared = image.cluster_configs()
             return [entry for entry in broker_entries(node.broker_settings) if entry.name in shared]
-        raise refusal(Code.INVALID_REQUEST, f"broker {name!r} must be asked itself; this is broker {node.config.node_id}")
+        raise refusal(
+            Code.INVALID_REQUEST, f"broker {name!r} must be asked itself; this is broker {node.config.node_id}"
+        )
     raise refusal(Code.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
 
 

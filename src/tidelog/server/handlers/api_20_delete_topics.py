@@ -1,0 +1,51 @@
+"""DeleteTopics 1-6: by name, or (6+) by id. Each topic on its own.
+
+Behaviour: when the answer comes, this broker serves the topic no more; its files go after `file.delete.delay.ms`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import TopicId
+from tidelog.controller import DeletedTopic, TopicToDelete
+from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_20_delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from tidelog.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+TOPIC_STATES_FROM_VERSION = 6
+
+
+async def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
+    if context.api_version >= TOPIC_STATES_FROM_VERSION:
+        wanted = [
+            TopicToDelete(one.name, None if one.topic_id == ZERO_UUID else TopicId(one.topic_id))
+            for one in request.topics
+        ]
+    else:
+        wanted = [TopicToDelete(name) for name in request.topic_names]
+    results: tuple[DeletedTopic, ...]
+    try:
+        results = await node.controller.request(lambda state: state.decide_delete_topics(wanted))
+        await node.caught_up()
+    except KafkaError as error:
+        code = code_of(error, "DeleteTopics")
+        results = tuple(DeletedTopic(one.name, one.topic_id, code, str(error)) for one in wanted)
+    return DeleteTopicsResponse(responses=[_row(result) for result in results])
+
+
+def _row(result: DeletedTopic) -> DeletableTopicResult:
+    return DeletableTopicResult(
+        name=result.name,
+        topic_id=ZERO_UUID if result.topic_id is None else result.topic_id,
+        error_code=result.code,
+        error_message=result.message,
+    )

@@ -1,0 +1,37 @@
+"""InitProducerId 0-5: an id for an idempotent producer, unlike any given before.
+
+Behaviour: a producer that already has an id and epoch (3+) gets a fresh id. A transactional id needs a transaction
+coordinator, which is not served: the refusal is INVALID_REQUEST, which ends the attempt at once
+(COORDINATOR_NOT_AVAILABLE would be retried for ever).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+logger = logging.getLogger("tidelog.server.producer_ids")
+
+
+async def handle(node: Node, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+    if request.transactional_id is not None:
+        logger.warning(
+            "%s: InitProducerId for transactional id %r refused: this release has no transactions",
+            context.connection.peer,
+            request.transactional_id,
+        )
+        return InitProducerIdResponse(error_code=Code.INVALID_REQUEST)
+    if (request.producer_id < 0) != (request.producer_epoch < 0):
+        return InitProducerIdResponse(error_code=Code.INVALID_REQUEST)
+    try:
+        producer_id = await node.next_producer_id()
+    except KafkaError as error:
+        return InitProducerIdResponse(error_code=code_of(error, "InitProducerId"))
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

@@ -1,0 +1,290 @@
+"""One node: a broker and the controller of a quorum of one, in one process.
+
+It starts in the order in which each part can be true: files, ports, metadata, registration, logs, leaderships; and
+only then does it accept anyone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from tidelog.base.errors import Code, NetworkError, refusal
+from tidelog.base.ids import BrokerEpoch, ClusterId, Offset, ProducerId
+from tidelog.base.ports import Clock, Disk, Executor, Rng
+from tidelog.controller import (
+    METADATA_VERSION,
+    METADATA_VERSION_FEATURE,
+    METADATA_VERSION_MIN,
+    BrokerChange,
+    BrokerToRegister,
+    ControllerSettings,
+    ControllerState,
+    CreatedTopic,
+    NewTopic,
+    ProducerIdBlock,
+)
+from tidelog.metadata import Endpoint, MetadataImage
+from tidelog.metadata.configs import BrokerSettings
+from tidelog.server.broker import Broker
+from tidelog.server.config import Listener, NodeConfig
+from tidelog.server.controller import Controller
+from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
+from tidelog.server.drive import ServerConnection
+from tidelog.server.log_files import LogFiles
+from tidelog.wire import ConsistencyState
+
+logger = logging.getLogger("tidelog.server.node")
+
+STOP_SECONDS_MAX = 5.0
+IDLE_CHECKS_PER_LIMIT = 4
+
+
+class Node:
+    """Everything of one process.
+
+    Args:
+        disk: where all files lie.
+        executor: takes whatever may wait for the disk.
+    """
+
+    def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
+        self.config = config
+        self.clock = clock
+        self.rng = rng
+        self.broker_settings = BrokerSettings.of(config.static)
+        self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
+        self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor)
+        self.connections: set[ServerConnection] = set()
+        self._disk = disk
+        self._executor = executor
+        self._controller: Controller | None = None
+        self._servers: list[asyncio.Server] = []
+        self._listeners: dict[str, Listener] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failure: asyncio.Future[str] | None = None
+        self._producer_ids: ProducerIdBlock | None = None
+        self._producer_ids_lock = asyncio.Lock()
+        self._broker_epoch = BrokerEpoch(-1)
+        self._consistency_state = ConsistencyState(None, None)
+
+    # What handlers ask.
+
+    @property
+    def cluster_id(self) -> ClusterId:
+        return self.files.cluster_id
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata that this node answers from."""
+        return self.broker.image
+
+    @property
+    def consistency_state(self) -> ConsistencyState:
+        """What every answer is stamped with: how recent the metadata is that it reflects (KIP-1243)."""
+        last_offset = self.broker.image.last_offset
+        if self._consistency_state.token != last_offset:
+            self._consistency_state = ConsistencyState(self.cluster_id, last_offset)
+        return self._consistency_state
+
+    @property
+    def controller(self) -> Controller:
+        """The active controller.
+
+        Raises:
+            KafkaError: NOT_CONTROLLER while there is none here.
+        """
+        if self._controller is None:
+            raise refusal(Code.NOT_CONTROLLER, "this node's controller is not active")
+        return self._controller
+
+    @property
+    def client_port(self) -> int:
+        """Of the first listener for clients."""
+        return self._listeners[self.config.broker_listeners[0].name].port
+
+    def listener(self, name: str) -> Listener:
+        """What clients are told of a listener, its real port included."""
+        bound = self._listeners[name]
+        told = self.config.advertised.get(name, bound)
+        return Listener(name, told.host or "127.0.0.1", told.port or bound.port)
+
+    async def create_topics(self, topics: list[NewTopic], *, validate_only: bool = False) -> tuple[CreatedTopic, ...]:
+        """Create topics; what was created can be written to at this broker when this returns."""
+        created: tuple[CreatedTopic, ...] = await self.controller.request(
+            lambda state: state.decide_create_topics(topics, rng=self.rng, validate_only=validate_only)
+        )
+        await self.caught_up()
+        return created
+
+    async def create_topics_with_defaults(self, names: list[str]) -> None:
+        """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there."""
+        for result in await self.create_topics([NewTopic(name) for name in names]):
+            if result.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
+                logger.warning("topic %s was not created: %s: %s", result.name, result.code.name, result.message)
+
+    async def caught_up(self) -> None:
+        """Return once this broker's image reflects all that the controller has committed by now (own writes)."""
+        await self.broker.applied(self.controller.journal.committed_end_offset)
+
+    async def next_producer_id(self) -> ProducerId:
+        """An id that nobody was given before, over all restarts."""
+        async with self._producer_ids_lock:
+            block = self._producer_ids
+            if block is None or block.size == 0:
+                block = await self.controller.request(
+                    lambda state: state.decide_allocate_producer_ids(self.config.node_id, self._broker_epoch)
+                )
+            self._producer_ids = ProducerIdBlock(ProducerId(block.first + 1), block.size - 1)
+            return block.first
+
+    # Start and stop.
+
+    async def start(self) -> None:
+        """Return when this node serves.
+
+        Raises:
+            TidelogError: it cannot; the text says why and what to do.
+        """
+        loop = asyncio.get_running_loop()
+        self._failure = loop.create_future()
+        await self._executor.run(self.files.open)
+        await self._bind()
+        await self._start_controller()
+        await self._start_broker()
+        for server in self._servers:
+            await server.start_serving()
+        self._tasks.append(loop.create_task(self.files.keep(self.broker)))
+        if self.config.connection_idle_ms_max is not None:
+            self._tasks.append(loop.create_task(self._close_idle(self.config.connection_idle_ms_max)))
+        logger.info(
+            "node %s of cluster %s serves clients on port %s, metadata at offset %s, controller epoch %s",
+            self.config.node_id,
+            self.cluster_id,
+            self.client_port,
+            self.image.last_offset,
+            self.controller.leader_epoch,
+        )
+
+    async def failed(self) -> str:
+        """Return when this node cannot go on, with the reason."""
+        assert self._failure is not None
+        return await self._failure
+
+    async def stop(self) -> None:
+        """Stop cleanly: no new requests, answers to those under way, logs synced and marked as clean."""
+        for server in self._servers:
+            server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.broker.stop()  # whoever waits is answered now
+        await self._close_connections()
+        if self._controller is not None:
+            await self._controller.stop()
+        await self._executor.run(partial(self.files.close, self.broker.partitions, self._broker_epoch))
+
+    def _fail(self, reason: str) -> None:
+        if self._failure is not None and not self._failure.done():
+            self._failure.set_result(reason)
+
+    async def _bind(self) -> None:
+        """Take the ports, so that they can be told; nobody is accepted yet."""
+        loop = asyncio.get_running_loop()
+        roles = ((BROKER, self.config.broker_listeners), (CONTROLLER, self.config.controller_listeners))
+        for role, listeners in roles:
+            dispatcher = Dispatcher(self, role)
+            for listener in listeners:
+                make = partial(
+                    ServerConnection,
+                    dispatcher.on_frame,
+                    listener_name=listener.name,
+                    frame_size_bytes_max=self.config.request_size_bytes_max,
+                    connections=self.connections,
+                )
+                try:
+                    server = await loop.create_server(
+                        make,
+                        listener.host or None,
+                        listener.port,
+                        backlog=max(self.config.listen_backlog, 1024),
+                        start_serving=False,
+                    )
+                except OSError as error:
+                    raise NetworkError(
+                        f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: "
+                        f"{error.strerror or error}; give it another port, or stop what uses it"
+                    ) from error
+                self._servers.append(server)
+                port = server.sockets[0].getsockname()[1]
+                self._listeners[listener.name] = Listener(listener.name, listener.host, port)
+
+    async def _start_controller(self) -> None:
+        config = self.config
+        log = await self._executor.run(self.files.open_metadata_log)
+        settings = ControllerSettings(
+            cluster_id=self.cluster_id,
+            num_partitions=config.num_partitions,
+            replication_factor=config.default_replication_factor,
+            delete_topic_enable=config.delete_topic_enable,
+            broker=self.broker_settings,
+        )
+        controller = Controller(
+            config.node_id,
+            log,
+            ControllerState(settings),
+            clock=self.clock,
+            executor=self._executor,
+            on_committed=self._on_committed,
+            on_failed=self._fail,
+            persist=self.files.write_quorum_state,
+        )
+        await controller.become_active(await self._executor.run(self.files.read_quorum_state))
+        self._controller = controller
+        await controller.request(lambda state: state.decide_bootstrap())
+
+    async def _start_broker(self) -> None:
+        config = self.config
+        broker = BrokerToRegister(
+            broker_id=config.node_id,
+            incarnation_id=self.rng.uuid(),
+            endpoints=tuple(
+                Endpoint(one.name, one.host, one.port)
+                for one in (self.listener(listener.name) for listener in config.broker_listeners)
+            ),
+            cluster_id=self.cluster_id,
+            rack=config.rack,
+            log_dirs=(self.files.directory_id,),
+            features=((METADATA_VERSION_FEATURE, METADATA_VERSION_MIN, METADATA_VERSION),),
+        )
+        controller = self.controller
+        registered: BrokerChange = await controller.request(
+            lambda state: state.decide_register_broker(broker, next_offset=controller.journal.next_offset)
+        )
+        self._broker_epoch = registered.broker_epoch
+        await self.caught_up()  # it has seen its own registration (rule 6), and opened its logs
+        await controller.request(lambda state: state.decide_unfence_broker(config.node_id, registered.broker_epoch))
+        await self.caught_up()
+        await self._executor.run(partial(self.files.set_strays_aside, self.image))
+
+    def _on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
+        leader_epoch = None if self._controller is None else self._controller.leader_epoch
+        self.broker.on_committed(records, end_offset, leader_epoch)
+
+    async def _close_connections(self) -> None:
+        for connection in list(self.connections):
+            connection.close_when_answered()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STOP_SECONDS_MAX
+        while self.connections and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(self.connections):
+            connection.close()
+
+    async def _close_idle(self, idle_ms_max: int) -> None:
+        """Close connections on which nothing came for so long (`connections.max.idle.ms`)."""
+        while True:
+            await asyncio.sleep(idle_ms_max / IDLE_CHECKS_PER_LIMIT / 1000)
+            for connection in list(self.connections):
+                connection.sweep(IDLE_CHECKS_PER_LIMIT)
