@@ -33,6 +33,19 @@ def encode_with_kafka_python(message: Any, version: int) -> bytes:
     return bytes(theirs.encode(version=version))
 
 
+def encode_request_with_kafka_python(message: Any, version: int, correlation_id: int, client_id: str | None) -> bytes:
+    """A whole frame: size, header, body."""
+    theirs = _to_theirs(message, layout_of(type(message)), version, their_class(type(message).__name__))
+    theirs.with_header(correlation_id=correlation_id, client_id=client_id)
+    return bytes(theirs.encode(version=version, header=True, framed=True))
+
+
+def decode_response_with_kafka_python(cls: type[Any], frame: bytes, version: int) -> tuple[int, Any]:
+    """The correlation id and the message of a whole frame: size, header, body."""
+    theirs = their_class(cls.__name__).decode(frame, version=version, header=True, framed=True)
+    return theirs.header.correlation_id, _to_ours(theirs, layout_of(cls), version)
+
+
 def decode_with_kafka_python(cls: type[Any], raw: bytes, version: int) -> Any:
     theirs = their_class(cls.__name__).decode(raw, version=version)
     return _to_ours(theirs, layout_of(cls), version)

@@ -258,7 +258,7 @@ class DecoderSource:
             self.source.depth += 1
             self._value(spec.type, f"{owner}.{spec.name}", inner, self._version in spec.nullable)
             self._flush()
-            sizes = f"f'its tag announces {{{size}}} bytes, but it ends {{p - {stop}}} bytes after them'"
+            sizes = f"f'its tag announces {{{size}}} bytes, but it takes {{{size} + p - {stop}}}'"
             self._add(f"if p != {stop}: raise Malformed({sizes})", inner)
             self.source.depth -= 1
         self._add(f"else: p = {stop}")

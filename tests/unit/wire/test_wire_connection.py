@@ -1,0 +1,147 @@
+"""Frames out of a stream, however it is cut, and the memory that it takes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tidelog.base.errors import MalformedMessageError
+from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN, FrameReceiver
+
+LIMIT = 4 << 20
+SIZES_OF_NOTE = (16_379, 16_380, 16_381, 65_532, 1 << 20)  # around the steps in which the buffer grows
+
+
+def frame_of(content: bytes) -> bytes:
+    return len(content).to_bytes(4) + content
+
+
+def receive(receiver: FrameReceiver, stream: bytes, chunk_sizes: list[int]) -> list[bytes]:
+    """Put the stream in, in chunks of the sizes given, over and over; what came out."""
+    frames, position, turn = [], 0, 0
+    while position < len(stream):
+        buffer = receiver.get_buffer(65_536)
+        assert len(buffer) > 0
+        size = min(len(buffer), chunk_sizes[turn % len(chunk_sizes)], len(stream) - position)
+        buffer[:size] = stream[position : position + size]
+        receiver.on_bytes(size)
+        position, turn = position + size, turn + 1
+        while (frame := receiver.next_frame()) is not None:
+            frames.append(frame.tobytes())
+    return frames
+
+
+def test_frames_come_out_of_a_stream_that_comes_byte_by_byte() -> None:
+    contents = [b"first", b"", b"second" * 50, b"x"]
+    assert receive(FrameReceiver(LIMIT), b"".join(map(frame_of, contents)), [1]) == contents
+
+
+@settings(max_examples=60)
+@given(
+    sizes=st.lists(
+        st.one_of(st.integers(0, 200), st.integers(0, 300_000), st.sampled_from(SIZES_OF_NOTE)),
+        max_size=6,
+    ),
+    chunk_sizes=st.lists(st.one_of(st.integers(1, 50), st.integers(1, 1 << 20)), min_size=1, max_size=5),
+)
+def test_frames_come_out_of_a_stream_in_any_chunks(sizes: list[int], chunk_sizes: list[int]) -> None:
+    if sum(sizes) / (sum(chunk_sizes) / len(chunk_sizes)) > 20_000:
+        chunk_sizes = [size * 1000 for size in chunk_sizes]
+    contents = [bytes([number]) * size for number, size in enumerate(sizes)]
+    receiver = FrameReceiver(LIMIT)
+    assert receive(receiver, b"".join(map(frame_of, contents)), chunk_sizes) == contents
+    receiver.get_buffer()
+    assert receiver.capacity_bytes == BUFFER_SIZE_BYTES_MIN
+
+
+def test_a_frame_is_a_writable_view_of_the_buffer() -> None:
+    receiver = FrameReceiver(LIMIT)
+    buffer = receiver.get_buffer()
+    buffer[:9] = frame_of(b"batch")
+    receiver.on_bytes(9)
+    frame = receiver.next_frame()
+    assert frame is not None
+    frame[0:1] = b"B"
+    assert buffer[4:9].tobytes() == b"Batch"
+    assert receiver.next_frame() is None
+
+
+def test_pending_bytes_are_those_of_the_frame_that_has_begun() -> None:
+    receiver = FrameReceiver(LIMIT)
+    receive(receiver, frame_of(b"batch") + b"\0\0\0\7ab", [100])
+    assert receiver.pending_bytes == 6
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        (b"\xff\xff\xff\xff", "size is -1, which is negative"),
+        (b"\x80\0\0\0", "size is -2147483648, which is negative"),
+        (b"\0\x40\0\1", "size is 4194305 bytes, above the limit of 4194304"),
+        (b"GET / HTTP/1.1\r\n", "above the limit .* look like HTTP"),
+        (b"\x16\x03\x01\x02\0\1", "above the limit .* look like the start of TLS"),
+    ],
+)
+def test_a_size_that_cannot_be_is_refused(start: bytes, expected: str) -> None:
+    receiver = FrameReceiver(LIMIT)
+    for _ in range(2):  # and it stays refused
+        with pytest.raises(MalformedMessageError, match=expected):
+            receive(receiver, start, [100])
+
+
+def test_the_largest_frame_allowed_is_accepted() -> None:
+    content = b"x" * LIMIT
+    assert receive(FrameReceiver(LIMIT), frame_of(content), [1 << 20]) == [content]
+
+
+def test_announcing_a_large_frame_buys_no_memory() -> None:
+    receiver = FrameReceiver(LIMIT)
+    stream = frame_of(bytes(LIMIT))
+    for sent in (4, 1000, 15_000, 60_000, 250_000, 1_000_000):
+        receive(receiver, stream[receiver.pending_bytes : sent], [sent])
+        receiver.get_buffer()
+        assert receiver.capacity_bytes <= max(BUFFER_SIZE_BYTES_MIN, 4 * sent)
+
+
+def test_the_buffer_shrinks_after_a_large_frame() -> None:
+    receiver = FrameReceiver(LIMIT)
+    receive(receiver, frame_of(bytes(1 << 20)), [1 << 20])
+    assert receiver.capacity_bytes >= 1 << 20
+    receiver.get_buffer()
+    assert receiver.capacity_bytes == BUFFER_SIZE_BYTES_MIN
+
+
+def test_the_buffer_shrinks_although_the_next_frame_has_begun() -> None:
+    receiver = FrameReceiver(LIMIT)
+    frames = receive(receiver, frame_of(bytes(1 << 20)) + frame_of(b"small")[:6], [1 << 16])
+    assert len(frames) == 1
+    assert len(receiver.get_buffer()) > 0
+    assert receiver.capacity_bytes == BUFFER_SIZE_BYTES_MIN
+    assert receive(receiver, b"all", [3]) == [b"small"]
+
+
+def test_a_peer_that_sends_large_frames_gets_room_for_the_next_at_once() -> None:
+    receiver = FrameReceiver(LIMIT)
+    stream = frame_of(bytes(1 << 20))
+    receive(receiver, stream, [1 << 20])
+    receive(receiver, stream[:100], [100])
+    assert len(receiver.get_buffer()) >= len(stream) - 100
+
+
+def test_bytes_that_nobody_took_are_kept() -> None:
+    receiver = FrameReceiver(LIMIT)
+    contents = [bytes([number]) * 5000 for number in range(40)]
+    stream = b"".join(map(frame_of, contents))
+    position = 0
+    while position < len(stream):  # nobody asks for frames in between
+        buffer = receiver.get_buffer()
+        size = min(len(buffer), len(stream) - position)
+        assert size > 0
+        buffer[:size] = stream[position : position + size]
+        receiver.on_bytes(size)
+        position += size
+    for content in contents:
+        frame = receiver.next_frame()
+        assert frame is not None
+        assert frame.tobytes() == content
