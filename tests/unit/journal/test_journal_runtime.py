@@ -140,6 +140,8 @@ def test_resigning_throws_speculation_away() -> None:
         journal.propose(lambda state: state.decide_add(("c",)))
 
     journal.replay("b", Offset(2))  # another leader committed what was pending here
+    journal.on_committed(Offset(4))
+    assert journal.committed.names == ["a", "b"]
     active(journal, next_offset=4)
     assert journal.speculative.names == ["a", "b"]
 
