@@ -132,7 +132,7 @@ class DecoderSource:
             text = "[]"
         elif spec.default_factory is not None:
             text = f"{self.source.name('F', spec.default_factory)}()"
-        elif default is None or isinstance(default, int | str):
+        elif default is None or type(default) in (bool, int, str):  # an enum prints as no literal
             text = repr(default)
         else:
             text = self.source.name("D", default)

@@ -96,7 +96,8 @@ class EncoderSource:
             return value
         if isinstance(default, bool):
             return f"not {value}" if default else value
-        literal = repr(default) if isinstance(default, int | str | list) else self.source.name("D", default)
+        plain = type(default) in (int, str, list)  # an enum prints as no literal
+        literal = repr(default) if plain else self.source.name("D", default)
         return f"{value} != {literal}"
 
     def _value(self, wire_type: WireType[Any], value: str, path: str, nullable: bool) -> None:

@@ -6,6 +6,7 @@ import copy
 import pickle
 import subprocess
 import sys
+from enum import IntEnum
 from pathlib import Path
 from typing import ClassVar
 
@@ -35,6 +36,10 @@ from tidelog.wire.schema import (
 )
 
 
+class Level(IntEnum):
+    HIGH = 3
+
+
 @struct
 class Point:
     """Two numbers, and a third from version 2."""
@@ -58,6 +63,7 @@ class Drawing:
     scale: float = field(float64, default=1.0)
     raw: bytes = field(bytes_, default=b"")
     maybe_raw: bytes | None = field(bytes_, nullable="0+", default=None)
+    level: int = field(int8, versions="2+", default=Level.HIGH)
     visible: bool = field(boolean, versions="1+", tag=3, default=True)
     title: str | None = field(string, versions="1+", nullable="1+", tag=9, default="untitled")
     labels: list[str] | None = field(array(string), versions="1+", nullable="1+", tag=10, default_factory=list)
