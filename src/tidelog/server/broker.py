@@ -208,14 +208,13 @@ class Broker:
                 self._take_offline(one.topic_partition, str(error))
                 continue
             log = partition.log
+            high_watermark = self._files.high_watermark(one.topic_partition)
             partition.lead(
                 LeaderReplica(
                     one.topic_partition,
                     self.broker_id,
                     one.state,
-                    LogBounds(
-                        log.log_start_offset, log.log_end_offset, self._files.high_watermark(one.topic_partition)
-                    ),
+                    LogBounds(log.log_start_offset, log.log_end_offset, high_watermark),
                     log.lineage,
                     settings=ReplicationSettings(self._files.min_insync_replicas(one.topic_partition.topic, image)),
                     now_ms=self._clock.now_ms(),

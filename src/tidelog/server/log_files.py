@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 from uuid import UUID
 
@@ -69,6 +70,7 @@ class LogFiles:
         self._high_watermarks: dict[TopicPartition, Offset] = {}
         self._failed_logs: set[TopicPartition] = set()
         self._removals: list[asyncio.TimerHandle] = []
+        self._removing: set[asyncio.Task[None]] = set()
         self.cluster_id = ClusterId("")
         self.directory_id = UUID(int=0)
 
@@ -226,7 +228,9 @@ class LogFiles:
         self._removals.append(loop.call_later(delay_ms / 1000, self._remove_doomed))
 
     def _remove_doomed(self) -> None:
-        asyncio.ensure_future(self._in_background(self._held(self._directory).remove_doomed))
+        task = asyncio.ensure_future(self._in_background(self._held(self._directory).remove_doomed))
+        self._removing.add(task)
+        task.add_done_callback(self._removing.discard)
 
     def set_strays_aside(self, image: MetadataImage) -> None:
         """Rename the logs that the metadata assigns to nobody here, and remove what was to be removed before."""
@@ -280,7 +284,7 @@ class LogFiles:
             for index, (interval_ms, chore) in enumerate(chores):
                 if now_ms >= due_ms[index]:
                     due_ms[index] = now_ms + interval_ms
-                    await self._in_background(lambda chore=chore: chore(partitions))  # type: ignore[misc]
+                    await self._in_background(partial(chore, partitions))
             if now_ms >= retention_due_ms:
                 retention_due_ms = now_ms + config.retention_check_interval_ms
                 await self._retain(partitions, hosted)
@@ -290,7 +294,7 @@ class LogFiles:
             log = partition.log
             if log.is_flush_due(now_ms):
                 try:
-                    await self._executor.run(lambda log=log: log.maybe_flush(now_ms))  # type: ignore[misc]
+                    await self._executor.run(partial(log.maybe_flush, now_ms))
                 except DiskError as error:
                     hosted.on_disk_error(partition, error)
 

@@ -10,6 +10,7 @@ exception: an ApiVersions response has header 0 always, so that a client can rea
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
 
@@ -171,6 +172,7 @@ def _response_is_flexible(api_key: int, api_version: int) -> bool:
     return known is not None and api_version >= known.flexible_from
 
 
+@lru_cache(maxsize=16)  # every answer of a node carries the same one until its metadata changes
 def _encode_tagged_fields(state: ConsistencyState) -> bytes:
     cluster_id = state.cluster_id
     if cluster_id is None:
