@@ -46,11 +46,7 @@ def changes_on_leaving(
     It loses every leadership, and every seat in an ISR that holds others too. As the last member it keeps its seat,
     for nobody else has what was acknowledged: the partition has no leader, in a new leader epoch, until it is back.
     """
-    active = is_active_in(metadata)
-
-    def is_active(broker: BrokerId) -> bool:
-        return broker != broker_id and active(broker)
-
+    is_active = is_active_in(metadata)
     records, leaderships = [], []
     for topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.isr and partition.leader != broker_id:

@@ -122,8 +122,7 @@ class MetadataDraft:
         self._own("topics_by_id")
         self._own("topics_by_name")
         del self.topics_by_id[topic.topic_id]
-        if self.topics_by_name.get(topic.name) is topic:
-            del self.topics_by_name[topic.name]
+        del self.topics_by_name[topic.name]
         self._growing.pop(topic.topic_id, None)
         resource = ConfigResource(ResourceType.TOPIC, topic.name)
         if resource in self.configs:

@@ -195,6 +195,17 @@ def test_the_last_in_sync_replica_keeps_its_seat() -> None:
     assert leadership(cluster.partition("a")) == (2, 3, (2,))
 
 
+def test_who_is_not_in_sync_does_not_lead_however_alive() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO)
+    cluster.create("a", [ONE, TWO])
+    cluster.fence(ONE)
+    cluster.unfence(ONE)
+    assert leadership(cluster.partition("a")) == (2, 1, (2,))
+    cluster.fence(TWO)
+    assert leadership(cluster.partition("a")) == (None, 2, (2,))
+
+
 def test_the_same_process_registers_again() -> None:
     cluster = Cluster()
     registration = cluster.registration(ONE)
@@ -237,11 +248,14 @@ def test_who_speaks_for_an_old_incarnation_is_refused() -> None:
 
 def test_a_broker_that_shuts_down_is_not_elected() -> None:
     cluster = Cluster()
-    cluster.register(ONE)
+    cluster.start(ONE)
+    cluster.create("a", [ONE])
+    cluster.fence(ONE)
     leaving = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=cluster.epochs[ONE], in_controlled_shutdown=1)
     cluster.run(Decision((leaving,), None))
     cluster.unfence(ONE)
     assert not cluster.image.brokers[ONE].is_active
+    assert leadership(cluster.partition("a")) == (None, 1, (1,))
 
 
 def test_producer_ids_are_given_once() -> None:
@@ -277,6 +291,7 @@ def test_a_new_log_begins_with_the_level_of_its_records() -> None:
 @given(st.data())
 def test_leaders_are_in_sync_and_alive_and_every_leadership_has_its_own_epoch(data: st.DataObject) -> None:
     cluster = Cluster()
+    cluster.start(*data.draw(st.sampled_from(((), (ONE, TWO, THREE)))))
     seen: dict[tuple[str, int, int], int | None] = {}
     names: list[str] = []
     for _ in range(data.draw(st.integers(1, 25))):

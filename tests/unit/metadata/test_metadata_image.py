@@ -180,6 +180,11 @@ def test_a_record_that_contradicts_the_metadata_is_a_bug(record: object) -> None
         replayed(image_of(*topic(A, "a")), record)
 
 
+def test_a_topic_that_was_removed_is_gone_at_once() -> None:
+    with pytest.raises(InvariantBrokenError):
+        image_of(*topic(A, "a"), RemoveTopicRecord(topic_id=A), PartitionChangeRecord(partition_id=0, topic_id=A))
+
+
 def test_a_change_shares_what_it_does_not_touch() -> None:
     records: list[object] = []
     for number in range(1000):
