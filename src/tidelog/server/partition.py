@@ -8,9 +8,13 @@ from tidelog.base.errors import Code, OffsetOutOfRangeError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.log import AppendResult, Log, LogSlice
+from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
 from tidelog.replica import LeaderReplica
 
 READ_UNCOMMITTED = 0
+
+LENGTH_START, LENGTH_END = 8, 12
+ATTRIBUTES_LOW_BYTE = 22
 
 
 class Partition:
@@ -76,6 +80,7 @@ class Partition:
         replica = self.leader()
         if acks_all:
             replica.check_enough_replicas()
+        self._refuse_transactions(batches)
         result = self.log.append_as_leader(batches, leader_epoch=replica.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
             replica.on_appended(self.log.log_end_offset)
@@ -87,6 +92,20 @@ class Partition:
             result.last_offset,
         )
         return result
+
+    def _refuse_transactions(self, batches: memoryview) -> None:
+        """No coordinator here begins transactions, so none could ever end: committed readers would wait for ever."""
+        position = 0
+        while position + BATCH_OVERHEAD <= len(batches):
+            if batches[position + ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG:
+                raise refusal(
+                    Code.INVALID_TXN_STATE,
+                    f"{self.topic_partition}: transactions are not served; produce without a transactional id",
+                )
+            length = int.from_bytes(batches[position + LENGTH_START : position + LENGTH_END], signed=True)
+            if length < 0:
+                return  # the log says what is wrong with it
+            position += LENGTH_END + length
 
     def read(
         self,
