@@ -27,6 +27,7 @@ from tidelog.controller import (
 )
 from tidelog.metadata import Endpoint, MetadataImage
 from tidelog.metadata.configs import BrokerSettings
+from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.broker import Broker
 from tidelog.server.config import Listener, NodeConfig
 from tidelog.server.controller import Controller
@@ -149,6 +150,11 @@ class Node:
         """
         loop = asyncio.get_running_loop()
         self._failure = loop.create_future()
+        if not KERNEL_IS_COMPILED:
+            logger.warning(
+                "the interpreted kernel serves: to look at each record costs twenty times as much; "
+                "install a C compiler and install tidelog again for the compiled one"
+            )
         await self._executor.run(self.files.open)
         await self._bind()
         await self._start_controller()

@@ -1,0 +1,61 @@
+"""What a .properties file may ask of a node, and what it is told when it asks for something else."""
+
+from __future__ import annotations
+
+import pytest
+from tidelog.base.errors import ConfigError
+from tidelog.server.config import Listener, NodeConfig
+
+GOOD = {
+    "node.id": "7",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://[::1]:9093",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "7@localhost:9093",
+    "log.dirs": "/srv/log",
+}
+
+
+def test_a_file_as_kafkas_quick_start_has_it() -> None:
+    config = NodeConfig.from_properties(GOOD | {"num.partitions": "3", "advertised.listeners": "PLAINTEXT://name:1"})
+    assert config.node_id == 7
+    assert config.broker_listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
+    assert config.controller_listeners == (Listener("CONTROLLER", "::1", 9093),)
+    assert config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "name", 1)}
+    assert (config.log_directory, config.metadata_log_directory) == ("/srv/log", "/srv/log")
+    assert config.num_partitions == 3
+    assert config.connection_idle_ms_max == 600_000
+
+
+def test_minus_one_means_never() -> None:
+    assert NodeConfig.from_properties(GOOD | {"connections.max.idle.ms": "-1"}).connection_idle_ms_max is None
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"node.id": None}, "node.id is missing"),
+        ({"broker.id": "8"}, "they must agree"),
+        ({"process.roles": None}, "process.roles is missing"),
+        ({"process.roles": "broker"}, "both roles in one process"),
+        ({"controller.listener.names": None}, "controller.listener.names is missing"),
+        ({"listeners": "CONTROLLER://:9093"}, "there is none for clients"),
+        ({"listeners": "PLAINTEXT://:9092"}, "none is named CONTROLLER"),
+        ({"listeners": "PLAINTEXT://:9092,PLAINTEXT://:9093"}, "stands there twice"),
+        ({"listeners": "127.0.0.1:9092"}, "NAME://HOST:PORT"),
+        ({"listeners": "PLAINTEXT://127.0.0.1:70000"}, "NAME://HOST:PORT"),
+        ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "this release serves PLAINTEXT"),
+        ({"controller.quorum.voters": None}, "controller.quorum.voters is missing"),
+        ({"controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "a quorum of one voter"),
+        ({"controller.quorum.voters": "8@a:1"}, "must be this node"),
+        ({"controller.quorum.voters": "a:9093"}, "ID@HOST:PORT"),
+        ({"log.dirs": "/a,/b"}, "in one directory"),
+        ({"log.segment.byte": "100"}, "log.segment.bytes"),
+        ({"num.partitions": "0"}, "num.partitions"),
+        ({"socket.request.max.bytes": "lots"}, "socket.request.max.bytes"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_by_name(change: dict[str, str | None], said: str) -> None:
+    properties = {key: value for key, value in (GOOD | change).items() if value is not None}
+    with pytest.raises(ConfigError, match=said):
+        NodeConfig.from_properties(properties)
