@@ -150,6 +150,8 @@ def _decompress_snappy(data: Buffer, size_bytes_max: int) -> Buffer:
 def _xerial_blocks(view: memoryview) -> list[memoryview]:
     blocks = []
     position = len(_XERIAL_HEADER)
+    if len(view) < position:
+        raise _corrupt(SNAPPY, "its header is cut short")
     while position < len(view):
         start = position + _BLOCK_LENGTH.size
         if start > len(view):

@@ -214,10 +214,10 @@ def walk(
             largest_at = offset_delta
         if timestamp_delta < timestamp_delta_min:
             raise _malformed(index, position, -11)
+        if offset_delta <= last:
+            raise _malformed(index, position, -12)
         if offset_delta != index:
             is_dense = False
-            if offset_delta <= last:
-                raise _malformed(index, position, -12)
         if offset_delta > last_offset_delta:
             raise _malformed(index, position, -13)
         last = offset_delta
@@ -234,14 +234,12 @@ def walk(
                 key_at=key_at,
                 value_at=value_at,
             )
-            if run is None:
+            if run is None or run[1] > timestamp_delta_max or run[3] < timestamp_delta_min:
                 seek_from = index + patience  # ever more rarely, where records are not alike
                 patience *= 2
             else:
                 patience = 8
-                count, run_largest, run_largest_at, run_smallest = run
-                if run_smallest < timestamp_delta_min or run_largest > timestamp_delta_max:
-                    raise _malformed(index + run_largest_at, position, -11)
+                count, run_largest, run_largest_at, _ = run
                 if run_largest > largest:
                     largest = run_largest
                     largest_at = run_largest_at
