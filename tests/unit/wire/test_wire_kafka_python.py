@@ -23,7 +23,7 @@ def test_kafka_python_knows_every_version_that_we_declare() -> None:
 
 
 @pytest.mark.parametrize(("cls", "version"), ALL_MESSAGES, ids=ALL_MESSAGE_IDS)
-@settings(max_examples=5)
+@settings(max_examples=settings().max_examples // 20)
 @given(data=st.data())
 def test_both_write_the_same_bytes_and_read_each_other(cls: type[Any], version: int, data: st.DataObject) -> None:
     message = data.draw(messages(cls, version))
