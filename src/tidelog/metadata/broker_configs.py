@@ -18,6 +18,9 @@ def _ignored(name: str, kind: ConfigType, default: str | None, why: str, **rest:
 
 _ONE_LOOP = "a node is one process with one event loop; run more nodes to use more cores."
 _NO_CLEANER = "no cleaner runs in this release."
+_ONE_NODE = "a cluster of one node has no other to wait for."
+_NO_COORDINATORS = "no coordinator runs in this release."
+_SYSTEM_BUFFERS = "the buffers of sockets are as large as the system makes them."
 _NO_SHARE_GROUPS = "share groups are not served."
 
 _NODE: tuple[ConfigKey, ...] = (
@@ -39,7 +42,7 @@ _NODE: tuple[ConfigKey, ...] = (
         "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT is served.",
     ),
     _key("controller.listener.names", LIST, None, "The listeners that controllers use. Required of a controller."),
-    _key("inter.broker.listener.name", STRING, "PLAINTEXT", "The listener that brokers use among themselves."),
+    _ignored("inter.broker.listener.name", STRING, "PLAINTEXT", _ONE_NODE),
     _key("controller.quorum.voters", LIST, None, "The controllers: ID@HOST:PORT, with a comma between."),
     _key("controller.quorum.bootstrap.servers", LIST, None, "Where to find the controllers: HOST:PORT."),
     _key("broker.rack", STRING, None, "Where this broker stands; replicas are spread over racks."),
@@ -56,18 +59,18 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         "The largest request; a larger one closes its connection.",
         minimum=1,
     ),
-    _key(
+    _ignored(
         "socket.send.buffer.bytes",
         INT,
         "102400",
-        "SO_SNDBUF of each connection; -1 leaves it to the system.",
+        _SYSTEM_BUFFERS,
         minimum=-1,
     ),
-    _key(
+    _ignored(
         "socket.receive.buffer.bytes",
         INT,
         "102400",
-        "SO_RCVBUF of each connection; -1 leaves it to the system.",
+        _SYSTEM_BUFFERS,
         minimum=-1,
     ),
     _key("socket.listen.backlog.size", INT, "50", "How many connections may wait to be accepted.", minimum=1),
@@ -164,13 +167,13 @@ _LOGS: tuple[ConfigKey, ...] = (
 )
 
 _REPLICATION: tuple[ConfigKey, ...] = (
-    _key("broker.session.timeout.ms", INT, "9000", "A broker that is not heard of for this long is fenced.", minimum=1),
-    _key("broker.heartbeat.interval.ms", INT, "2000", "How often a broker says that it is alive.", minimum=1),
-    _key(
+    _ignored("broker.session.timeout.ms", INT, "9000", _ONE_NODE, minimum=1),
+    _ignored("broker.heartbeat.interval.ms", INT, "2000", _ONE_NODE, minimum=1),
+    _ignored(
         "replica.lag.time.max.ms",
         LONG,
         "30000",
-        "A follower that has not caught up for this long leaves the ISR.",
+        _ONE_NODE,
         minimum=1,
     ),
     _key(
@@ -180,34 +183,34 @@ _REPLICATION: tuple[ConfigKey, ...] = (
         "How often high watermarks are written.",
         minimum=1,
     ),
-    _key("controller.quorum.election.timeout.ms", INT, "1000", "How long to wait for votes.", minimum=1),
-    _key("controller.quorum.fetch.timeout.ms", INT, "2000", "How long without a leader before an election.", minimum=1),
-    _key("controlled.shutdown.enable", BOOLEAN, "true", "Whether a broker hands its leaderships on before it stops."),
-    _key(
+    _ignored("controller.quorum.election.timeout.ms", INT, "1000", _ONE_NODE, minimum=1),
+    _ignored("controller.quorum.fetch.timeout.ms", INT, "2000", _ONE_NODE, minimum=1),
+    _ignored("controlled.shutdown.enable", BOOLEAN, "true", _ONE_NODE),
+    _ignored(
         "metadata.consistency.wait.ms.max",
         LONG,
         "5000",
-        "How long a request may wait for the metadata that its consistency token asks for (KIP-1243; Tidelog's own).",
+        _ONE_NODE,
         minimum=0,
     ),
 )
 
 _COORDINATORS: tuple[ConfigKey, ...] = (
-    _key("offsets.topic.num.partitions", INT, "50", "Partitions of __consumer_offsets.", minimum=1),
-    _key("offsets.topic.replication.factor", SHORT, "3", "Replicas of __consumer_offsets.", minimum=1),
-    _key("offsets.topic.segment.bytes", INT, "104857600", "segment.bytes of __consumer_offsets.", minimum=1),
-    _key("offsets.retention.minutes", INT, "10080", "How long the offsets of an empty group are kept.", minimum=1),
-    _key("offset.metadata.max.bytes", INT, "4096", "The most metadata beside a committed offset.", minimum=0),
-    _key("group.initial.rebalance.delay.ms", INT, "3000", "How long a new group waits for more members.", minimum=0),
-    _key("group.min.session.timeout.ms", INT, "6000", "The shortest session time-out of a member.", minimum=1),
-    _key("group.max.session.timeout.ms", INT, "1800000", "The longest session time-out of a member.", minimum=1),
-    _key("group.max.size", INT, "2147483647", "The most members of a group.", minimum=1),
-    _key("transaction.state.log.num.partitions", INT, "50", "Partitions of __transaction_state.", minimum=1),
-    _key("transaction.state.log.replication.factor", SHORT, "3", "Replicas of __transaction_state.", minimum=1),
-    _key("transaction.state.log.min.isr", INT, "2", "min.insync.replicas of __transaction_state.", minimum=1),
-    _key("transaction.state.log.segment.bytes", INT, "104857600", "segment.bytes of __transaction_state.", minimum=1),
-    _key("transaction.max.timeout.ms", INT, "900000", "The longest time-out of a transaction.", minimum=1),
-    _key("transactional.id.expiration.ms", INT, "604800000", "How long an unused transactional id is kept.", minimum=1),
+    _ignored("offsets.topic.num.partitions", INT, "50", _NO_COORDINATORS, minimum=1),
+    _ignored("offsets.topic.replication.factor", SHORT, "3", _NO_COORDINATORS, minimum=1),
+    _ignored("offsets.topic.segment.bytes", INT, "104857600", _NO_COORDINATORS, minimum=1),
+    _ignored("offsets.retention.minutes", INT, "10080", _NO_COORDINATORS, minimum=1),
+    _ignored("offset.metadata.max.bytes", INT, "4096", _NO_COORDINATORS, minimum=0),
+    _ignored("group.initial.rebalance.delay.ms", INT, "3000", _NO_COORDINATORS, minimum=0),
+    _ignored("group.min.session.timeout.ms", INT, "6000", _NO_COORDINATORS, minimum=1),
+    _ignored("group.max.session.timeout.ms", INT, "1800000", _NO_COORDINATORS, minimum=1),
+    _ignored("group.max.size", INT, "2147483647", _NO_COORDINATORS, minimum=1),
+    _ignored("transaction.state.log.num.partitions", INT, "50", _NO_COORDINATORS, minimum=1),
+    _ignored("transaction.state.log.replication.factor", SHORT, "3", _NO_COORDINATORS, minimum=1),
+    _ignored("transaction.state.log.min.isr", INT, "2", _NO_COORDINATORS, minimum=1),
+    _ignored("transaction.state.log.segment.bytes", INT, "104857600", _NO_COORDINATORS, minimum=1),
+    _ignored("transaction.max.timeout.ms", INT, "900000", _NO_COORDINATORS, minimum=1),
+    _ignored("transactional.id.expiration.ms", INT, "604800000", _NO_COORDINATORS, minimum=1),
     _ignored("share.coordinator.state.topic.replication.factor", SHORT, "3", _NO_SHARE_GROUPS, minimum=1),
     _ignored("share.coordinator.state.topic.min.isr", SHORT, "2", _NO_SHARE_GROUPS, minimum=1),
 )

@@ -51,9 +51,10 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "file.delete.delay.ms",
         LONG,
         "60000",
-        "How long a deleted segment's file stays on disk, for those who still read it.",
+        "How long deleted files stay on disk, for those who still read them; what the broker says counts.",
         "log.segment.delete.delay.ms",
         minimum=0,
+        has_effect=False,
     ),
     _key(
         "flush.messages",
