@@ -173,36 +173,40 @@ class IndexFile:
         Raises:
             CorruptIndexError: the entries do not grow.
         """
-        count = self.count_up_to(column, value)
-        return self._read_entry(count - 1) if count else None
+        return self._search(column, value)[1]
 
     def count_up_to(self, column: int, value: int) -> int:
         """How many entries have a `FIRST` or `SECOND` of at most `value`."""
-        if self.last is None:
-            return 0
-        if self.last[column] <= value:
-            return len(self)
+        return self._search(column, value)[0]
+
+    def _search(self, column: int, value: int) -> tuple[int, tuple[int, int] | None]:
+        last = self.last
+        if last is None:
+            return 0, None
+        if last[column] <= value:
+            return len(self), last
         if self._tail and self._entry.unpack_from(self._tail)[column] <= value:
-            return self._written_count + self._count_in(self._tail, column, value)
+            return self._search_in(self._tail, self._written_count, column, value)
         self._load()
         block = bisect_right(self._block_seconds if column else self._block_firsts, value)
         if block == 0:
-            return 0
+            return 0, None
         start = (block - 1) * BLOCK_ENTRIES
         entries = self._read_entries(start, min(BLOCK_ENTRIES, self._written_count - start))
-        count = self._count_in(entries, column, value)
-        if count == 0:
-            raise CorruptIndexError(f"{self.path}: its entries do not grow, near entry {start}")
-        return start + count
+        return self._search_in(entries, start, column, value)
 
-    def _count_in(self, data: Buffer, column: int, value: int) -> int:
+    def _search_in(self, data: Buffer, start: int, column: int, value: int) -> tuple[int, tuple[int, int]]:
         unpack_from, size = self._entry.unpack_from, self._entry.size
 
         def number_at(index: int) -> int:
             number: int = unpack_from(data, index * size)[column]
             return number
 
-        return bisect_right(range(len(data) // size), value, key=number_at)
+        count = bisect_right(range(len(data) // size), value, key=number_at)
+        if count == 0:
+            raise CorruptIndexError(f"{self.path}: its entries do not grow, near entry {start}")
+        first, second = unpack_from(data, (count - 1) * size)
+        return start + count, (first, second)
 
     def entries(self) -> Iterator[tuple[int, int]]:
         """All entries, in order."""

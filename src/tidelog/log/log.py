@@ -16,7 +16,7 @@ from tidelog.base.errors import DiskError, OffsetOutOfRangeError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.append import Accepted, AppendResult, AppendRules, Origin, find_originals
+from tidelog.log.append import AppendResult, AppendRules, Origin, find_originals
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery import RecoveredLog, Recovery, settle_topic_id

@@ -1,0 +1,418 @@
+"""Appending: offsets and leader epochs, what is refused, and what a failing disk leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support.logs import DIRECTORY, FLIGHTS, NOW_MS, append, batches_of, lineage_of, make_batch, open_log, values_of
+from support.memory_disk import MemoryDisk
+
+from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.log import LogConfig
+from tidelog.records import check_crc, end_transaction_batch, read_header, read_records
+
+EPOCH = LeaderEpoch(3)
+
+
+def contents(disk: MemoryDisk) -> dict[str, bytes]:
+    return {path: bytes(each.data) for path, each in disk.files.items()}
+
+
+def test_batches_are_given_the_next_offsets_and_the_leader_epoch() -> None:
+    log = open_log(MemoryDisk())
+    first = append(log, "a", "b", "c", epoch=3)
+    second = append(log, "d", epoch=4)
+    assert (first.first_offset, first.last_offset, first.record_count, first.batch_count) == (0, 2, 3, 1)
+    assert (second.first_offset, second.last_offset, second.log_append_time_ms) == (3, 3, None)
+    assert [(h.base_offset, h.leader_epoch) for h, _ in batches_of(log)] == [(0, 3), (3, 4)]
+    assert values_of(log) == ["a", "b", "c", "d"]
+    assert lineage_of(log) == [(3, 0), (4, 3)]
+    assert log.log_end_offset == 4
+
+
+def test_the_stamp_is_made_in_the_callers_buffer_and_leaves_the_crc_right() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a")
+    batch = make_batch("b")
+    log.append_as_leader(memoryview(batch), leader_epoch=EPOCH, now_ms=NOW_MS)
+    header = read_header(batch)
+    assert (header.base_offset, header.leader_epoch) == (1, EPOCH)
+    check_crc(batch, 0, header)
+
+
+def test_an_append_is_one_write_and_no_sync() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    disk.append_count = disk.sync_count = 0
+    append(log, "b")
+    log.append_as_leader(
+        make_batch("c") + make_batch("d", "e") + make_batch("f"), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS
+    )
+    assert (disk.append_count, disk.sync_count) == (2, 0)
+    assert values_of(log) == list("abcdef")
+
+
+def test_the_lineage_is_on_disk_before_the_first_batch_of_an_epoch() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.assign_leader_epoch(LeaderEpoch(7))
+    append(log, "a", epoch=7)
+    path = f"{DIRECTORY}/leader-epoch-checkpoint"
+    assert disk.files[path].synced == b"0\n1\n7 0\n"
+    disk.refusals.add("rename")
+    with pytest.raises(DiskError, match="leader-epoch-checkpoint"):
+        append(log, "b", epoch=8)
+    assert lineage_of(log) == [(7, 0)]
+    assert values_of(log) == ["a"]
+
+
+def test_a_leader_epoch_never_goes_back() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a", epoch=5)
+    with pytest.raises(InvariantBrokenError, match="leader epoch 4"):
+        append(log, "b", epoch=4)
+
+
+def test_assigning_an_epoch_again_changes_nothing() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a", epoch=1)
+    log.assign_leader_epoch(LeaderEpoch(2))
+    append(log, "b", epoch=2)
+    lineage = log.lineage
+    disk.sync_count = 0
+    log.assign_leader_epoch(LeaderEpoch(2))
+    assert (lineage_of(log), disk.sync_count) == ([(1, 0), (2, 1)], 0)
+    assert log.lineage is lineage  # who answers OffsetForLeaderEpoch holds on to it
+
+
+def flip_crc() -> bytearray:
+    batch = make_batch("a")
+    batch[-1] ^= 1
+    return batch
+
+
+def set_byte(position: int, value: int) -> bytearray:
+    batch = make_batch("a")
+    batch[position] = value
+    return batch
+
+
+REFUSED: dict[str, tuple[Callable[[], bytearray], Code]] = {
+    "nothing": (bytearray, Code.CORRUPT_MESSAGE),
+    "garbage": (lambda: bytearray(b"\x01" * 200), Code.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "a wrong CRC": (flip_crc, Code.CORRUPT_MESSAGE),
+    "an old message format": (lambda: set_byte(16, 1), Code.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+    "a message format to come": (lambda: set_byte(16, 3), Code.CORRUPT_MESSAGE),
+    "a batch cut short": (lambda: make_batch("a")[:-1], Code.CORRUPT_MESSAGE),
+    "a second batch cut short": (lambda: make_batch("a") + make_batch("b")[:-1], Code.CORRUPT_MESSAGE),
+    "a bad second batch": (lambda: make_batch("a") + flip_crc(), Code.CORRUPT_MESSAGE),
+    "a base offset": (lambda: make_batch("a", base_offset=1), Code.INVALID_RECORD),
+    "no record": (make_batch, Code.INVALID_RECORD),
+    "a control batch": (
+        lambda: bytearray(
+            end_transaction_batch(
+                committed=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS
+            )
+        ),
+        Code.INVALID_RECORD,
+    ),
+    "a transaction without a producer": (lambda: make_batch("a", transactional=True), Code.INVALID_RECORD),
+    "a negative sequence": (lambda: make_batch("a", producer_id=1, producer_epoch=0), Code.INVALID_RECORD),
+    "a negative producer epoch": (
+        lambda: make_batch("a", producer_id=1, producer_epoch=-1, base_sequence=0),
+        Code.INVALID_RECORD,
+    ),
+    "too many bytes": (lambda: make_batch("a" * 2000), Code.MESSAGE_TOO_LARGE),
+    "a record too far ahead": (lambda: make_batch("a", timestamp=NOW_MS + 1001), Code.INVALID_TIMESTAMP),
+    "a record too far behind": (
+        lambda: make_batch("a", "b", timestamps=[NOW_MS, NOW_MS - 1001]),
+        Code.INVALID_TIMESTAMP,
+    ),
+    "a record without a key": (lambda: make_batch("a", key=None), Code.INVALID_RECORD),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_a_refused_batch_changes_nothing(what: str) -> None:
+    make, code = REFUSED[what]
+    disk = MemoryDisk()
+    log = open_log(
+        disk,
+        message_size_bytes_max=2000,
+        message_timestamp_before_ms_max=1000,
+        message_timestamp_after_ms_max=1000,
+        cleanup_policy=frozenset({"compact"}),
+    )
+    append(log, "before", epoch=1)
+    before = contents(disk)
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(make(), leader_epoch=LeaderEpoch(2), now_ms=NOW_MS)
+    assert refused.value.code == code
+    assert contents(disk) == before
+    assert (lineage_of(log), log.log_end_offset) == ([(1, 0)], 1)
+    assert append(log, "after", epoch=1).first_offset == 1
+
+
+def test_a_batch_that_no_segment_can_hold_is_refused() -> None:
+    log = open_log(MemoryDisk(), segment_size_bytes=100)
+    with pytest.raises(KafkaError) as refused:
+        append(log, "a" * 100)
+    assert refused.value.code == Code.RECORD_LIST_TOO_LARGE
+
+
+def test_limits_are_inclusive() -> None:
+    size = len(make_batch("a"))
+    log = open_log(
+        MemoryDisk(),
+        message_size_bytes_max=size,
+        segment_size_bytes=size,
+        message_timestamp_before_ms_max=1000,
+        message_timestamp_after_ms_max=1000,
+    )
+    append(log, "a")
+    append(log, "b", timestamp=NOW_MS + 1000)
+    append(log, "c", timestamp=NOW_MS - 1000)
+    assert values_of(log) == ["a", "b", "c"]
+
+
+def test_the_nodes_own_parts_may_write_control_batches() -> None:
+    log = open_log(MemoryDisk())
+    marker = end_transaction_batch(
+        committed=True, producer_id=1, producer_epoch=0, coordinator_epoch=0, timestamp_ms=NOW_MS
+    )
+    result = log.append_as_leader(bytearray(marker), leader_epoch=EPOCH, now_ms=NOW_MS, origin="coordinator")
+    assert result.first_offset == 0
+
+
+def test_log_append_time_is_stamped_and_answered() -> None:
+    log = open_log(MemoryDisk(), message_timestamp_type="LogAppendTime")
+    result = append(log, "a", "b", timestamps=[5, 7])
+    assert result.log_append_time_ms == NOW_MS
+    [(header, data)] = batches_of(log)
+    check_crc(data, 0, header)
+    assert (header.is_log_append_time, [r.timestamp for r in read_records(data)]) == (True, [NOW_MS, NOW_MS])
+
+
+def test_a_clients_log_append_time_is_refused_where_create_time_rules() -> None:
+    log = open_log(MemoryDisk())
+    batch = make_batch("a")
+    other = open_log(MemoryDisk(), message_timestamp_type="LogAppendTime")
+    other.append_as_leader(batch, leader_epoch=EPOCH, now_ms=NOW_MS)
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=NOW_MS)
+    assert refused.value.code == Code.INVALID_TIMESTAMP
+
+
+def test_a_wrong_max_timestamp_is_put_right() -> None:
+    batch = make_batch("a", "b", timestamps=[NOW_MS - 5, NOW_MS])
+    batch[35:43] = (NOW_MS - 9).to_bytes(8)
+    header = read_header(batch)
+    from tidelog.records.crc32c import crc32c
+
+    batch[17:21] = crc32c(batch[21 : header.size_bytes]).to_bytes(4)
+    log = open_log(MemoryDisk())
+    log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=NOW_MS)
+    [(header, data)] = batches_of(log)
+    check_crc(data, 0, header)
+    assert header.max_timestamp == NOW_MS
+
+
+# Segments.
+
+
+def test_segments_roll_by_size() -> None:
+    size = len(make_batch("a"))
+    log = open_log(MemoryDisk(), segment_size_bytes=2 * size)
+    for value in "abcde":
+        append(log, value)
+    assert log.segment_base_offsets == (0, 2, 4)
+    assert values_of(log) == list("abcde")
+
+
+def test_one_request_may_fill_several_segments() -> None:
+    size = len(make_batch("a"))
+    disk = MemoryDisk()
+    log = open_log(disk, segment_size_bytes=2 * size)
+    append(log, "a")
+    disk.append_count = 0
+    request = b"".join(make_batch(value) for value in "bcdef")
+    result = log.append_as_leader(bytearray(request), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    assert (result.first_offset, result.last_offset, result.batch_count) == (1, 5, 5)
+    assert log.segment_base_offsets == (0, 2, 4)
+    assert values_of(log) == list("abcdef")
+    snapshots = 2
+    assert disk.append_count == 3 + snapshots
+
+
+def test_segments_roll_by_the_time_of_their_records() -> None:
+    log = open_log(MemoryDisk(), segment_ms=1000)
+    append(log, "a", timestamp=NOW_MS - 5000)
+    append(log, "b", timestamp=NOW_MS - 4000)
+    append(log, "c", timestamp=NOW_MS - 3999)
+    assert log.segment_base_offsets == (0, 2)
+
+
+def test_segments_without_timestamps_roll_by_the_clock() -> None:
+    log = open_log(MemoryDisk(), segment_ms=1000)
+    append(log, "a", timestamp=-1)
+    batch = make_batch("b", timestamp=-1)
+    log.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS + 1001)
+    assert log.segment_base_offsets == (0, 1)
+
+
+def test_segments_roll_when_an_index_is_full() -> None:
+    log = open_log(MemoryDisk(), index_interval_bytes=0, index_size_bytes_max=40)
+    for value in "abcdefgh":
+        append(log, value, timestamp=NOW_MS)
+    assert log.segment_base_offsets == (0, 6)  # the first batch needs no entry, 5 entries of 8 bytes fit
+
+
+def test_rolling_an_empty_segment_does_nothing() -> None:
+    log = open_log(MemoryDisk())
+    log.roll(NOW_MS)
+    append(log, "a")
+    log.roll(NOW_MS)
+    log.roll(NOW_MS)
+    assert log.segment_base_offsets == (0, 1)
+
+
+def test_a_segment_holds_offsets_up_to_2_31_from_its_base() -> None:
+    log = open_log(MemoryDisk(), cleanup_policy=frozenset({"compact"}))
+    far = 2**31
+    for base in (0, far - 1, far, 3 * far):
+        log.append_as_follower(make_batch("a", base_offset=base, leader_epoch=0), now_ms=NOW_MS)
+    assert log.segment_base_offsets == (0, far, 3 * far)
+    assert [h.base_offset for h, _ in batches_of(log)] == [0, far - 1, far, 3 * far]
+
+
+def test_an_empty_segment_gives_way_to_one_that_can_hold_the_offset() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    log.append_as_follower(make_batch("a", base_offset=2**40, leader_epoch=0), now_ms=NOW_MS)
+    assert log.segment_base_offsets == (2**40,)
+    again = open_log(disk, clean=False)
+    assert (again.log_start_offset, again.log_end_offset) == (2**40, 2**40 + 1)
+    assert values_of(again) == ["a"]
+
+
+# Followers.
+
+
+def test_a_follower_keeps_offsets_and_epochs_as_they_came() -> None:
+    leader = open_log(MemoryDisk())
+    append(leader, "a", epoch=1)
+    append(leader, "b", "c", epoch=4)
+    append(leader, "d", epoch=6)
+    fetched = leader.read(Offset(0), size_bytes_max=1 << 20, end_offset=Offset(4)).read_all()
+    follower = open_log(MemoryDisk())
+    result = follower.append_as_follower(memoryview(fetched + b"cut short"), now_ms=NOW_MS)
+    assert result is not None
+    assert (result.first_offset, result.last_offset, result.batch_count, result.record_count) == (0, 3, 3, 4)
+    assert batches_of(follower) == batches_of(leader)
+    assert lineage_of(follower) == [(1, 0), (4, 1), (6, 3)]
+
+
+def test_a_follower_of_nothing_appends_nothing() -> None:
+    log = open_log(MemoryDisk())
+    assert log.append_as_follower(b"", now_ms=NOW_MS) is None
+    assert log.append_as_follower(make_batch("a")[:-1], now_ms=NOW_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "why"),
+    [
+        (make_batch("x", base_offset=1, leader_epoch=5), "starts at offset 1, the log goes on at 2"),
+        (make_batch("x", base_offset=2, leader_epoch=4), "of leader epoch 4"),
+    ],
+)
+def test_a_follower_refuses_what_is_no_continuation(batch: bytearray, why: str) -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a", "b", epoch=5)
+    with pytest.raises(CorruptLogError, match=why):
+        log.append_as_follower(batch, now_ms=NOW_MS)
+    assert values_of(log) == ["a", "b"]
+
+
+def test_a_follower_checks_the_crc() -> None:
+    log = open_log(MemoryDisk())
+    with pytest.raises(KafkaError) as refused:
+        second = make_batch("b", base_offset=1, leader_epoch=0)
+        second[-1] ^= 1
+        log.append_as_follower(make_batch("a", leader_epoch=0) + second, now_ms=NOW_MS)
+    assert refused.value.code == Code.CORRUPT_MESSAGE
+    assert log.log_end_offset == 0
+
+
+# The disk.
+
+
+def test_a_write_cut_short_is_taken_back() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    before = contents(disk)
+    disk.free_write_bytes = 40
+    with pytest.raises(DiskError, match=r"00000000000000000000.log: no space left"):
+        append(log, "b")
+    assert contents(disk) == before
+    disk.free_write_bytes = None
+    append(log, "c")
+    assert values_of(log) == ["a", "c"]
+    assert values_of(open_log(disk, clean=False)) == ["a", "c"]
+
+
+def test_batches_that_reached_an_earlier_segment_stay() -> None:
+    size = len(make_batch("a"))
+    disk = MemoryDisk()
+    log = open_log(disk, segment_size_bytes=2 * size)
+    append(log, "a")
+    disk.refusals.add("00000000000000000002.log")
+    request = b"".join(make_batch(value) for value in "bcd")
+    with pytest.raises(DiskError, match="2.log"):
+        log.append_as_leader(bytearray(request), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    disk.refusals.clear()
+    append(log, "e")
+    assert values_of(log) == ["a", "b", "e"]
+    assert values_of(open_log(disk, clean=False)) == ["a", "b", "e"]
+
+
+def test_a_log_whose_tail_cannot_be_taken_back_is_out_of_use() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk)
+    append(log, "a")
+    disk.free_write_bytes = 40
+    disk.refusals.add("truncate")
+    with pytest.raises(DiskError, match="refused to truncate"):
+        append(log, "b")
+    disk.free_write_bytes = None
+    disk.refusals.clear()
+    for action in (lambda: append(log, "c"), lambda: log.flush(), lambda: log.close()):
+        with pytest.raises(DiskError, match="out of use since an earlier failure"):
+            action()
+    log.release()
+    assert values_of(open_log(disk, clean=False)) == ["a"]
+
+
+def test_a_segment_that_cannot_be_made_leaves_the_old_one_in_use() -> None:
+    size = len(make_batch("a"))
+    disk = MemoryDisk()
+    log = open_log(disk, segment_size_bytes=size)
+    append(log, "a")
+    disk.refusals.add("create")
+    with pytest.raises(DiskError, match="refused to create"):
+        append(log, "b")
+    disk.refusals.clear()
+    append(log, "c")
+    assert values_of(log) == ["a", "c"]
+
+
+def test_a_configuration_may_change_under_way() -> None:
+    log = open_log(MemoryDisk())
+    log.configure(LogConfig(message_size_bytes_max=10))
+    with pytest.raises(KafkaError, match=r"flights-0: .* max\.message\.bytes=10"):
+        append(log, "a")
+    assert str(log.topic_partition) == str(FLIGHTS)
