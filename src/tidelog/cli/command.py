@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import click
 
 from tidelog.base.errors import ConfigError, TidelogError
-from tidelog.cli.output import LiveRows, Rows, print_live, print_rows
+from tidelog.cli.output import LiveRows, Rows, Sections, print_live, print_rows, print_sections
 
 FAILED = 1
 USAGE = 2
@@ -29,6 +29,9 @@ PIPE_CLOSED = 141
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
+CONNECT_MS_MAX = 10_000
+"""How long a command looks for a broker before it says that there is none."""
+
 CONTEXT_SETTINGS = {"help_option_names": ["--help", "-h"], "max_content_width": 120}
 
 _PARAMETER = "tidelog.cli.parameter"
@@ -37,7 +40,7 @@ _PARAMETER = "tidelog.cli.parameter"
 class Command(Protocol):
     """A command with its flags filled in."""
 
-    def run(self) -> Rows | LiveRows | int | None: ...
+    def run(self) -> Rows | LiveRows | Sections | int | None: ...
 
 
 class UsageError(TidelogError):
@@ -129,9 +132,11 @@ def execute(command: Command) -> int:
         output = getattr(command, "output", "table")
         if isinstance(outcome, LiveRows):
             print_live(outcome, output, sys.stdout)
+        elif isinstance(outcome, Sections):
+            print_sections(outcome, output, sys.stdout)
         elif outcome is not None:
             print_rows(outcome, output, sys.stdout)
-            sys.stdout.flush()
+        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:

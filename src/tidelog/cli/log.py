@@ -1,3 +1,73 @@
 """`tidelog log dump`: what is in the files of a log."""
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import CorruptLogError
+from tidelog.cli.command import UsageError, argument, log_level_option, option, output_option
+from tidelog.cli.output import Row, Rows, Section, Sections
+
+if TYPE_CHECKING:
+    from tidelog.log.dump import Dump
+
+TABLE_COLUMNS = {
+    "batches": (
+        "base_offset", "last_offset", "record_count", "leader_epoch", "max_timestamp", "compression", "producer_id",
+        "is_transactional", "is_control", "position", "size_bytes", "crc_is_right", "problem",
+    ),
+    "records": ("offset", "leader_epoch", "timestamp", "key", "value", "headers", "control", "position", "problem"),
+}  # fmt: skip
+"""What fits on a screen; JSON has all there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DumpLog:
+    """Show what is in PATH: a file of a log, or the directory of a partition. Nothing is changed.
+
+    Reads segments, indexes, producer snapshots, checkpoints and properties, those of Apache Kafka too. The node may be
+    running. Ends with status 1 if something is not as it should be; the last row of that file says what.
+
+    Examples:
+
+        tidelog log dump tidelog-data/node-1/greetings-0
+        tidelog log dump tidelog-data/node-1/greetings-0/00000000000000000000.log --records --output json
+    """
+
+    path: str = argument(metavar="PATH")
+    records: bool = option("--records", is_flag=True, help="Each record of a segment, instead of each batch.")
+    output: str = output_option()
+    log_level: str = log_level_option()
+
+    def run(self) -> Sections:
+        if not os.path.exists(self.path):
+            raise UsageError(f"{self.path}: there is no such file or directory")
+        from tidelog.io.disk import RealDisk
+        from tidelog.log.dump import dump
+
+        return Sections(self._sections(dump(RealDisk(), self.path.rstrip("/") or "/", records=self.records)))
+
+    def _sections(self, files: Iterator[Dump]) -> Iterator[Section]:
+        damaged: list[str] = []
+        for found in files:
+            yield Section(
+                f"{found.path} ({found.kind})",
+                {"file": found.path, "kind": found.kind},
+                Rows(_watched(found, damaged), columns=TABLE_COLUMNS.get(found.kind), nothing="(empty)"),
+            )
+        if damaged:
+            raise CorruptLogError(
+                f"{damaged[0]}: not as it should be; its rows say where"
+                + (f" (and {len(damaged) - 1} more files)" if len(damaged) > 1 else "")
+            )
+
+
+def _watched(found: Dump, damaged: list[str]) -> Iterator[Row]:
+    """The rows of a file; adds it to `damaged` once if one tells of a problem."""
+    for row in found.rows:
+        if ("problem" in row or row.get("crc_is_right") is False) and found.path not in damaged:
+            damaged.append(found.path)
+        yield row

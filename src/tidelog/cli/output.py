@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from tidelog.base.invariant import invariant
 
@@ -22,7 +22,7 @@ class Rows:
     """What a command found.
 
     Attributes:
-        columns: the order of a table's columns; None takes the keys of each row as they come first.
+        columns: what a table shows, in this order, as far as the first rows have it; None shows all that they have.
         rows: consumed once, while printing; may be endless.
         nothing: what a table says when there are no rows. JSON prints nothing then.
     """
@@ -30,6 +30,23 @@ class Rows:
     rows: Iterable[Row]
     columns: tuple[str, ...] | None = None
     nothing: str = "(none)"
+
+
+class Section(NamedTuple):
+    """Rows of one kind among others."""
+
+    title: str
+    """What a table is headed by."""
+    facts: Row
+    """What JSON repeats in each row of it."""
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """Rows of several kinds, one table each."""
+
+    sections: Iterable[Section]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +82,24 @@ def print_live(found: LiveRows, output: str, stream: TextIO) -> None:
         stream.flush()
 
 
+def print_sections(found: Sections, output: str, stream: TextIO) -> None:
+    """Write one table after the other; in JSON, each row with the facts of its section."""
+    for number, section in enumerate(found.sections):
+        rows = section.rows
+        if output == "json":
+            facts = section.facts
+            rows = replace(rows, rows=({**facts, **row} for row in rows.rows))
+        else:
+            stream.write(f"{chr(10) if number else ''}{section.title}\n")
+        print_rows(rows, output, stream)
+
+
 def print_rows(found: Rows, output: str, stream: TextIO) -> None:
-    """Write rows to `stream` as they come: `output` is `table` or `json`."""
+    """Write rows to `stream` as they come: `output` is `table`, `json`, or `value` (the first value of each row)."""
+    if output == "value":
+        for row in found.rows:
+            stream.write(cell(next(iter(row.values()))) + "\n")
+        return
     if output == "json":
         for row in found.rows:
             stream.write(as_json(row) + "\n")
@@ -76,7 +109,8 @@ def print_rows(found: Rows, output: str, stream: TextIO) -> None:
     if not held:
         stream.write(found.nothing + "\n")
         return
-    columns = found.columns or tuple(dict.fromkeys(key for row in held for key in row))
+    present = dict.fromkeys(key for row in held for key in row)
+    columns = tuple(column for column in found.columns or present if column in present)
     if stream.isatty() and len(held) < ROWS_HELD_MAX:
         _print_rich(columns, held, stream)
     else:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
-from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -14,6 +12,7 @@ import click
 
 from tidelog.base.errors import TidelogError
 from tidelog.cli.command import (
+    CONNECT_MS_MAX,
     KeyValue,
     UsageError,
     argument,
@@ -26,7 +25,9 @@ from tidelog.cli.command import (
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
-    from tidelog import RecordMetadata
+    from tidelog.client.core.values import RecordMetadata
+    from tidelog.client.futures import Future
+    from tidelog.client.options import Acks, CompressionType
 
 UNACKNOWLEDGED_RECORDS_MAX = 50_000
 """Lines read ahead of the broker's acknowledgements; reading waits beyond that."""
@@ -47,7 +48,7 @@ class Tally:
 
     partitions: dict[int, PartitionTally] = field(default_factory=dict)
     failed: int = 0
-    first_error: BaseException | None = None
+    first_error: TidelogError | None = None
 
     def add(self, result: Future[RecordMetadata]) -> None:
         """Count one record; waits for its acknowledgement."""
@@ -97,10 +98,10 @@ class Produce:
     header: tuple[tuple[str, str], ...] = option(
         "--header", type=KeyValue(), multiple=True, metavar="KEY=VALUE", help="A header of every record. Repeatable."
     )
-    acks: str = option(
+    acks: Acks = option(
         "--acks", type=click.Choice(["all", "1", "0"]), default="all", help="Who must hold a record before it counts."
     )
-    compression: str = option(
+    compression: CompressionType = option(
         "--compression",
         type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
         default="none",
@@ -118,19 +119,18 @@ class Produce:
         headers = [(key, value.encode()) for key, value in self.header]
         producer = Producer(
             bootstrap_servers=self.bootstrap,
-            acks=self.acks if self.acks == "all" else int(self.acks),
+            acks=self.acks,
             compression_type=self.compression,
-            enable_idempotence=self.acks == "all",
+            max_block_ms=CONNECT_MS_MAX,
             client_id="tidelog-produce",
         )
-        with closing(producer):
+        with producer:
             unacknowledged: deque[Future[RecordMetadata]] = deque()
             for key, value in read_records(sys.stdin.buffer, self.key_separator):
                 sent = producer.send(self.topic, value, key, partition=self.partition, headers=headers)
                 unacknowledged.append(sent)
                 while unacknowledged and (len(unacknowledged) > UNACKNOWLEDGED_RECORDS_MAX or unacknowledged[0].done()):
                     tally.add(unacknowledged.popleft())
-            producer.flush()
             for sent in unacknowledged:
                 tally.add(sent)
         if tally.failed:
