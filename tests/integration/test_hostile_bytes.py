@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from support.node import NodeProcess
 
 TIMEOUT_SECONDS = 10.0

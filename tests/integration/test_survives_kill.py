@@ -53,9 +53,7 @@ class Load:
     def _send(self) -> None:
         value = b"record %d" % self.sent
         self.sent += 1
-        self._producer.produce(
-            self.topic, value, partition=self.sent % PARTITIONS, on_delivery=self._on_delivery
-        )
+        self._producer.produce(self.topic, value, partition=self.sent % PARTITIONS, on_delivery=self._on_delivery)
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -67,7 +65,9 @@ class Load:
 
 
 def read_all(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True})
+    consumer = confluent_kafka.Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True}
+    )
     found = {}
     consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     ended = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from tidelog.base.errors import ConfigError
 from tidelog.server.config import Listener, NodeConfig
 
