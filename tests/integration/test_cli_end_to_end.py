@@ -57,7 +57,7 @@ def test_topics_are_created_listed_described_and_deleted(shared_node: NodeProces
         (index, 1, [1], [1]) for index in range(3)
     ]
     configs = rows(tidelog(shared_node, "topics", "describe", "cli-life", "--configs", "-o", "json"))
-    assert {"topic": "cli-life", "key": "retention.ms", "value": "60000", "source": "topic"} in configs
+    assert {"topic": "cli-life", "key": "retention.ms", "value": "60000", "source": "dynamic topic"} in configs
     assert "cli-life" in tidelog(shared_node, "topics", "list")
 
     tidelog(shared_node, "topics", "delete", "cli-life")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tidelog.base.errors import TidelogError
+from tidelog.base.errors import OffsetOutOfRangeError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.command import (
+    CONNECT_MS_MAX,
     UsageError,
     argument,
     bootstrap_option,
@@ -22,7 +22,9 @@ from tidelog.cli.command import (
 from tidelog.cli.output import LiveRows, Row
 
 if TYPE_CHECKING:
-    from tidelog import Consumer, ConsumerRecord
+    from tidelog.client.consumer import Consumer
+    from tidelog.client.core.values import ConsumerRecord
+    from tidelog.client.options import Isolation
 
 POLL_MS = 500
 RECORDS_PER_POLL_MAX = 5_000
@@ -74,7 +76,7 @@ class Consume:
         "--count", "-n", type=click.IntRange(min=1), default=None, metavar="N", help="Stop after N records."
     )
     no_follow: bool = option("--no-follow", is_flag=True, help="Stop at what was the end when this started.")
-    isolation_level: str = option(
+    isolation_level: Isolation = option(
         "--isolation-level",
         type=click.Choice(["read_uncommitted", "read_committed"]),
         default="read_uncommitted",
@@ -99,30 +101,39 @@ class Consume:
         from tidelog import Consumer
 
         consumer = Consumer(
-            bootstrap_servers=self.bootstrap,
+            self.bootstrap,
             auto_offset_reset="none",
             isolation_level=self.isolation_level,
             client_id="tidelog-consume",
+            default_api_timeout_ms=CONNECT_MS_MAX,
         )
-        with closing(consumer):
+        with consumer:
             partitions = self._partitions(consumer)
             consumer.assign(partitions)
             self._seek(consumer, partitions)
-            ends = {key: found.offset for key, found in consumer.end_offsets(partitions).items()}
+            ends = self._ends(consumer, partitions) if self.no_follow else {}
             left = self.count
             while left is None or left > 0:
                 if self.no_follow and all(consumer.position(key).offset >= ends[key] for key in partitions):
                     return
                 records = consumer.poll(POLL_MS, min(RECORDS_PER_POLL_MAX, left or RECORDS_PER_POLL_MAX))
                 if self.no_follow:
-                    records = [
-                        found
-                        for found in records
-                        if found.offset < ends[TopicPartition(found.topic, PartitionIndex(found.partition))]
-                    ]
+                    records = [found for found in records if found.offset < ends[(found.topic, found.partition)]]
                 if left is not None:
                     left -= len(records)
                 yield [row_of(found) for found in records]
+
+    def _ends(self, consumer: Consumer, partitions: list[TopicPartition]) -> dict[tuple[str, int], int]:
+        """Where to stop. Raises `OffsetOutOfRangeError` if that lies before where to start."""
+        ends: dict[tuple[str, int], int] = {
+            (key.topic, key.partition): found.offset for key, found in consumer.end_offsets(partitions).items()
+        }
+        if isinstance(self.offset, int) and self.offset > ends[partitions[0]]:
+            (start,) = consumer.beginning_offsets(partitions[:1]).values()
+            raise OffsetOutOfRangeError(
+                str(partitions[0]), offset=self.offset, log_start_offset=start.offset, end_offset=ends[partitions[0]]
+            )
+        return ends
 
     def _partitions(self, consumer: Consumer) -> list[TopicPartition]:
         found = sorted(consumer.partitions_for(self.topic))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import NamedTuple, TextIO
 
@@ -17,8 +14,7 @@ ROWS_HELD_MAX = 1_000
 """Rows looked at before the first is printed: they set the widths of a table's columns."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """What a command found.
 
     Attributes:
@@ -42,15 +38,13 @@ class Section(NamedTuple):
     rows: Rows
 
 
-@dataclass(frozen=True, slots=True)
-class Sections:
+class Sections(NamedTuple):
     """Rows of several kinds, one table each."""
 
     sections: Iterable[Section]
 
 
-@dataclass(frozen=True, slots=True)
-class LiveRows:
+class LiveRows(NamedTuple):
     """Rows that keep coming: each batch is printed and flushed before the next one is asked for.
 
     Attributes:
@@ -88,7 +82,7 @@ def print_sections(found: Sections, output: str, stream: TextIO) -> None:
         rows = section.rows
         if output == "json":
             facts = section.facts
-            rows = replace(rows, rows=({**facts, **row} for row in rows.rows))
+            rows = rows._replace(rows=({**facts, **row} for row in rows.rows))
         else:
             stream.write(f"{chr(10) if number else ''}{section.title}\n")
         print_rows(rows, output, stream)
@@ -119,6 +113,8 @@ def print_rows(found: Rows, output: str, stream: TextIO) -> None:
 
 def as_json(row: Row) -> str:
     """One object on one line. Bytes are text where they are UTF-8, and `{"base64": "…"}` where they are not."""
+    import json  # a node that starts prints no JSON
+
     return json.dumps(row, ensure_ascii=False, default=_json_value)
 
 
@@ -147,6 +143,8 @@ def _json_value(value: object) -> object:
         try:
             return bytes(value).decode()
         except UnicodeDecodeError:
+            import base64
+
             return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, set | frozenset):
         return sorted(value)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
+from tidelog.base.errors import TopicAlreadyExistsError, UnknownTopicError
 from tidelog.cli.command import (
+    CONNECT_MS_MAX,
     argument,
     bootstrap_option,
     config_option,
@@ -17,18 +19,29 @@ from tidelog.cli.command import (
     output_option,
     start_logging,
 )
-from tidelog.cli.output import Rows
+from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
-    from tidelog import Admin
+    from tidelog.client.admin import Admin
+    from tidelog.client.descriptions import TopicDescription
 
 
-def open_admin(bootstrap: str, log_level: str) -> closing[Admin]:
-    """A connected Admin, as a context that closes it."""
+def open_admin(bootstrap: str, log_level: str) -> Admin:
+    """An Admin; use it as a context, which closes it."""
     start_logging(log_level)
     from tidelog import Admin
 
-    return closing(Admin(bootstrap_servers=bootstrap, client_id="tidelog-topics"))
+    return Admin(bootstrap, client_id="tidelog-topics", default_api_timeout_ms=CONNECT_MS_MAX)
+
+
+def summary(topic: TopicDescription) -> Row:
+    """A topic as one row."""
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": len(topic.partitions),
+        "replication_factor": len(topic.partitions[0].replicas) if topic.partitions else None,
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +55,11 @@ class CreateTopic:
 
     topic: str = argument(metavar="TOPIC")
     partitions: int | None = option(
-        "--partitions", type=click.IntRange(min=1), default=None, metavar="N", help="How many; the broker's default."
+        "--partitions",
+        type=click.IntRange(min=1),
+        default=None,
+        metavar="N",
+        help="How many; else the broker's default.",
     )
     replication_factor: int | None = option(
         "--replication-factor",
@@ -58,18 +75,122 @@ class CreateTopic:
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
-        from tidelog import NewTopic, TopicAlreadyExistsError
-
-        wanted = NewTopic(
-            self.topic,
-            num_partitions=self.partitions,
-            replication_factor=self.replication_factor,
-            configs=dict(self.config),
-        )
         with open_admin(self.bootstrap, self.log_level) as admin:
+            from tidelog import NewTopic
+
+            topic = NewTopic(self.topic, self.partitions, self.replication_factor, dict(self.config))
             try:
-                admin.create_topics([wanted])
+                (made,) = admin.create_topics([topic])
             except TopicAlreadyExistsError:
                 if not self.if_not_exists:
                     raise
-            return Rows(list(summaries(admin, [self.topic])))
+                return Rows([summary(admin.describe_topics([self.topic])[self.topic])])
+        return Rows(
+            [
+                {
+                    "topic": made.name,
+                    "topic_id": made.topic_id,
+                    "partitions": made.num_partitions,
+                    "replication_factor": made.replication_factor,
+                }
+            ]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListTopics:
+    """List the topics.
+
+    Example:
+
+        tidelog topics list --output json
+    """
+
+    internal: bool = option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
+    bootstrap: str = bootstrap_option()
+    output: str = output_option()
+    log_level: str = log_level_option()
+
+    def run(self) -> Rows:
+        with open_admin(self.bootstrap, self.log_level) as admin:
+            topics = admin.describe_topics()
+        rows = [summary(topic) for topic in topics.values() if self.internal or not topic.is_internal]
+        return Rows(rows, nothing="no topics")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DescribeTopics:
+    """Show the partitions of each TOPIC: leader, leader epoch, in-sync replicas; or its settings.
+
+    Without a name, of all topics.
+
+    Examples:
+
+        tidelog topics describe flights
+        tidelog topics describe flights --configs
+    """
+
+    topics: tuple[str, ...] = argument(metavar="[TOPIC]...", nargs=-1)
+    configs: bool = option("--configs", is_flag=True, help="The settings, those that are not defaults first.")
+    bootstrap: str = bootstrap_option()
+    output: str = output_option()
+    log_level: str = log_level_option()
+
+    def run(self) -> Rows:
+        with open_admin(self.bootstrap, self.log_level) as admin:
+            topics = admin.describe_topics(self.topics or None)
+            rows = self._configs(admin, list(topics)) if self.configs else self._partitions(topics.values())
+        return Rows(rows, nothing="no topics")
+
+    def _configs(self, admin: Admin, names: list[str]) -> list[Row]:
+        from tidelog.client.descriptions import ConfigResource
+
+        found = admin.describe_configs([ConfigResource("topic", name) for name in names])
+        return [
+            {"topic": resource.name, "key": entry.name, "value": entry.value, "source": entry.source}
+            for resource, entries in found.items()
+            for entry in sorted(entries.values(), key=lambda entry: (entry.is_default, entry.name))
+        ]
+
+    def _partitions(self, topics: Iterable[TopicDescription]) -> list[Row]:
+        return [
+            {
+                "topic": topic.name,
+                "partition": partition.partition,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "isr": partition.isr,
+                "replicas": partition.replicas,
+            }
+            for topic in topics
+            for partition in topic.partitions
+        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopics:
+    """Delete each TOPIC, with all its records.
+
+    Example:
+
+        tidelog topics delete flights
+    """
+
+    topics: tuple[str, ...] = argument(metavar="TOPIC...", nargs=-1, required=True)
+    if_exists: bool = option("--if-exists", is_flag=True, help="It is no failure if one is not there.")
+    bootstrap: str = bootstrap_option()
+    output: str = output_option()
+    log_level: str = log_level_option()
+
+    def run(self) -> Rows:
+        deleted: list[Row] = []
+        with open_admin(self.bootstrap, self.log_level) as admin:
+            for name in self.topics:
+                try:
+                    admin.delete_topics([name])
+                except UnknownTopicError:
+                    if not self.if_exists:
+                        raise
+                    continue
+                deleted.append({"deleted": name})
+        return Rows(deleted, nothing="none was there")
