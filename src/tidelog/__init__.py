@@ -1,3 +1,116 @@
 """Tidelog: a replicated log that speaks Kafka's protocol and stays truthful to its readers."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from tidelog.base.errors import (
+        ClientClosedError,
+        Code,
+        ConfigError,
+        KafkaError,
+        LogTruncatedError,
+        NetworkError,
+        OffsetOutOfRangeError,
+        RecordsLostError,
+        TidelogError,
+        TimedOutError,
+        TopicAlreadyExistsError,
+        TopicRecreatedError,
+        UnknownTopicError,
+        UnsupportedVersionError,
+    )
+    from tidelog.base.ids import TopicPartition
+    from tidelog.client.admin import Admin
+    from tidelog.client.consistency import ConsistencyContext, ConsistencyContextStore
+    from tidelog.client.consumer import Consumer
+    from tidelog.client.core.values import (
+        ConsumerRecord,
+        FetchedBatches,
+        OffsetAndEpoch,
+        Position,
+        PositionReset,
+        RecordMetadata,
+        ResetReason,
+    )
+    from tidelog.client.descriptions import ConfigResource, EpochEnd, NewTopic
+    from tidelog.client.factory import Factory
+    from tidelog.client.futures import BatchMetadata, Future
+    from tidelog.client.producer import Producer
+
+__all__ = [
+    "Admin",
+    "BatchMetadata",
+    "ClientClosedError",
+    "Code",
+    "ConfigError",
+    "ConfigResource",
+    "ConsistencyContext",
+    "ConsistencyContextStore",
+    "Consumer",
+    "ConsumerRecord",
+    "EpochEnd",
+    "Factory",
+    "FetchedBatches",
+    "Future",
+    "KafkaError",
+    "LogTruncatedError",
+    "NetworkError",
+    "NewTopic",
+    "OffsetAndEpoch",
+    "OffsetOutOfRangeError",
+    "Position",
+    "PositionReset",
+    "Producer",
+    "RecordMetadata",
+    "RecordsLostError",
+    "ResetReason",
+    "TidelogError",
+    "TimedOutError",
+    "TopicAlreadyExistsError",
+    "TopicPartition",
+    "TopicRecreatedError",
+    "UnknownTopicError",
+    "UnsupportedVersionError",
+    "__version__",
+]
+
+_HOMES = {
+    "Admin": "client.admin",
+    "BatchMetadata": "client.futures",
+    "ConfigResource": "client.descriptions",
+    "ConsistencyContext": "client.consistency",
+    "ConsistencyContextStore": "client.consistency",
+    "Consumer": "client.consumer",
+    "ConsumerRecord": "client.core.values",
+    "EpochEnd": "client.descriptions",
+    "Factory": "client.factory",
+    "FetchedBatches": "client.core.values",
+    "Future": "client.futures",
+    "NewTopic": "client.descriptions",
+    "OffsetAndEpoch": "client.core.values",
+    "Position": "client.core.values",
+    "PositionReset": "client.core.values",
+    "Producer": "client.producer",
+    "RecordMetadata": "client.core.values",
+    "ResetReason": "client.core.values",
+    "TopicPartition": "base.ids",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Load what is asked for, and no more (PEP 562): importing the package costs next to nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module 'tidelog' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = getattr(import_module(f"tidelog.{_HOMES.get(name, 'base.errors')}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -331,3 +331,19 @@ class UnsupportedVersionError(KafkaError):
 
 class ClientClosedError(TidelogError):
     """The client was closed, by `close` or at the end of its `with` block: make a new one."""
+
+
+class TopicAlreadyExistsError(KafkaError):
+    """A topic of this name exists. Nothing was changed."""
+
+    code = Code.TOPIC_ALREADY_EXISTS
+
+
+class UnknownTopicError(KafkaError):
+    """There is no such topic, or no such partition of it: brokers were asked often enough."""
+
+    code = Code.UNKNOWN_TOPIC_OR_PARTITION
+
+    @property
+    def retriable(self) -> bool:
+        return False

@@ -1,0 +1,144 @@
+"""The blocking admin client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Unpack
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.client.async_admin import AsyncAdmin
+from tidelog.client.cluster import World
+from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.values import OffsetAndEpoch
+from tidelog.client.descriptions import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    EpochEnd,
+    NewTopic,
+    OffsetSpec,
+    TopicDescription,
+    TopicListing,
+)
+from tidelog.client.loop_thread import LoopThread
+from tidelog.client.options import AdminConfig, AdminOptions, parse_options
+
+
+class Admin:
+    """Creates, deletes and describes what a cluster holds.
+
+        with Admin("127.0.0.1:9092") as admin:
+            admin.create_topics([NewTopic("flights", num_partitions=4)])
+
+    Every call tries again while a retry can help, for `default_api_timeout_ms` at the most. Thread-safe.
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas between them or as a list.
+        options: see `tidelog.client.options.AdminConfig`; an unknown one is a TypeError.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[AdminOptions]
+    ) -> None:
+        self._start(bootstrap_servers, parse_options(AdminConfig, "Admin", options))
+
+    def _start(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        config: AdminConfig,
+        *,
+        world: World | None = None,
+        consistency: ConsistencyContextStore | None = None,
+    ) -> None:
+        self._is_closed = False
+        self._async = AsyncAdmin.__new__(AsyncAdmin)
+        self._async._start(bootstrap_servers, config, world=world, consistency=consistency)
+        self._thread = LoopThread(f"tidelog-admin-{config.client_id}")
+
+    def __enter__(self) -> Admin:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> list[CreatedTopic]:
+        """Create topics, each on its own.
+
+        Args:
+            topics: what to create.
+            validate_only: check, and create nothing.
+
+        Raises:
+            TopicAlreadyExistsError: one exists.
+            KafkaError: one was refused; says why. The others were created all the same; notes name further refusals.
+        """
+        return self._thread.run(self._async.create_topics(topics, validate_only=validate_only))
+
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete topics by name, each on its own.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            KafkaError: one was refused; says why. The others were deleted all the same.
+        """
+        self._thread.run(self._async.delete_topics(topics))
+
+    def list_topics(self) -> list[TopicListing]:
+        """All topics, sorted by name."""
+        return self._thread.run(self._async.list_topics())
+
+    def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+        """Topics with their partitions, by name: these, or all that there are.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+        """
+        return self._thread.run(self._async.describe_topics(topics))
+
+    def describe_cluster(self, *, include_fenced_brokers: bool = False) -> ClusterDescription:
+        """The cluster's id, its brokers, and the one that takes requests for the controller."""
+        return self._thread.run(self._async.describe_cluster(include_fenced_brokers=include_fenced_brokers))
+
+    def describe_configs(
+        self, resources: Iterable[ConfigResource], *, include_documentation: bool = False
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        """Configurations, by key, with defaults.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            KafkaError: one was refused; says why.
+        """
+        return self._thread.run(self._async.describe_configs(resources, include_documentation=include_documentation))
+
+    def list_offsets(self, offsets: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndEpoch | None]:
+        """Offsets at one of the ends, of the largest timestamp, or at a time; None where there is no such record."""
+        return self._thread.run(self._async.list_offsets(offsets))
+
+    def offsets_for_leader_epoch(
+        self, questions: Mapping[TopicPartition, tuple[int | None, int]]
+    ) -> dict[TopicPartition, EpochEnd | KafkaError | None]:
+        """Where leader epochs end (KIP-101, KIP-320).
+
+        Args:
+            questions: for each partition (current leader epoch, or None for the one in the metadata; the epoch).
+
+        Returns:
+            None where the leader cannot tell; an error where it refused: FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH
+            too, if the current leader epoch was given.
+        """
+        return self._thread.run(self._async.offsets_for_leader_epoch(questions))
+
+    def close(self) -> None:
+        """Disconnect. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._thread.run(self._async.close())
+        finally:
+            self._thread.close()

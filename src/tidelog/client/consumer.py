@@ -1,0 +1,180 @@
+"""The blocking consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar, Unpack
+
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.client.async_consumer import AsyncConsumer
+from tidelog.client.cluster import World
+from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.values import ConsumerRecord, FetchedBatches, OffsetAndEpoch, Position
+from tidelog.client.loop_thread import LoopThread
+from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+T = TypeVar("T")
+
+
+class Consumer:
+    """Reads records of the partitions it is assigned, and never skips any that the log lost without saying so.
+
+        with Consumer("127.0.0.1:9092", auto_offset_reset="none") as consumer:
+            consumer.assign([TopicPartition("flights", 0)])
+            consumer.seek(TopicPartition("flights", 0), offset, leader_epoch)
+            for record in consumer.poll(timeout_ms=1000):
+                ...
+
+    While the caller works on what `poll` returned, the next records are fetched in a thread of its own. Thread-safe,
+    though two threads that poll share the records between them.
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas between them or as a list.
+        options: see `tidelog.client.options.ConsumerConfig`; an unknown one is a TypeError.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092", **options: Unpack[ConsumerOptions]
+    ) -> None:
+        self._start(bootstrap_servers, parse_options(ConsumerConfig, "Consumer", options))
+
+    def _start(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        config: ConsumerConfig,
+        *,
+        world: World | None = None,
+        consistency: ConsistencyContextStore | None = None,
+    ) -> None:
+        self._is_closed = False
+        self._async = AsyncConsumer.__new__(AsyncConsumer)
+        self._async._start(bootstrap_servers, config, world=world, consistency=consistency)
+        self._thread = LoopThread(f"tidelog-consumer-{config.client_id}")
+
+    def __enter__(self) -> Consumer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Where to read.
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions, and no others. Those that were assigned before keep their positions.
+
+        A new one starts where `auto_offset_reset` says, unless `seek` says otherwise.
+        """
+        wanted = list(partitions)
+        self._there(lambda: self._async.assign(wanted))
+
+    def assignment(self) -> list[TopicPartition]:
+        """The partitions that are assigned, sorted."""
+        return self._there(self._async.assignment)
+
+    def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
+        """Go on at an offset.
+
+        Args:
+            partition: one that is assigned.
+            offset: of the next record to read.
+            leader_epoch: of the record *before* it, as `position` or the record itself gave it. Then the next poll
+                finds out first whether the log was truncated since, and says so (KIP-320).
+        """
+        self._there(lambda: self._async.seek(partition, offset, leader_epoch))
+
+    def seek_to_beginning(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the start of the log, in these partitions or in all that are assigned."""
+        self._there(lambda: self._async.seek_to_beginning(partitions))
+
+    def seek_to_end(self, partitions: Iterable[TopicPartition] = ()) -> None:
+        """Go on at the end of the log as it is at the next poll, in these partitions or in all that are assigned."""
+        self._there(lambda: self._async.seek_to_end(partitions))
+
+    def position(self, partition: TopicPartition) -> Position:
+        """Where reading goes on. Waits while that is being looked up.
+
+        Raises:
+            TimedOutError: it could not be looked up within `default_api_timeout_ms`.
+            TidelogError: the partition stopped, as `poll` would say.
+        """
+        return self._thread.run(self._async.position(partition))
+
+    # Reading.
+    def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:
+        """Records, in the order of their offsets within each partition; none if none came in time.
+
+        Args:
+            timeout_ms: how long to wait for the first.
+            max_records: by default `max_poll_records`.
+
+        Raises:
+            LogTruncatedError: records that were read, or stood past, are gone, and `auto_offset_reset` is "none". So it
+                does again, until the caller seeks; other partitions stay where they are.
+            OffsetOutOfRangeError: the position is outside the log, likewise.
+            TidelogError: why a partition cannot be read.
+        """
+        return self._thread.run(self._async.poll(timeout_ms, max_records))
+
+    def poll_batches(self, timeout_ms: int = 1_000) -> list[FetchedBatches]:
+        """Whole batches, as the brokers sent them, for those who decode themselves. Otherwise as `poll`."""
+        return self._thread.run(self._async.poll_batches(timeout_ms))
+
+    def poll_arrow(
+        self, timeout_ms: int = 1_000, columns: Iterable[str] | None = None, size_bytes: int = 64 * 1024 * 1024
+    ) -> pa.RecordBatch:
+        """Records as an Arrow batch, decoded without a Python object for any of them. Otherwise as `poll`.
+
+        Args:
+            timeout_ms: how long to wait for the first.
+            columns: which of `tidelog.client.arrow.COLUMNS` to decode; by default all.
+            size_bytes: stop after so much.
+        """
+        return self._thread.run(self._async.poll_arrow(timeout_ms, columns, size_bytes))
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Records without end, one by one."""
+        while True:
+            yield from self.poll()
+
+    # Asking.
+    def partitions_for(self, topic: str) -> list[PartitionIndex]:
+        """The partitions of a topic, sorted; none if there is no such topic."""
+        return self._thread.run(self._async.partitions_for(topic))
+
+    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndEpoch]:
+        """The first offset of each log, and the leader epoch of the record there."""
+        return self._thread.run(self._async.beginning_offsets(partitions))
+
+    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndEpoch]:
+        """The offset behind the last record that can be read (under read_committed: that is decided).
+
+        With it comes the *leader's* epoch, which may hold no record yet: do not give it to `seek`.
+        """
+        return self._thread.run(self._async.end_offsets(partitions))
+
+    def offsets_for_times(
+        self, timestamps_ms: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndEpoch | None]:
+        """The first record at or after a time (ms since 1970), in each partition; None if there is none."""
+        return self._thread.run(self._async.offsets_for_times(timestamps_ms))
+
+    def close(self) -> None:
+        """Disconnect. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            self._thread.run(self._async.close())
+        finally:
+            self._thread.close()
+
+    def _there(self, work: Callable[[], T]) -> T:
+        async def do() -> T:
+            return work()
+
+        return self._thread.run(do())

@@ -1,0 +1,297 @@
+"""The requests of a consumer out of what its readers need, and the answers back to the readers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tidelog.base.errors import Code, KafkaError, MalformedBatchError, refusal
+from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.client.core.fetched import Aborted, read_fetched
+from tidelog.client.core.reader import FetchFrom, LookUp, PartitionReader, Validate
+from tidelog.client.core.values import IsolationLevel, code_of
+from tidelog.wire.messages.api_01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from tidelog.wire.messages.api_02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tidelog.wire.primitives import ZERO_UUID
+
+LAST_FETCH_VERSION_WITH_NAMES = 12
+"""Later versions of Fetch speak of topic ids alone."""
+
+_CONSUMER = -1  # as replica id
+_TIERED_LOOK_UP_MS = 30_000
+_ISOLATION = {IsolationLevel.READ_UNCOMMITTED: 0, IsolationLevel.READ_COMMITTED: 1}
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How a consumer fetches; sizes in bytes, times in ms."""
+
+    min_bytes: int
+    max_bytes: int
+    max_wait_ms: int
+    isolation_level: IsolationLevel
+    check_crcs: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asked of one reader."""
+
+    reader: PartitionReader
+    generation: int
+    need: LookUp | Validate | FetchFrom
+
+
+AskedByPartition = dict[TopicPartition, Asked]
+
+
+def ask(reader: PartitionReader, need: LookUp | Validate | FetchFrom) -> Asked:
+    """Note that `need` is being asked for now."""
+    reader.in_flight = reader.generation
+    return Asked(reader, reader.generation, need)
+
+
+def fetch_request(asked: AskedByPartition, settings: FetchSettings, max_wait_ms: int) -> tuple[FetchRequest, bool]:
+    """A Fetch for these readers, outside of any session.
+
+    Returns:
+        The request, and whether all topic ids are known, without which only versions up to
+        `LAST_FETCH_VERSION_WITH_NAMES` will do.
+    """
+    topics: dict[str, FetchTopic] = {}
+    has_ids = True
+    for (name, partition), question in asked.items():
+        need = question.need
+        assert isinstance(need, FetchFrom)
+        reader = question.reader
+        if reader.topic_id is None:
+            has_ids = False
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = FetchTopic(topic=name, topic_id=reader.topic_id or ZERO_UUID, partitions=[])
+        topic.partitions.append(
+            FetchPartition(
+                partition=partition,
+                current_leader_epoch=_or_none(reader.leader_epoch),
+                fetch_offset=need.offset,
+                partition_max_bytes=need.size_bytes_max,
+            )
+        )
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=settings.min_bytes,
+        max_bytes=settings.max_bytes,
+        isolation_level=_ISOLATION[settings.isolation_level],
+        topics=list(topics.values()),
+    )
+    return request, has_ids
+
+
+def on_fetch_response(
+    asked: AskedByPartition, response: FetchResponse, settings: FetchSettings, now_ms: int
+) -> set[str]:
+    """Bring an answer to the readers.
+
+    Returns:
+        The topics of which the metadata is stale, as the answer shows.
+    """
+    if response.error_code:
+        error = refusal(code_of(response.error_code), f"fetch: {code_of(response.error_code).meaning}")
+        for question in asked.values():
+            question.reader.on_refused(question.generation, error, now_ms)
+        return {partition.topic for partition in asked}
+    stale: set[str] = set()
+    ids = {question.reader.topic_id: partition.topic for partition, question in asked.items()}
+    answered = set()
+    for topic in response.responses:
+        name = topic.topic or ids.get(TopicId(topic.topic_id), "")
+        for data in topic.partitions:
+            found = asked.get((name, data.partition_index))  # type: ignore[call-overload]  # a tuple like any other
+            if found is not None:
+                answered.add(found.reader.topic_partition)
+                if _on_partition(found, data, settings, now_ms):
+                    stale.add(name)
+    for partition in asked.keys() - answered:
+        asked[partition].reader.on_failure(asked[partition].generation, now_ms)
+        stale.add(partition.topic)
+    return stale
+
+
+def _on_partition(asked: Asked, data: PartitionData, settings: FetchSettings, now_ms: int) -> bool:
+    """Returns whether the metadata is stale."""
+    reader, generation = asked.reader, asked.generation
+    code = code_of(data.error_code)
+    if code is Code.OFFSET_OUT_OF_RANGE:
+        reader.on_out_of_range(generation)
+        return False
+    if code is not Code.NONE:
+        reader.on_refused(generation, _refused("fetch", reader.topic_partition, code), now_ms)
+        return code.retriable
+    if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
+        reader.on_diverging(generation)
+        return False
+    need = asked.need
+    assert isinstance(need, FetchFrom)
+    aborted = None
+    if settings.isolation_level is IsolationLevel.READ_COMMITTED:
+        aborted = [Aborted(found.producer_id, found.first_offset) for found in data.aborted_transactions or ()]
+    try:
+        fetched = read_fetched(
+            data.records,  # type: ignore[arg-type]  # what is decoded is a buffer
+            need.offset,
+            aborted=aborted,
+            check_crcs=settings.check_crcs,
+            high_watermark=data.high_watermark,
+            last_stable_offset=data.last_stable_offset,
+            log_start_offset=data.log_start_offset,
+        )
+    except MalformedBatchError as error:
+        where = f"{reader.topic_partition}: fetched from offset {need.offset}"
+        reader.stop(generation, KafkaError(f"{where}: {error}; to skip it, seek behind it", code=error.code))
+        return False
+    reader.on_fetched(generation, fetched)
+    return False
+
+
+def look_up_request(asked: AskedByPartition, isolation_level: IsolationLevel) -> ListOffsetsRequest:
+    """A ListOffsets for these readers."""
+    timestamps = {}
+    for partition, question in asked.items():
+        assert isinstance(question.need, LookUp)
+        timestamps[partition] = question.need.timestamp
+    epochs = {partition: question.reader.leader_epoch for partition, question in asked.items()}
+    return list_offsets_request(timestamps, epochs, isolation_level)
+
+
+def list_offsets_request(
+    timestamps: Mapping[TopicPartition, int],
+    leader_epochs: Mapping[TopicPartition, LeaderEpoch | None],
+    isolation_level: IsolationLevel,
+) -> ListOffsetsRequest:
+    """A ListOffsets, fenced by the leader epochs that are known."""
+    topics: dict[str, ListOffsetsTopic] = {}
+    for partition, timestamp in timestamps.items():
+        topic = topics.setdefault(partition.topic, ListOffsetsTopic(name=partition.topic, partitions=[]))
+        topic.partitions.append(
+            ListOffsetsPartition(
+                partition_index=partition.partition,
+                current_leader_epoch=_or_none(leader_epochs.get(partition)),
+                timestamp=timestamp,
+            )
+        )
+    return ListOffsetsRequest(
+        replica_id=_CONSUMER,
+        isolation_level=_ISOLATION[isolation_level],
+        topics=list(topics.values()),
+        timeout_ms=_TIERED_LOOK_UP_MS,
+    )
+
+
+def on_look_up_response(asked: AskedByPartition, response: ListOffsetsResponse, now_ms: int) -> set[str]:
+    """As `on_fetch_response`."""
+    rows = list_offsets_rows(response)
+    stale = set()
+    for partition, question in asked.items():
+        reader, row = question.reader, rows.get(partition)
+        code = Code.UNKNOWN_SERVER_ERROR if row is None else code_of(row.error_code)
+        if row is None or code is not Code.NONE:
+            reader.on_refused(question.generation, _refused("list offsets", partition, code), now_ms)
+            stale.add(partition.topic)
+            continue
+        offset = Offset(row.offset) if row.offset >= 0 else None
+        leader_epoch = LeaderEpoch(row.leader_epoch) if row.leader_epoch >= 0 else None
+        reader.on_looked_up(question.generation, offset, leader_epoch, now_ms)
+    return stale
+
+
+def list_offsets_rows(response: ListOffsetsResponse) -> dict[tuple[str, int], ListOffsetsPartitionResponse]:
+    """The rows of an answer by topic and partition."""
+    return {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
+
+
+def epoch_end_request(asked: AskedByPartition) -> OffsetForLeaderEpochRequest:
+    """An OffsetForLeaderEpoch for these readers."""
+    questions = {}
+    for partition, question in asked.items():
+        assert isinstance(question.need, Validate)
+        questions[partition] = (question.reader.leader_epoch, question.need.leader_epoch)
+    return offset_for_leader_epoch_request(questions)
+
+
+def offset_for_leader_epoch_request(
+    questions: Mapping[TopicPartition, tuple[LeaderEpoch | None, LeaderEpoch]],
+) -> OffsetForLeaderEpochRequest:
+    """An OffsetForLeaderEpoch: per partition the current leader epoch, if it is known, and the one to ask about."""
+    topics: dict[str, OffsetForLeaderTopic] = {}
+    for partition, (current_leader_epoch, leader_epoch) in questions.items():
+        topic = topics.setdefault(partition.topic, OffsetForLeaderTopic(topic=partition.topic, partitions=[]))
+        topic.partitions.append(
+            OffsetForLeaderPartition(
+                partition=partition.partition,
+                current_leader_epoch=_or_none(current_leader_epoch),
+                leader_epoch=leader_epoch,
+            )
+        )
+    return OffsetForLeaderEpochRequest(replica_id=_CONSUMER, topics=list(topics.values()))
+
+
+def epoch_end_rows(
+    response: OffsetForLeaderEpochResponse,
+) -> dict[tuple[str, int], tuple[Code, tuple[LeaderEpoch, Offset] | None]]:
+    """The rows of an answer by topic and partition: the code, and (epoch, end offset) unless that is undefined."""
+    rows: dict[tuple[str, int], tuple[Code, tuple[LeaderEpoch, Offset] | None]] = {}
+    for topic in response.topics:
+        for row in topic.partitions:
+            answer = None
+            if row.leader_epoch >= 0 and row.end_offset >= 0:
+                answer = LeaderEpoch(row.leader_epoch), Offset(row.end_offset)
+            rows[topic.topic, row.partition] = code_of(row.error_code), answer
+    return rows
+
+
+def on_epoch_end_response(asked: AskedByPartition, response: OffsetForLeaderEpochResponse, now_ms: int) -> set[str]:
+    """As `on_fetch_response`."""
+    rows = epoch_end_rows(response)
+    stale = set()
+    for partition, question in asked.items():
+        reader, need = question.reader, question.need
+        assert isinstance(need, Validate)
+        code, answer = rows.get(partition, (Code.UNKNOWN_SERVER_ERROR, None))
+        if code is not Code.NONE:
+            reader.on_refused(question.generation, _refused("validate", partition, code), now_ms)
+            stale.add(partition.topic)
+        else:
+            reader.on_epoch_end(question.generation, need.leader_epoch, answer, now_ms)
+    return stale
+
+
+def on_no_answer(asked: Iterable[Asked], now_ms: int) -> None:
+    """A request was lost: nothing is known."""
+    for question in asked:
+        question.reader.on_failure(question.generation, now_ms)
+
+
+def _refused(what: str, partition: TopicPartition, code: Code) -> KafkaError:
+    return KafkaError(f"{what}: {partition}: {code.meaning} ({code.name})", code=code)
+
+
+def _or_none(leader_epoch: LeaderEpoch | None) -> int:
+    return -1 if leader_epoch is None else leader_epoch

@@ -1,0 +1,470 @@
+"""One assigned partition: where its reader stands, what it needs next, and what it may deliver (KIP-320).
+
+    LOOKING_UP   --offset found-->  FETCHING  <--intact--  VALIDATING
+    (no position, or a reset)          |                    ^   |
+                                       +--new leader epoch--+   +--truncated--> reset, or STOPPED with the error
+
+A request carries the `generation` it was made in. Whatever moves the position by force, and every new leader epoch,
+starts another generation: answers of an older one are dropped, and so is what was fetched and not delivered yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from tidelog.base.errors import (
+    Code,
+    KafkaError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    TidelogError,
+    TopicRecreatedError,
+)
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition, uuid_text
+from tidelog.client.core.divergence import AskAbout, Intact, Standing, Truncated, judge
+from tidelog.client.core.fetched import Fetched
+from tidelog.client.core.metadata_cache import PartitionView
+from tidelog.client.core.values import Position, PositionReset, ResetPolicy, ResetReason
+from tidelog.records.lineage import LeaderEpochLineage
+
+EARLIEST, LATEST = -2, -1
+"""What ListOffsets takes in place of a timestamp."""
+
+UNDEFINED_MS_MAX = 30_000
+"""If after this time no leader can tell whether the log was truncated, the reader is told that nobody knows."""
+
+DOUBTS_MAX = 5
+"""So often may a leader call an offset out of range that it has just vouched for."""
+
+FETCHES_AHEAD_MAX = 2
+"""Answers held of one partition before they are delivered."""
+
+
+class Phase(Enum):
+    LOOKING_UP = "looking up an offset"
+    VALIDATING = "asking whether the log was truncated"
+    FETCHING = "fetching"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class LookUp:
+    """Ask the leader for an offset (ListOffsets)."""
+
+    timestamp: int
+    """ms since 1970, EARLIEST or LATEST."""
+
+
+@dataclass(frozen=True, slots=True)
+class Validate:
+    """Ask the leader where an epoch ends (OffsetForLeaderEpoch)."""
+
+    leader_epoch: LeaderEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFrom:
+    """Ask the leader for records."""
+
+    offset: Offset
+    size_bytes_max: int
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsMetadata:
+    """Nobody can be asked before the metadata says more."""
+
+
+Need = LookUp | Validate | FetchFrom | NeedsMetadata
+
+
+class PartitionReader:
+    """See the module.
+
+    Args:
+        topic_partition: which one.
+        policy: what to do when the position is lost.
+        fetch_size_bytes: to ask for at once; grows where a batch needs it.
+        retry_delay_ms: how long to wait after so many failures in a row.
+        on_reset: told when a position moves by policy.
+    """
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        policy: ResetPolicy,
+        fetch_size_bytes: int,
+        retry_delay_ms: Callable[[int], int],
+        on_reset: Callable[[PositionReset], None],
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.phase = Phase.LOOKING_UP
+        self.error: TidelogError | None = None
+        self.generation = 0
+        self.in_flight: int | None = None  # the generation of the request under way
+        self.offset: Offset | None = None  # of the next record to deliver
+        self.topic_id: TopicId | None = None
+        self.leader_id: BrokerId | None = None
+        self.leader_epoch: LeaderEpoch | None = None
+        self.high_watermark: int | None = None
+        self.last_stable_offset: int | None = None
+        self.log_start_offset: int | None = None
+        self.held: deque[Fetched] = deque()
+        self.not_before_ms = 0
+        self._policy = policy
+        self._fetch_size_bytes = fetch_size_bytes
+        self._retry_delay_ms = retry_delay_ms
+        self._on_reset = on_reset
+        self._failures = 0
+        self._epoch: LeaderEpoch | None = None  # of the record before `offset`, or as looked up
+        self._epoch_was_read = False
+        self._lineage = LeaderEpochLineage()  # of what was read without a gap up to `offset`
+        self._last_timestamp: int | None = None
+        self._look_up = EARLIEST if policy is ResetPolicy.EARLIEST else LATEST
+        self._asked_epoch: LeaderEpoch | None = None
+        self._undefined_since_ms: int | None = None
+        self._doubts = 0
+        self._stood_in_log = False  # `offset` was an offset of this log once: read up to, or looked up
+        self._out_of_range = False  # the leader said so of `offset`; looking up the log start will say which side
+        if policy is ResetPolicy.NONE:
+            self._stop(_no_position(topic_partition))
+
+    # What it says of itself.
+    @property
+    def position(self) -> Position | None:
+        """Where the caller stands; None while that is being looked up."""
+        if self.offset is None:
+            return None
+        return Position(self.offset, self._epoch if self._epoch_was_read else None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of this generation is under way."""
+        return self.in_flight != self.generation
+
+    def need(self, now_ms: int) -> Need | None:
+        """What to ask for next; None while there is nothing to ask, or it is not time yet."""
+        if self.phase is Phase.STOPPED or now_ms < self.not_before_ms or not self.is_idle:
+            return None
+        if self.leader_id is None:
+            return NeedsMetadata()
+        if self.phase is Phase.LOOKING_UP:
+            return LookUp(EARLIEST if self._out_of_range else self._look_up)
+        if self.phase is Phase.VALIDATING:
+            if self._epoch is None or self.leader_epoch is None:
+                self.phase = Phase.FETCHING  # there is nothing to compare, or nobody who could
+            elif self._is_behind():
+                return NeedsMetadata()
+            else:
+                return Validate(self._epoch if self._asked_epoch is None else self._asked_epoch)
+        if len(self.held) >= FETCHES_AHEAD_MAX or self.offset is None:
+            return None
+        end = self.held[-1].next_offset if self.held else self.offset
+        return FetchFrom(Offset(end), self._fetch_size_bytes)
+
+    # What the caller wants.
+    def seek(self, offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
+        """Go there. With the epoch of the record before, the log is asked first whether it still has that record."""
+        self._new_generation()
+        self._set_position(offset, leader_epoch, was_read=leader_epoch is not None)
+        self._stood_in_log = leader_epoch is not None
+        if leader_epoch is not None:
+            self._lineage = LeaderEpochLineage()
+            if offset > 0:
+                self._lineage.assign(leader_epoch, Offset(offset - 1))
+            self.phase = Phase.VALIDATING
+
+    def seek_by_time(self, timestamp: int) -> None:
+        """Go to the first record at or after a time, to EARLIEST or to LATEST."""
+        self._new_generation()
+        self._look_up_at(timestamp)
+
+    # What happened.
+    def on_metadata(self, topic_id: TopicId | None, view: PartitionView | None, now_ms: int) -> None:
+        """The cluster's metadata, whether it changed or not."""
+        if topic_id is not None and topic_id != self.topic_id:
+            old, self.topic_id = self.topic_id, topic_id
+            if old is not None:
+                self.leader_epoch = None
+                self._on_recreated(old, topic_id)
+        if view is None:
+            self.leader_id = None
+            return
+        self.leader_id = view.leader_id
+        if view.leader_epoch is not None and (self.leader_epoch is None or view.leader_epoch > self.leader_epoch):
+            is_first = self.leader_epoch is None
+            self.leader_epoch = view.leader_epoch
+            if not is_first:
+                self._on_new_leader_epoch()
+        if self.phase is Phase.VALIDATING and self._is_behind():
+            self._on_undefined(now_ms)
+
+    def on_failure(self, generation: int, now_ms: int) -> None:
+        """A request got no answer, or a refusal that passes."""
+        if generation == self.in_flight:
+            self.in_flight = None
+        if generation == self.generation:
+            self._failures += 1
+            self.not_before_ms = now_ms + self._retry_delay_ms(self._failures)
+
+    def on_refused(self, generation: int, error: KafkaError, now_ms: int) -> None:
+        """A request was answered by an error code, other than a fetch outside the log."""
+        self.on_failure(generation, now_ms)
+        if generation == self.generation and not error.retriable:
+            self._stop(error)
+
+    def on_looked_up(
+        self, generation: int, offset: Offset | None, leader_epoch: LeaderEpoch | None, now_ms: int
+    ) -> None:
+        """ListOffsets answered; an offset of None: no record is at or after the time."""
+        if not self._is_current(generation, Phase.LOOKING_UP):
+            return
+        if self._out_of_range:
+            self._out_of_range = False
+            self._on_log_start(offset or Offset(0), now_ms)
+        elif offset is None:
+            self._look_up_at(LATEST)
+        else:
+            self._set_position(offset, leader_epoch, was_read=False)
+            self._stood_in_log = True
+
+    def on_epoch_end(
+        self, generation: int, asked: LeaderEpoch, answer: tuple[LeaderEpoch, Offset] | None, now_ms: int
+    ) -> None:
+        """OffsetForLeaderEpoch answered; None is the wire's (-1, -1)."""
+        if not self._is_current(generation, Phase.VALIDATING):
+            return
+        assert self.offset is not None
+        assert self._epoch is not None
+        standing = Standing(self.offset, self._epoch, self._epoch_was_read, self._lineage)
+        verdict = judge(standing, asked, answer)
+        if isinstance(verdict, Intact):
+            self._undefined_since_ms = None
+            if self._out_of_range:
+                self._doubts += 1
+                self._look_up_at(EARLIEST)
+            else:
+                self.phase = Phase.FETCHING
+        elif isinstance(verdict, AskAbout):
+            self._asked_epoch = verdict.leader_epoch
+        elif isinstance(verdict, Truncated):
+            self._on_truncated(verdict.divergent_offset)
+        else:
+            self._on_undefined(now_ms)
+
+    def on_fetched(self, generation: int, fetched: Fetched) -> None:
+        """Fetch answered."""
+        end = self.held[-1].next_offset if self.held else self.offset
+        if not self._is_current(generation, Phase.FETCHING) or fetched.fetch_offset != end:
+            return
+        self.high_watermark = fetched.high_watermark
+        self.last_stable_offset = fetched.last_stable_offset
+        self.log_start_offset = fetched.log_start_offset
+        if fetched.is_cut_short:
+            self._fetch_size_bytes = min(self._fetch_size_bytes * 2, 0x7FFFFFFF)
+        if fetched.next_offset > fetched.fetch_offset:
+            self._doubts = 0
+            self.held.append(fetched)
+
+    def on_out_of_range(self, generation: int) -> None:
+        """Fetch answered OFFSET_OUT_OF_RANGE. Why, is found out before anything is done about it."""
+        if not self._is_current(generation, Phase.FETCHING):
+            return
+        self._drop_held()
+        if self._epoch is not None and self.leader_epoch is not None:
+            self.phase = Phase.VALIDATING
+            self._asked_epoch = None
+        else:
+            self._look_up_at(EARLIEST)
+        self._out_of_range = True
+
+    def on_diverging(self, generation: int) -> None:
+        """Fetch answered that the log parts from ours below the offset: find out where."""
+        if self._is_current(generation, Phase.FETCHING):
+            self._on_new_leader_epoch()
+
+    def stop(self, generation: int, error: TidelogError) -> None:
+        """Nothing more can be read until the caller seeks: a batch is damaged, for instance."""
+        if generation == self.generation:
+            self._stop(error)
+
+    # What was delivered.
+    def on_delivered(self, next_offset: int, leader_epoch: int, timestamp: int) -> None:
+        """The caller has all records below `next_offset`; the last of them had this epoch and time."""
+        assert self.offset is not None
+        if leader_epoch >= 0:
+            epoch = LeaderEpoch(leader_epoch)
+            if not self._epoch_was_read:
+                self._lineage.clear()
+            self._lineage.assign(epoch, self.offset)
+            self._epoch, self._epoch_was_read = epoch, True
+        self._last_timestamp = timestamp
+        self.offset = Offset(next_offset)
+
+    def on_all_delivered(self) -> None:
+        """Everything of the oldest answer held was delivered: what it hid counts as read."""
+        fetched = self.held.popleft()
+        assert self.offset is not None
+        for epoch, start in fetched.epochs:
+            if self._epoch is None or not self._epoch_was_read:
+                self._lineage.clear()
+            self._lineage.assign(epoch, Offset(max(start, 0)))
+            self._epoch, self._epoch_was_read = epoch, True
+        self._stood_in_log = True
+        self.offset = Offset(fetched.next_offset)
+
+    # How.
+    def _is_current(self, generation: int, phase: Phase) -> bool:
+        if generation == self.in_flight:
+            self.in_flight = None
+        if generation != self.generation or self.phase is not phase:
+            return False
+        self._failures = 0
+        return True
+
+    def _new_generation(self) -> None:
+        self.generation += 1
+        self.error = None
+        self._asked_epoch = None
+        self._undefined_since_ms = None
+        self._doubts = 0
+        self._out_of_range = False
+        self.not_before_ms = 0
+        self._drop_held()
+
+    def _drop_held(self) -> None:
+        self.held.clear()
+
+    def _set_position(self, offset: Offset, epoch: LeaderEpoch | None, *, was_read: bool) -> None:
+        self.offset = offset
+        self._epoch = epoch
+        self._epoch_was_read = was_read
+        self._lineage.clear()
+        self.phase = Phase.FETCHING
+
+    def _look_up_at(self, timestamp: int) -> None:
+        self.phase = Phase.LOOKING_UP
+        self._look_up = timestamp
+
+    def _on_new_leader_epoch(self) -> None:
+        """A new leader: what the old one said of records not delivered yet no longer counts, nor does its silence."""
+        self.generation += 1
+        self.not_before_ms = 0
+        self._asked_epoch = None
+        self._drop_held()
+        if self.phase is Phase.FETCHING and self._epoch is not None:
+            self.phase = Phase.VALIDATING
+
+    def _is_behind(self) -> bool:
+        """Whether our epoch is of a leader that the metadata has not heard of yet."""
+        return self._epoch is not None and self.leader_epoch is not None and self._epoch > self.leader_epoch
+
+    def _on_undefined(self, now_ms: int) -> None:
+        """Nobody can tell, this time, whether the log was truncated. In the end, that is told."""
+        if self._undefined_since_ms is None:
+            self._undefined_since_ms = now_ms
+        if now_ms - self._undefined_since_ms >= UNDEFINED_MS_MAX:
+            self._on_truncated(None)
+            return
+        self._failures += 1
+        self.not_before_ms = now_ms + self._retry_delay_ms(self._failures)
+
+    def _on_truncated(self, divergent_offset: Offset | None) -> None:
+        position = self.position
+        assert position is not None
+        self._new_generation()
+        if self._policy is ResetPolicy.NONE:
+            self._stop(
+                LogTruncatedError(
+                    str(self.topic_partition),
+                    position=position.offset,
+                    divergent_offset=divergent_offset,
+                    leader_epoch=position.leader_epoch,
+                )
+            )
+            return
+        if divergent_offset is not None:
+            lineage = self._lineage.clone()
+            lineage.truncate_from_end(divergent_offset)
+            self._set_position(divergent_offset, lineage.latest_leader_epoch, was_read=True)
+            self._lineage = lineage
+            self._epoch_was_read = self._epoch is not None
+        else:
+            self._reset_by_policy()
+        self._tell(ResetReason.TRUNCATED, position, divergent_offset)
+
+    def _on_log_start(self, log_start_offset: Offset, now_ms: int) -> None:
+        """The position is outside the log; now we know on which side."""
+        position = self.position
+        assert position is not None
+        if position.offset >= log_start_offset and 0 < self._doubts < DOUBTS_MAX:
+            self.phase = Phase.FETCHING  # it has vouched for the offset, so it was not itself yet, or is now
+            self.not_before_ms = now_ms + self._retry_delay_ms(self._doubts)
+        elif position.offset >= log_start_offset and self._stood_in_log:
+            self._on_truncated(None)  # the log reached here once
+        elif self._policy is ResetPolicy.NONE:
+            end = self.high_watermark if self.high_watermark is not None and self.high_watermark >= 0 else -1
+            self._stop(
+                OffsetOutOfRangeError(
+                    str(self.topic_partition),
+                    offset=position.offset,
+                    log_start_offset=log_start_offset,
+                    end_offset=max(end, log_start_offset),
+                )
+            )
+        else:
+            self._new_generation()
+            if position.offset < log_start_offset and self._policy is ResetPolicy.CLOSEST:
+                self._set_position(log_start_offset, None, was_read=False)
+                self._stood_in_log = True
+            else:
+                self._reset_by_policy()
+            self._tell(ResetReason.OUT_OF_RANGE, position, None)
+
+    def _on_recreated(self, old: TopicId, new: TopicId) -> None:
+        position = self.position
+        if position is None:
+            self.generation += 1
+            return
+        self._new_generation()
+        if self._policy is ResetPolicy.NONE:
+            self._stop(
+                TopicRecreatedError(
+                    str(self.topic_partition),
+                    position=position.offset,
+                    old_topic_id=uuid_text(old),
+                    new_topic_id=uuid_text(new),
+                )
+            )
+            return
+        self._look_up_at(EARLIEST)  # whatever the policy: all of the new topic is new
+        self.offset = None
+        self._tell(ResetReason.RECREATED, position, Offset(0))
+
+    def _reset_by_policy(self) -> None:
+        if self._policy is ResetPolicy.EARLIEST:
+            self._look_up_at(EARLIEST)
+        elif self._policy is ResetPolicy.CLOSEST and self._last_timestamp is not None and self._last_timestamp >= 0:
+            self._look_up_at(self._last_timestamp)
+        else:
+            self._look_up_at(LATEST)
+        self.offset = None
+
+    def _tell(self, reason: ResetReason, position: Position, divergent_offset: Offset | None) -> None:
+        self._on_reset(PositionReset(self.topic_partition, reason, position, divergent_offset, self.offset))
+
+    def _stop(self, error: TidelogError) -> None:
+        self.generation += 1
+        self._drop_held()
+        self.phase = Phase.STOPPED
+        self.error = error
+
+
+def _no_position(topic_partition: TopicPartition) -> KafkaError:
+    return KafkaError(
+        f"{topic_partition}: there is no position, and auto_offset_reset='none' gives none: seek first",
+        code=Code.OFFSET_OUT_OF_RANGE,
+    )

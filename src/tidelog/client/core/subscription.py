@@ -1,0 +1,201 @@
+"""All partitions that a consumer is assigned: what to ask of which broker next, and what may be delivered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tidelog.base.errors import KafkaError, MalformedBatchError, TidelogError
+from tidelog.base.ids import BrokerId, TopicPartition, uuid_text
+from tidelog.client.core.fetch_messages import Asked, AskedByPartition, ask
+from tidelog.client.core.fetched import Fetched
+from tidelog.client.core.metadata_cache import MetadataCache
+from tidelog.client.core.reader import FetchFrom, LookUp, NeedsMetadata, PartitionReader, Validate
+from tidelog.client.core.values import ConsumerRecord, FetchedBatches, PositionReset, ResetPolicy
+from tidelog.records.batch import read_records
+
+
+@dataclass(slots=True)
+class Plan:
+    """What to ask, of whom. Fetches are only noted as asked once the shell has a lane for them."""
+
+    look_ups: dict[BrokerId, AskedByPartition] = field(default_factory=dict)
+    validations: dict[BrokerId, AskedByPartition] = field(default_factory=dict)
+    fetches: dict[BrokerId, list[tuple[PartitionReader, FetchFrom]]] = field(default_factory=dict)
+    needs_metadata: bool = False
+
+
+class Subscription:
+    """See the module.
+
+    Args:
+        policy: what to do where a position is lost.
+        fetch_size_bytes: of one partition at a time.
+        retry_delay_ms: how long to wait after so many failures in a row.
+    """
+
+    def __init__(self, policy: ResetPolicy, fetch_size_bytes: int, retry_delay_ms: Callable[[int], int]) -> None:
+        self.readers: dict[TopicPartition, PartitionReader] = {}
+        self._policy = policy
+        self._fetch_size_bytes = fetch_size_bytes
+        self._retry_delay_ms = retry_delay_ms
+        self._resets: list[PositionReset] = []
+
+    # What the caller wants.
+    def assign(self, partitions: Iterable[TopicPartition], metadata: MetadataCache, now_ms: int) -> None:
+        """These, and no others, from now on. Those that were assigned before keep their positions."""
+        before = self.readers
+        self.readers = {}
+        for partition in partitions:
+            reader = before.get(partition)
+            if reader is None:
+                reader = PartitionReader(
+                    partition, self._policy, self._fetch_size_bytes, self._retry_delay_ms, self._resets.append
+                )
+            self.readers[partition] = reader
+        self.on_metadata(metadata, now_ms)
+
+    # What happened.
+    def on_metadata(self, metadata: MetadataCache, now_ms: int) -> None:
+        for partition, reader in self.readers.items():
+            reader.on_metadata(metadata.topic_id(partition.topic), metadata.partition(partition), now_ms)
+
+    # What to do.
+    def plan(self, now_ms: int) -> Plan:
+        """What there is to ask now."""
+        plan = Plan()
+        for partition, reader in self.readers.items():
+            need = reader.need(now_ms)
+            if need is None:
+                continue
+            if isinstance(need, NeedsMetadata) or reader.leader_id is None:
+                plan.needs_metadata = True
+            elif isinstance(need, LookUp):
+                plan.look_ups.setdefault(reader.leader_id, {})[partition] = ask(reader, need)
+            elif isinstance(need, Validate):
+                plan.validations.setdefault(reader.leader_id, {})[partition] = ask(reader, need)
+            else:
+                plan.fetches.setdefault(reader.leader_id, []).append((reader, need))
+        return plan
+
+    @staticmethod
+    def start_fetches(wanted: Iterable[tuple[PartitionReader, FetchFrom]]) -> AskedByPartition:
+        """Note that these are being fetched now."""
+        asked: dict[TopicPartition, Asked] = {}
+        for reader, need in wanted:
+            asked[reader.topic_partition] = ask(reader, need)
+        return asked
+
+    def next_deadline_ms(self, now_ms: int) -> int | None:
+        """When `plan` may have more to say though nothing happened: the ends of back-offs."""
+        pending = [reader.not_before_ms for reader in self.readers.values() if reader.not_before_ms > now_ms]
+        return min(pending, default=None)
+
+    def take_resets(self) -> list[PositionReset]:
+        """Positions that moved by policy since the last call."""
+        resets = self._resets[:]
+        self._resets.clear()
+        return resets
+
+    # What may be delivered.
+    @property
+    def has_some(self) -> bool:
+        """Whether anything is held to be delivered, even if it is only a position that moves."""
+        return any(reader.held for reader in self.readers.values())
+
+    def error(self) -> TidelogError | None:
+        """Why a partition stopped, if one did."""
+        return next((reader.error for reader in self.readers.values() if reader.error is not None), None)
+
+    def take_records(self, records_max: int) -> list[ConsumerRecord]:
+        """Deliver up to so many records, in the order of their offsets within each partition."""
+        taken: list[ConsumerRecord] = []
+        for reader in self._in_turn():
+            while reader.held and len(taken) < records_max:
+                fetched = reader.held[0]
+                try:
+                    _take_records(reader, fetched, taken, records_max)
+                except MalformedBatchError as error:
+                    where = f"{reader.topic_partition}: offset {reader.offset}"
+                    reader.stop(reader.generation, KafkaError(f"{where}: {error}; to skip it, seek", code=error.code))
+                    break
+                if fetched.next_batch == len(fetched.batches):
+                    reader.on_all_delivered()
+            if len(taken) >= records_max:
+                break
+        return taken
+
+    def take_batches(self, answers_max: int) -> list[FetchedBatches]:
+        """Deliver whole batches, of up to so many answers of brokers; each gives one value or more."""
+        taken: list[FetchedBatches] = []
+        for reader in self._in_turn():
+            while reader.held and answers_max > 0:
+                taken += _take_batches(reader, reader.held[0])
+                answers_max -= 1
+        return taken
+
+    def _in_turn(self) -> list[PartitionReader]:
+        """Those that have something, the next one first; whoever comes first now comes last then."""
+        ready = [reader for reader in self.readers.values() if reader.held]
+        if len(ready) > 1:
+            first = ready[0]
+            self.readers[first.topic_partition] = self.readers.pop(first.topic_partition)
+        return ready
+
+
+def _take_records(reader: PartitionReader, fetched: Fetched, taken: list[ConsumerRecord], records_max: int) -> None:
+    topic, partition = reader.topic_partition
+    assert reader.offset is not None
+    while fetched.next_batch < len(fetched.batches) and len(taken) < records_max:
+        at, header = fetched.batches[fetched.next_batch]
+        if fetched.decoded is None:
+            fetched.decoded = read_records(fetched.buffer, at, header)
+            if header.base_offset < reader.offset:
+                fetched.decoded = [record for record in fetched.decoded if record.offset >= reader.offset]
+            fetched.decoded_at = 0
+        start = fetched.decoded_at
+        records = fetched.decoded[start : start + records_max - len(taken)]
+        fetched.decoded_at = start + len(records)
+        next_offset = records[-1].offset + 1 if records else header.next_offset
+        if fetched.decoded_at == len(fetched.decoded):
+            fetched.decoded = None
+            fetched.next_batch += 1
+            next_offset = header.next_offset
+        epoch = header.leader_epoch if header.leader_epoch >= 0 else None
+        kind = header.timestamp_type
+        taken += [
+            ConsumerRecord(topic, partition, offset, epoch, timestamp, kind, key, value, headers)
+            for offset, timestamp, key, value, headers, _ in records
+        ]
+        timestamp = records[-1].timestamp if records else header.max_timestamp
+        reader.on_delivered(next_offset, header.leader_epoch, timestamp)
+
+
+def _take_batches(reader: PartitionReader, fetched: Fetched) -> list[FetchedBatches]:
+    assert reader.offset is not None
+    taken = []
+    start: int = reader.offset
+    topic_id = None if reader.topic_id is None else uuid_text(reader.topic_id)
+    runs = fetched.runs(start)
+    for index, (view, headers) in enumerate(runs or [(fetched.buffer[:0], [])]):
+        is_last = index + 1 >= len(runs)
+        next_offset = fetched.next_offset if is_last else headers[-1].next_offset
+        epoch = headers[-1].leader_epoch if headers else -1
+        taken.append(
+            FetchedBatches(
+                reader.topic_partition,
+                view,
+                start,
+                next_offset,
+                fetched.high_watermark,
+                fetched.last_stable_offset,
+                fetched.log_start_offset,
+                epoch if epoch >= 0 else None,
+                topic_id,
+            )
+        )
+        for header in headers:
+            reader.on_delivered(header.next_offset, header.leader_epoch, header.max_timestamp)
+        start = next_offset
+    reader.on_all_delivered()
+    return taken

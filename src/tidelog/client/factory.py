@@ -1,0 +1,111 @@
+"""Clients that see one cluster's metadata never go back in time, between them as well (KIP-1243)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Unpack
+
+from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.options import (
+    AdminConfig,
+    AdminOptions,
+    ConsumerConfig,
+    ConsumerOptions,
+    ProducerConfig,
+    ProducerOptions,
+    parse_options,
+)
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
+    from tidelog.client.async_admin import AsyncAdmin
+    from tidelog.client.async_consumer import AsyncConsumer
+    from tidelog.client.async_producer import AsyncProducer
+    from tidelog.client.consumer import Consumer
+    from tidelog.client.producer import Producer
+
+
+class Factory:
+    """Makes clients that share a consistency context: what one of them has seen, all of them see.
+
+        factory = Factory("127.0.0.1:9092")
+        with factory.admin() as admin, factory.producer() as producer:
+            admin.create_topics([NewTopic("flights")])
+            producer.send("flights", b"...")  # whichever broker it asks knows the topic
+
+    Args:
+        bootstrap_servers: `host:port`, several with commas between them or as a list.
+        store: where the context is kept; by default one that knows nothing yet.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
+        store: ConsistencyContextStore | None = None,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
+        self.store = store or ConsistencyContextStore()
+
+    def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
+        """A `Producer` with these options."""
+        from tidelog.client.producer import Producer
+
+        made = Producer.__new__(Producer)
+        config = parse_options(ProducerConfig, "Producer", options)
+        made._start(self._bootstrap_servers, config, consistency=self.store)
+        return made
+
+    def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer:
+        """A `Consumer` with these options."""
+        from tidelog.client.consumer import Consumer
+
+        made = Consumer.__new__(Consumer)
+        config = parse_options(ConsumerConfig, "Consumer", options)
+        made._start(self._bootstrap_servers, config, consistency=self.store)
+        return made
+
+    def admin(self, **options: Unpack[AdminOptions]) -> Admin:
+        """An `Admin` with these options."""
+        from tidelog.client.admin import Admin
+
+        made = Admin.__new__(Admin)
+        made._start(self._bootstrap_servers, parse_options(AdminConfig, "Admin", options), consistency=self.store)
+        return made
+
+
+class AsyncFactory:
+    """As `tidelog.Factory`, for the clients of `tidelog.aio`. The two kinds may share a store."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
+        store: ConsistencyContextStore | None = None,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
+        self.store = store or ConsistencyContextStore()
+
+    def producer(self, **options: Unpack[ProducerOptions]) -> AsyncProducer:
+        """A `tidelog.aio.Producer` with these options."""
+        from tidelog.client.async_producer import AsyncProducer
+
+        made = AsyncProducer.__new__(AsyncProducer)
+        config = parse_options(ProducerConfig, "Producer", options)
+        made._start(self._bootstrap_servers, config, consistency=self.store)
+        return made
+
+    def consumer(self, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
+        """A `tidelog.aio.Consumer` with these options."""
+        from tidelog.client.async_consumer import AsyncConsumer
+
+        made = AsyncConsumer.__new__(AsyncConsumer)
+        config = parse_options(ConsumerConfig, "Consumer", options)
+        made._start(self._bootstrap_servers, config, consistency=self.store)
+        return made
+
+    def admin(self, **options: Unpack[AdminOptions]) -> AsyncAdmin:
+        """A `tidelog.aio.Admin` with these options."""
+        from tidelog.client.async_admin import AsyncAdmin
+
+        made = AsyncAdmin.__new__(AsyncAdmin)
+        made._start(self._bootstrap_servers, parse_options(AdminConfig, "Admin", options), consistency=self.store)
+        return made

@@ -1,0 +1,209 @@
+"""Offsets and ends of epochs, asked of the leaders: until every partition has its answer, or time is over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from tidelog.base.errors import Code, KafkaError, TidelogError, UnknownTopicError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.client.cluster import Cluster, is_retriable
+from tidelog.client.core.fetch_messages import (
+    epoch_end_rows,
+    list_offsets_request,
+    list_offsets_rows,
+    offset_for_leader_epoch_request,
+)
+from tidelog.client.core.values import IsolationLevel, OffsetAndEpoch, code_of
+from tidelog.net.connection import Connection
+from tidelog.wire.messages.api_02_list_offsets import ListOffsetsResponse
+from tidelog.wire.messages.api_23_offset_for_leader_epoch import OffsetForLeaderEpochResponse
+
+A = TypeVar("A")
+Answers = dict[TopicPartition, A | KafkaError]
+
+
+class Leaders:
+    """Asks the leaders of partitions.
+
+    Args:
+        cluster: whose metadata says who leads.
+        request_timeout_ms: of one request.
+        timeout_ms: for all there is to ask, retries included.
+    """
+
+    def __init__(self, cluster: Cluster, *, request_timeout_ms: int, timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._request_timeout_ms = request_timeout_ms
+        self._timeout_ms = timeout_ms
+        self._times_unknown = 0
+
+    async def list_offsets(
+        self,
+        timestamps: Mapping[TopicPartition, int],
+        isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[TopicPartition, OffsetAndEpoch | None]:
+        """The offset at a time (ms since 1970), or at one of ListOffsets' special timestamps, in each partition.
+
+        Returns:
+            None where no record is at or after the time.
+
+        Raises:
+            TimedOutError: not within the time; names the last reason.
+            KafkaError: what will not pass, as a topic that may not be read.
+        """
+
+        async def ask(connection: Connection, asked: list[TopicPartition]) -> Answers[OffsetAndEpoch | None]:
+            epochs = {partition: self._leader_epoch(partition) for partition in asked}
+            wanted = {partition: timestamps[partition] for partition in asked}
+            response = await connection.request(
+                list_offsets_request(wanted, epochs, isolation_level),
+                ListOffsetsResponse,
+                timeout_ms=self._request_timeout_ms,
+            )
+            found: Answers[OffsetAndEpoch | None] = {}
+            rows = list_offsets_rows(response)
+            for partition in asked:
+                row = rows.get(partition)
+                code = Code.UNKNOWN_SERVER_ERROR if row is None else code_of(row.error_code)
+                if row is None or code is not Code.NONE:
+                    found[partition] = _refusal("list offsets", partition, code)
+                elif row.offset < 0:
+                    found[partition] = None
+                else:
+                    epoch = row.leader_epoch if row.leader_epoch >= 0 else None
+                    timestamp = row.timestamp if row.timestamp >= 0 else None
+                    found[partition] = OffsetAndEpoch(row.offset, epoch, timestamp)
+            return found
+
+        answers = await self._ask_all("list offsets", timestamps, ask)
+        found: dict[TopicPartition, OffsetAndEpoch | None] = {}
+        for partition in timestamps:
+            answer = answers[partition]
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[partition] = answer
+        return found
+
+    async def epoch_ends(
+        self, questions: Mapping[TopicPartition, tuple[LeaderEpoch | None, LeaderEpoch]]
+    ) -> dict[TopicPartition, tuple[LeaderEpoch, Offset] | KafkaError | None]:
+        """Where epochs end: for each partition (current leader epoch, or None for what metadata says; epoch).
+
+        Returns:
+            The largest epoch that is not newer than the asked one, and its end offset (exclusive); None if the leader
+            cannot tell; an error where the leader refused, FENCED_LEADER_EPOCH and UNKNOWN_LEADER_EPOCH included if
+            the current leader epoch was given.
+
+        Raises:
+            TimedOutError: not within the time; names the last reason.
+        """
+
+        async def ask(
+            connection: Connection, asked: list[TopicPartition]
+        ) -> Answers[tuple[LeaderEpoch, Offset] | None]:
+            wanted = {}
+            for partition in asked:
+                current, epoch = questions[partition]
+                wanted[partition] = (self._leader_epoch(partition) if current is None else current, epoch)
+            response = await connection.request(
+                offset_for_leader_epoch_request(wanted),
+                OffsetForLeaderEpochResponse,
+                timeout_ms=self._request_timeout_ms,
+            )
+            rows = epoch_end_rows(response)
+            found: Answers[tuple[LeaderEpoch, Offset] | None] = {}
+            for partition in asked:
+                code, answer = rows.get(partition, (Code.UNKNOWN_SERVER_ERROR, None))
+                found[partition] = answer if code is Code.NONE else _refusal("offset for leader epoch", partition, code)
+            return found
+
+        fenced = {partition for partition, (current, _) in questions.items() if current is not None}
+        answers = await self._ask_all("offset for leader epoch", questions, ask, fenced=fenced)
+        return {partition: answers[partition] for partition in questions}
+
+    async def _ask_all(
+        self,
+        what: str,
+        partitions: Iterable[TopicPartition],
+        ask: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[A]]],
+        *,
+        fenced: Iterable[TopicPartition] = (),
+    ) -> Answers[A]:
+        """Ask every leader, and again what was refused for a reason that passes."""
+        left = list(dict.fromkeys(partitions))
+        own_fence = set(fenced)
+        answers: Answers[A] = {}
+
+        async def attempt() -> None:
+            last: TidelogError | None = None
+            by_leader = await self._by_leader(left)
+            asked = [self._ask_one(broker_id, group, ask) for broker_id, group in by_leader.items()]
+            for found in await asyncio.gather(*asked):
+                if isinstance(found, TidelogError):
+                    last = found
+                    continue
+                for partition, answer in found.items():
+                    if isinstance(answer, KafkaError) and is_retriable(answer):
+                        is_the_answer = partition in own_fence and answer.code in _EPOCH_ERRORS
+                        if not is_the_answer:
+                            last = answer
+                            continue
+                    answers[partition] = answer
+                    left.remove(partition)
+            if last is not None:
+                raise last
+
+        if left:
+            await self._cluster.retrying(what, attempt, timeout_ms=self._timeout_ms)
+        return answers
+
+    async def _ask_one(
+        self,
+        broker_id: BrokerId,
+        partitions: list[TopicPartition],
+        ask: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[A]]],
+    ) -> Answers[A] | TidelogError:
+        try:
+            return await ask(await self._cluster.broker(broker_id), partitions)
+        except TidelogError as error:
+            if not is_retriable(error):
+                raise
+            self._cluster.refresh_soon()
+            return error
+
+    async def _by_leader(self, partitions: list[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
+        metadata = self._cluster.metadata
+        unknown = {partition.topic for partition in partitions if metadata.partition(partition) is None}
+        if unknown:
+            self._cluster.want(unknown)
+            await self._cluster.refreshed()
+        found: dict[BrokerId, list[TopicPartition]] = {}
+        for partition in partitions:
+            view = metadata.partition(partition)
+            if view is None or view.leader_id is None:
+                raise self._missing(partition)
+            found.setdefault(view.leader_id, []).append(partition)
+        return found
+
+    def _missing(self, partition: TopicPartition) -> KafkaError:
+        """Why there is nobody to ask. A topic that nobody has heard of may be on its way, but not for long."""
+        code = self._cluster.metadata.why_missing(partition)
+        if code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._cluster.last_error is None:
+            self._times_unknown += 1
+            if self._times_unknown >= _TIMES_UNKNOWN_MAX:
+                return UnknownTopicError(f"there is no partition {partition}")
+        return _refusal("metadata", partition, code)
+
+    def _leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
+        view = self._cluster.metadata.partition(partition)
+        return None if view is None else view.leader_epoch
+
+
+_TIMES_UNKNOWN_MAX = 6  # with the back-off between them that is a second or two
+_EPOCH_ERRORS = (Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH)
+
+
+def _refusal(what: str, partition: TopicPartition, code: Code) -> KafkaError:
+    return KafkaError(f"{what}: {partition}: {code.meaning} ({code.name})", code=code)
