@@ -88,7 +88,6 @@ GARBAGE: dict[str, Callable[[], bytes]] = {
     "array count that lies": lambda: frame(struct.pack(">hhihi", 3, 1, 1, -1, 2**31 - 1)),
     "string length that lies": lambda: frame(struct.pack(">hhihih", 3, 1, 1, -1, 1, 32_000)),
     "client id that lies": lambda: frame(struct.pack(">hhih", 18, 0, 1, 32_000)),
-    "trailing bytes": lambda: frame(API_VERSIONS_V0 + b"more"),
     "endless varint": lambda: frame(struct.pack(">hhih", 18, 3, 1, -1) + b"\xff" * 40),
 }
 
@@ -135,6 +134,12 @@ def test_a_request_sent_a_byte_at_a_time_is_answered(victim: NodeProcess) -> Non
         for byte in frame(API_VERSIONS_V0):
             stream.sendall(bytes([byte]))
         assert struct.unpack(">i", read_frame(stream)[:4]) == (7,)
+
+
+def test_bytes_behind_a_request_are_ignored_as_kafka_does(victim: NodeProcess) -> None:
+    with connect(victim) as stream:
+        stream.sendall(frame(API_VERSIONS_V0 + b"more"))
+        assert struct.unpack(">ih", read_frame(stream)[:6]) == (7, 0)
 
 
 def test_api_versions_from_the_future_is_answered_in_version_0(victim: NodeProcess) -> None:

@@ -66,7 +66,12 @@ class Load:
 
 def read_all(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
     consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.partition.eof": True}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "none",
+            "enable.auto.commit": False,  # nowhere to commit to: close() would wait for a coordinator
+            "enable.partition.eof": True,
+        }
     )
     found = {}
     consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])

@@ -121,8 +121,8 @@ def _check_roles(values: _Values) -> None:
 
 def _listeners(values: _Values) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
     """Those for clients, and those for controllers."""
-    _check_protocols(values)
     listeners = _parse_listeners("listeners", values)
+    _check_protocols(values, {one.name for one in listeners})
     names = cast("tuple[str, ...] | None", values["controller.listener.names"]) or ()
     if not names:
         raise ConfigError("controller.listener.names is missing: name the listener of controllers, such as CONTROLLER")
@@ -135,10 +135,11 @@ def _listeners(values: _Values) -> tuple[tuple[Listener, ...], tuple[Listener, .
     return brokers, controllers
 
 
-def _check_protocols(values: _Values) -> None:
+def _check_protocols(values: _Values, in_use: set[str]) -> None:
+    """Kafka's stock file maps names that no listener has; those are nobody's business."""
     for entry in cast("tuple[str, ...]", values["listener.security.protocol.map"]):
         name, _, protocol = entry.partition(":")
-        if protocol != "PLAINTEXT":
+        if name in in_use and protocol != "PLAINTEXT":
             raise ConfigError(
                 f"listener.security.protocol.map: {name} speaks {protocol or 'nothing'}; this release serves PLAINTEXT"
             )

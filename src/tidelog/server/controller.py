@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, TidelogError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
@@ -140,7 +140,7 @@ class Controller:
         try:
             for batch in ready.batches:
                 self._append(self._encode(batch), batch.leader_epoch)
-        except DiskError as error:
+        except (DiskError, KafkaError) as error:
             self._give_up(error)
             return
         if ready.batches and self._syncing is None:
@@ -172,7 +172,7 @@ class Controller:
         finally:
             self._syncing = None
 
-    def _give_up(self, error: DiskError) -> None:
+    def _give_up(self, error: TidelogError) -> None:
         """Whether what was written is on disk cannot be known any more: nothing may be built on it."""
         self.journal.resign()
         self._advance()

@@ -31,6 +31,7 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.FETCH: ("api_01_fetch", (BROKER,)),
     ApiKey.LIST_OFFSETS: ("api_02_list_offsets", (BROKER,)),
     ApiKey.METADATA: ("api_03_metadata", (BROKER,)),
+    ApiKey.FIND_COORDINATOR: ("api_10_find_coordinator", (BROKER,)),
     ApiKey.API_VERSIONS: ("api_18_api_versions", (BROKER, CONTROLLER)),
     ApiKey.CREATE_TOPICS: ("api_19_create_topics", (BROKER, CONTROLLER)),
     ApiKey.DELETE_TOPICS: ("api_20_delete_topics", (BROKER, CONTROLLER)),
@@ -39,6 +40,12 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: ("api_32_describe_configs", (BROKER, CONTROLLER)),
     ApiKey.DESCRIBE_CLUSTER: ("api_60_describe_cluster", (BROKER, CONTROLLER)),
 }
+
+LIBRDKAFKA_ALL_TOPICS = frozenset(bytes(4) + bytes((create, describe, 0)) for create in (0, 1) for describe in (0, 1))
+"""How librdkafka asks a flexible Metadata for all topics: its null array takes four bytes, of which three are too many.
+
+Kafka reads on regardless, taking the rest of the null for the next fields, and looks at nothing behind the message.
+"""
 
 
 def advertised(listener_role: str) -> list[tuple[int, int, int]]:
@@ -90,7 +97,9 @@ class Dispatcher:
         known, handle = entry
         if not known.min_version <= version <= known.max_version:
             return self._refuse_version(known, header)
-        request = decode(known.request, frame, version, position)
+        if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
+            position += 3
+        request = decode(known.request, frame, version, position, ignores_trailing_bytes=True)
         response = handle(self._node, request, RequestContext(header, connection, self._listener_role))
         if response is None:
             return None

@@ -26,8 +26,9 @@ from tidelog.base.ids import (
 )
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
-from tidelog.log.checkpoint import MetaProperties
-from tidelog.log.directory import LogDirectory
+from tidelog.log.checkpoint import MetaProperties, parse_partition_metadata
+from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, LogDirectory
+from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings, topic_values
 from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
@@ -37,8 +38,12 @@ from tidelog.server.partition import Partition
 logger = logging.getLogger("tidelog.server.log_files")
 
 TICK_MS = 1000
-METADATA_LOG_CONFIG = LogConfig(retention_ms=None, message_timestamp_after_ms_max=None)
-OWN_FILES = {".lock", "lost+found"}
+METADATA_BATCH_SIZE_BYTES_MAX = 256 << 20
+"""A decision is one batch, however many partitions it is about (30,000 that change hands take 1 MiB)."""
+METADATA_LOG_CONFIG = LogConfig(
+    retention_ms=None, message_timestamp_after_ms_max=None, message_size_bytes_max=METADATA_BATCH_SIZE_BYTES_MAX
+)
+OWN_FILES = {LOCK_FILE, CLEAN_SHUTDOWN_FILE, "lost+found"}
 """What an empty directory may hold."""
 
 
@@ -253,9 +258,8 @@ class LogFiles:
 
     def _holds_another_topic(self, path: str, topic_id: TopicId, image: MetadataImage) -> bool:
         """Whether the directory is of a topic that no longer is."""
-        from tidelog.log.checkpoint import parse_partition_metadata
 
-        file = f"{path}/partition.metadata"
+        file = f"{path}/{PARTITION_METADATA_FILE}"
         if not self._disk.exists(file):
             return False
         held = parse_partition_metadata(self._disk.read_bytes(file), file)

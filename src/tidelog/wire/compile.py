@@ -52,8 +52,11 @@ def append_message(message: object, version: int, parts: list[bytes], pieces: li
         raise ValueError(f"{layout.name} v{version} cannot be encoded: {path}: {error}") from error
 
 
-def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
+def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0, *, ignores_trailing_bytes: bool = False) -> M:
     """The message that fills `buffer` from `position` to its end.
+
+    With `ignores_trailing_bytes` more may follow: Kafka's brokers do not mind, and librdkafka 2.16 relies on that (its
+    Metadata 13 for all topics has three bytes too many).
 
     A `records` field becomes a memoryview of the buffer (no copy: valid and writable for as long as the buffer is);
     everything else is copied out.
@@ -71,7 +74,7 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0) -> M:
         message, position = decoder(data, position, end)
     except (MalformedMessageError, struct.error, IndexError, UnicodeDecodeError) as error:
         raise _malformed(layout, version, error, decoder, end) from None
-    if position != end:
+    if position != end and not ignores_trailing_bytes:
         raise MalformedMessageError(
             f"{layout.name} v{version}: it ends at byte {position}, but {end - position} more bytes follow"
         )

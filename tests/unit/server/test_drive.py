@@ -161,10 +161,8 @@ def test_garbage_closes_after_the_answers_that_came_before_it() -> None:
 
         async with served_by(on_frame) as (reader, writer, connections):
             writer.write(frame(b"fine") + frame(b"garbage") + frame(b"never"))
-            try:
+            with suppress(ConnectionError):
                 assert await reader.read() in (b"fine", b"")  # a reset may overtake the answer
-            except ConnectionError:
-                pass
             while connections:
                 await asyncio.sleep(0)
 

@@ -28,6 +28,11 @@ def test_a_file_as_kafkas_quick_start_has_it() -> None:
     assert config.connection_idle_ms_max == 600_000
 
 
+def test_protocols_of_listeners_that_are_not_there_do_not_matter() -> None:
+    stock = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"}
+    assert NodeConfig.from_properties(GOOD | stock).node_id == 7
+
+
 def test_minus_one_means_never() -> None:
     assert NodeConfig.from_properties(GOOD | {"connections.max.idle.ms": "-1"}).connection_idle_ms_max is None
 
