@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
@@ -101,7 +101,7 @@ class ToyCluster:
     def __getitem__(self, name: tuple[str, int]) -> ToyPartition:
         return self.partitions[TopicPartition(name[0], PartitionIndex(name[1]))]
 
-    def facts(self) -> ClusterFacts:
+    def facts(self, expected: Collection[str] = ()) -> ClusterFacts:
         if self.failures:
             raise self.failures.pop()
         return ClusterFacts(

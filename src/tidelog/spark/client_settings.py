@@ -24,8 +24,20 @@ def _acks(text: str) -> int | str:
 
 
 _Parse = Callable[[str], object]
-_SHARED: dict[str, _Parse] = {"bootstrap.servers": str, "client.id": str, "request.timeout.ms": int}
+_SHARED: dict[str, _Parse] = {
+    "bootstrap.servers": str,
+    "client.id": str,
+    "default.api.timeout.ms": int,
+    "metadata.max.age.ms": int,
+    "reconnect.backoff.max.ms": int,
+    "reconnect.backoff.ms": int,
+    "request.timeout.ms": int,
+    "retry.backoff.max.ms": int,
+    "retry.backoff.ms": int,
+    "socket.connection.setup.timeout.ms": int,
+}
 _CONSUMER: dict[str, _Parse] = {
+    "check.crcs": _boolean,
     "fetch.max.bytes": int,
     "fetch.max.wait.ms": int,
     "fetch.min.bytes": int,
@@ -35,10 +47,14 @@ _CONSUMER: dict[str, _Parse] = {
 _PRODUCER: dict[str, _Parse] = {
     "acks": _acks,
     "batch.size": int,
+    "buffer.memory": int,
     "compression.type": str,
     "delivery.timeout.ms": int,
     "enable.idempotence": _boolean,
     "linger.ms": int,
+    "max.block.ms": int,
+    "max.in.flight.requests.per.connection": int,
+    "max.request.size": int,
 }
 _REFUSED = {
     "auto.offset.reset": "where to start is said by startingOffsets, and what to do about losses by onTruncation",

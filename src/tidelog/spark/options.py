@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeVar
@@ -71,6 +71,12 @@ class Topics:
         if self.pattern is not None:
             return sorted(name for name in existing if re.fullmatch(self.pattern, name))
         return sorted(self.names) or sorted({topic for topic, _ in self.partitions})
+
+    def missing(self, existing: Collection[TopicPartition]) -> list[str]:
+        """The topics, or the partitions, that are named and do not exist. A pattern names none."""
+        topics = {topic for topic, _ in existing}
+        absent = [f"topic {name}" for name in self.names if name not in topics]
+        return absent + [f"partition {partition}" for partition in sorted(self.partitions) if partition not in existing]
 
     def includes(self, partition: TopicPartition) -> bool:
         """Whether a partition of a selected topic is read."""

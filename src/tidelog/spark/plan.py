@@ -30,10 +30,17 @@ class PlanError(TidelogError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """What the cluster says of the selected topics, at one moment."""
+    """What the cluster says of the selected topics, at one moment.
+
+    Attributes:
+        topic_ids: of those that exist; None from brokers that have no ids.
+        partitions: those that are selected.
+        with_gaps: topics in which offsets may be missing, because they are compacted.
+    """
 
     topic_ids: Mapping[str, str | None]
     partitions: Mapping[TopicPartition, PartitionFacts]
+    with_gaps: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +131,7 @@ class Range(NamedTuple):
         leader_epoch_before: of the record before `start_offset`, if known: where the reader seeks to (KIP-320).
         leader_epoch_min: no record of the range may be of an older one; None if none is known.
         leader_epoch_max: no record of the range may be of a newer one; None if none is known.
+        may_have_gaps: offsets may be missing, because the topic is compacted.
     """
 
     partition: TopicPartition
@@ -133,6 +141,7 @@ class Range(NamedTuple):
     leader_epoch_before: LeaderEpoch | None = None
     leader_epoch_min: LeaderEpoch | None = None
     leader_epoch_max: LeaderEpoch | None = None
+    may_have_gaps: bool = False
 
     @property
     def record_count(self) -> int:

@@ -6,7 +6,7 @@ It asks the cluster, lets the pure functions of `plan` and `truncation` decide, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
@@ -45,8 +45,8 @@ IDLE_PAUSE_MS = 10
 class Cluster(Protocol):
     """What a planner asks of the cluster. `tidelog.spark.cluster` has the real one."""
 
-    def facts(self) -> ClusterFacts:
-        """Of the selected partitions, now."""
+    def facts(self, expected: Collection[str] = ()) -> ClusterFacts:
+        """Of the selected partitions, now. `expected` names topics that should exist, beside those selected by name."""
         ...
 
     def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
@@ -79,6 +79,9 @@ def _bound_positions(
     Raises:
         PlanError: they ask for what is not there.
     """
+    missing = options.topics.missing(facts.partitions)
+    if missing:
+        raise PlanError(f"there is no {', '.join(missing)}: create it first, or correct the option that names it")
     bound.check_partitions(facts.partitions)
     timestamps = {key: at for key in facts.partitions if (at := bound.timestamp_of(key)) is not None}
     found = cluster.offsets_at(timestamps) if timestamps else {}
@@ -101,18 +104,22 @@ def batch_ranges(options: SourceOptions, cluster: Cluster) -> list[Range]:
                     f"{key}: {options.start.option} means offset {begin[key].offset}, which lies after "
                     f"{end[key].offset}, where {options.end.option} ends"
                 )
-        return _split(options, facts.topic_ids, {key: (begin[key], end[key]) for key in begin})
+        return _split(options, facts, facts.topic_ids, {key: (begin[key], end[key]) for key in begin})
 
     return cluster.patiently("plan a batch", plan)
 
 
 def _split(
     options: SourceOptions,
+    facts: ClusterFacts,
     topic_ids: Mapping[str, str | None],
     pairs: Mapping[TopicPartition, tuple[Position, Position]],
 ) -> list[Range]:
     return split(
-        [Range.between(key, topic_ids.get(key.topic), *pair) for key, pair in sorted(pairs.items())],
+        [
+            Range.between(key, topic_ids.get(key.topic), *pair)._replace(may_have_gaps=key.topic in facts.with_gaps)
+            for key, pair in sorted(pairs.items())
+        ],
         records_max=options.limits.task_records_max,
         count_min=options.limits.tasks_min,
     )
@@ -164,7 +171,7 @@ class StreamPlanner:
             self.cluster.pause(IDLE_PAUSE_MS)
 
     def _next(self, before: StreamOffset, record_limit: int | None) -> StreamOffset | None:
-        self.facts = facts = self.cluster.facts()
+        self.facts = facts = self.cluster.facts(before.topic_ids)
         losses = self._losses(before.positions, before.topic_ids, facts)
         for key, (position, loss) in self.unread.items():
             if before.positions.get(key) == position:
@@ -234,7 +241,7 @@ class StreamPlanner:
             self.positions = last.positions
 
         def plan() -> list[Range]:
-            facts = self.cluster.facts()
+            facts = self.cluster.facts(last.topic_ids)
             losses = self._losses({key: pair[1] for key, pair in pairs.items()}, last.topic_ids, facts)
             losses = {**self._removed(pairs, facts, losses), **losses}
             left = dict(pairs)
@@ -244,7 +251,7 @@ class StreamPlanner:
                 left[key] = _what_is_left(*pairs[key], loss)
                 if left[key][1] != pairs[key][1]:
                     self.unread[key] = pairs[key][1], loss
-            return _split(self.options, last.topic_ids, left)
+            return _split(self.options, facts, last.topic_ids, left)
 
         return self.cluster.patiently("plan the ranges of a micro-batch", plan)
 

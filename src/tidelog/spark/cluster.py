@@ -1,0 +1,201 @@
+"""The cluster as a planner sees it: through a Consumer and an Admin of ours, with patience for what passes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeVar
+
+from tidelog import Admin, ConfigResource, Consumer
+from tidelog.base.errors import Code, KafkaError, NetworkError, TimedOutError, UnknownTopicError, refusal
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.plan import ClusterFacts
+from tidelog.spark.truncation import EpochEnd, PartitionFacts, Questions
+
+R = TypeVar("R")
+logger = logging.getLogger("tidelog.spark")
+
+MISSING_BELIEVED_MS = 5_000
+"""How long all brokers must say that a topic does not exist: one that just started may not have heard of it yet."""
+CONFIGS_AGE_MS_MAX = 10_000
+CALL_MS_MAX = 10_000
+PAUSE_MS_MAX = 1_000
+
+
+class RealCluster:
+    """Implements `tidelog.spark.planner.Cluster`. Connects when first asked.
+
+    Args:
+        options: of the source.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._clients: tuple[Consumer, Admin] | None = None
+        self._missing_since_ms: dict[str, int] = {}
+        self._compacted: dict[str, tuple[int, bool]] = {}
+
+    def facts(self, expected: Collection[str] = ()) -> ClusterFacts:
+        names = self._names(expected)
+        described = {name: topic for name, topic in self._describe(names).items() if topic is not None}
+        partitions = [
+            key
+            for name, topic in described.items()
+            for row in topic.partitions
+            if self._options.topics.includes(key := TopicPartition(name, PartitionIndex(row.partition)))
+        ]
+        begins = self._consumer.beginning_offsets(partitions)
+        ends = self._consumer.end_offsets(partitions)
+        return ClusterFacts(
+            topic_ids={name: topic.topic_id for name, topic in described.items()},
+            partitions={
+                key: PartitionFacts(
+                    None if (epoch := ends[key].leader_epoch) is None else LeaderEpoch(epoch),
+                    Offset(begins[key].offset),
+                    Offset(ends[key].offset),
+                )
+                for key in partitions
+            },
+            with_gaps=frozenset(name for name in described if self._has_gaps(name)),
+        )
+
+    def offsets_at(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset | None]:
+        found = self._consumer.offsets_for_times(timestamps_ms)
+        return {key: None if at is None else Offset(at.offset) for key, at in found.items()}
+
+    def ask(self, questions: Mapping[TopicPartition, Questions[R]], facts: ClusterFacts) -> dict[TopicPartition, R]:
+        answers: dict[TopicPartition, R] = {}
+        asked: dict[TopicPartition, LeaderEpoch] = {}
+
+        def go_on(key: TopicPartition, answer: EpochEnd | None) -> None:
+            try:
+                asked[key] = next(questions[key]) if answer is None else questions[key].send(answer)
+            except StopIteration as stop:
+                asked.pop(key, None)
+                answers[key] = stop.value
+
+        for key in questions:
+            go_on(key, None)
+        while asked:
+            wanted = {key: (facts.partitions[key].leader_epoch, epoch) for key, epoch in asked.items()}
+            for key, end in self._admin.offsets_for_leader_epoch(wanted).items():
+                if isinstance(end, KafkaError):
+                    raise end
+                go_on(
+                    key,
+                    EpochEnd(None, None)
+                    if end is None
+                    else EpochEnd(LeaderEpoch(end.leader_epoch), Offset(end.end_offset)),
+                )
+        return answers
+
+    def patiently(self, what: str, work: Callable[[], R]) -> R:
+        """Do `work`, again and again while errors are passing ones.
+
+        Raises:
+            TimedOutError: they did not pass in the time, or the number of tries, that the options give.
+        """
+        retries = self._options.retries
+        began = time.monotonic()
+        failures = 0
+        while True:
+            try:
+                return work()
+            except (NetworkError, TimedOutError, KafkaError) as error:
+                if isinstance(error, KafkaError) and not error.retriable:
+                    raise
+                failures += 1
+                waited_ms = (time.monotonic() - began) * 1000
+                if waited_ms > retries.patience_ms if retries.count is None else failures > retries.count:
+                    raise TimedOutError(
+                        f"{what}: given up after {failures} tries in {waited_ms:.0f} ms: {error}. Are the brokers "
+                        "up? kafkaConsumer.pollTimeoutMs and fetchOffset.numRetries say how long to try"
+                    ) from error
+                logger.info("%s: trying again, since %s", what, error)
+                self.pause(min(retries.pause_ms * (failures if retries.count is None else 1), PAUSE_MS_MAX))
+
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def pause(self, pause_ms: int) -> None:
+        time.sleep(pause_ms / 1000)
+
+    def close(self) -> None:
+        clients, self._clients = self._clients, None
+        for client in clients or ():
+            client.close()
+
+    @property
+    def _consumer(self) -> Consumer:
+        return self._connected()[0]
+
+    @property
+    def _admin(self) -> Admin:
+        return self._connected()[1]
+
+    def _connected(self) -> tuple[Consumer, Admin]:
+        if self._clients is None:
+            options: dict[str, Any] = {"default_api_timeout_ms": CALL_MS_MAX, **self._options.client}
+            shared = {name: value for name, value in options.items() if name in ADMIN_SETTINGS}
+            self._clients = Consumer(**options, auto_offset_reset="none"), Admin(**shared)
+        return self._clients
+
+    def _names(self, expected: Collection[str]) -> list[str]:
+        topics = self._options.topics
+        if topics.pattern is None:
+            return topics.select([])
+        return sorted({*topics.select([topic.name for topic in self._admin.list_topics()]), *expected})
+
+    def _describe(self, names: Collection[str]) -> dict[str, Any]:
+        """The topics, None for one that does not exist.
+
+        Raises:
+            KafkaError: UNKNOWN_TOPIC_OR_PARTITION: one seems not to exist; ask again, until it is believed.
+        """
+        try:
+            found: dict[str, Any] = dict(self._admin.describe_topics(names)) if names else {}
+        except UnknownTopicError:
+            existing = {topic.name for topic in self._admin.list_topics()}
+            found = dict(self._admin.describe_topics([name for name in names if name in existing]))
+        for name in names:
+            if name in found:
+                self._missing_since_ms.pop(name, None)
+                continue
+            since_ms = self._missing_since_ms.setdefault(name, self.now_ms())
+            if self.now_ms() - since_ms < MISSING_BELIEVED_MS:
+                raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name} does not exist, or not yet")
+            found[name] = None
+        return found
+
+    def _has_gaps(self, topic: str) -> bool:
+        """Whether offsets may be missing, since compaction removes records. If it cannot be told, they may."""
+        looked_ms, compacted = self._compacted.get(topic, (None, True))
+        if looked_ms is None or self.now_ms() - looked_ms > CONFIGS_AGE_MS_MAX:
+            resource = ConfigResource("topic", topic)
+            try:
+                policy = self._admin.describe_configs([resource])[resource].get("cleanup.policy")
+                compacted = policy is None or policy.value is None or "compact" in policy.value
+            except KafkaError as error:
+                if error.retriable:
+                    raise
+                compacted = True
+            self._compacted[topic] = self.now_ms(), compacted
+        return compacted
+
+
+ADMIN_SETTINGS = frozenset(
+    {
+        "bootstrap_servers",
+        "client_id",
+        "default_api_timeout_ms",
+        "metadata_max_age_ms",
+        "reconnect_backoff_max_ms",
+        "reconnect_backoff_ms",
+        "request_timeout_ms",
+        "retry_backoff_max_ms",
+        "retry_backoff_ms",
+        "socket_connection_setup_timeout_ms",
+    }
+)

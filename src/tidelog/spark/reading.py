@@ -1,0 +1,150 @@
+"""What a task does: fetch its range, check it, and hand it to Spark as Arrow, while the next part is being fetched."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import LogTruncatedError, OffsetOutOfRangeError, TidelogError, TopicRecreatedError
+from tidelog.records.batch import split_batches
+from tidelog.spark.clients import borrowed_consumer
+from tidelog.spark.options import SourceOptions
+from tidelog.spark.plan import Range
+from tidelog.spark.range_check import RangeCheck, RangeNotReadError
+from tidelog.spark.rows import RowsBuilder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tidelog import Consumer
+
+ROWS_AT_LEAST = 10_000
+"""Rows of an Arrow batch: fewer cost Spark more, many more do not cost it less."""
+SIZE_BYTES_AT_LEAST = 2 * 1024 * 1024
+"""Or this much of them, if rows are large."""
+AHEAD_MAX = 3
+"""Arrow batches made before Spark asks for them."""
+POLL_MS = 500
+
+
+class TaskTruncatedError(LogTruncatedError):
+    """What a task was to read is not there any more. Restarting the query plans it anew, by `onTruncation`."""
+
+    def __init__(self, piece: Range, cause: TidelogError) -> None:
+        loss = {
+            "cause": "recreated" if isinstance(cause, TopicRecreatedError) else "truncated",
+            "divergentOffset": getattr(cause, "divergent_offset", None),
+            "leaderEpoch": piece.leader_epoch_before,
+            "logStartOffset": getattr(cause, "log_start_offset", None),
+            "offset": piece.start_offset,
+            "partition": piece.partition.partition,
+            "topic": piece.partition.topic,
+        }
+        told = {"losses": [loss], "v": 1}
+        TidelogError.__init__(
+            self,
+            f"[LOG_TRUNCATION]{json.dumps(told, sort_keys=True)}\n"
+            f"while {piece.partition} was read from {piece.start_offset} to {piece.end_offset}: {cause} "
+            "Restart the query: its checkpoint is as it was before this batch, and onTruncation says what is done.",
+        )
+        self.position = piece.start_offset
+        self.divergent_offset = getattr(cause, "divergent_offset", None)
+        self.leader_epoch = piece.leader_epoch_before
+
+
+def read_range(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The records of a range as Arrow batches; all of them, or an error.
+
+    Args:
+        piece: what to read.
+        options: of the source.
+        schema: what `rows.arrow_schema` returned.
+
+    Raises:
+        TaskTruncatedError: it cannot be read any more, as records are gone.
+        RangeNotReadError: it was not read whole: nothing came for `kafkaConsumer.pollTimeoutMs`, or not what should.
+    """
+    with closing(_Prefetch(lambda: _fetch(piece, options, schema))) as ahead:
+        yield from ahead
+
+
+def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    check = RangeCheck(piece, committed_only=options.client.get("isolation_level") == "read_committed")
+    rows = RowsBuilder(schema, piece.partition)
+    try:
+        with borrowed_consumer(options.client) as consumer:
+            consumer.assign([piece.partition])
+            consumer.seek(piece.partition, piece.start_offset, piece.leader_epoch_before)
+            while not check.is_complete:
+                yield from _one_answer(consumer, check, rows, options.retries.patience_ms)
+    except (LogTruncatedError, OffsetOutOfRangeError) as error:
+        raise TaskTruncatedError(piece, error) from error
+    if rows.row_count:
+        yield rows.take()
+
+
+def _one_answer(consumer: Consumer, check: RangeCheck, rows: RowsBuilder, patience_ms: int) -> Iterator[pa.RecordBatch]:
+    piece = check.piece
+    deadline = time.monotonic() + patience_ms / 1000
+    while not (answers := consumer.poll_batches(timeout_ms=POLL_MS)):
+        if time.monotonic() > deadline:
+            raise RangeNotReadError(
+                f"{piece.partition}: nothing came from offset {check.expected_offset} on for {patience_ms} ms "
+                f"(kafkaConsumer.pollTimeoutMs); the range ends at {piece.end_offset}. Are the brokers up?"
+            )
+    for answer in answers:
+        if check.is_complete:
+            break
+        check.on_fetch(answer.fetch_offset, answer.topic_id)
+        for position, header in split_batches(answer.buffer):
+            check.on_batch(header, follows_directly=position > 0)
+            rows.append(answer.buffer, position, header, piece.start_offset, piece.end_offset)
+            if rows.row_count >= ROWS_AT_LEAST or rows.size_bytes >= SIZE_BYTES_AT_LEAST:
+                yield rows.take()
+        check.on_answer_read(answer.next_offset)
+
+
+class _Prefetch:
+    """Runs an iterator in a thread, a few items ahead of whoever iterates over this. Close it in any case."""
+
+    _END = object()
+
+    def __init__(self, make: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        self._queue: queue.Queue[object] = queue.Queue(AHEAD_MAX)
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, args=(make,), name="tidelog-read", daemon=True)
+        self._thread.start()
+
+    def _run(self, make: Callable[[], Iterator[pa.RecordBatch]]) -> None:
+        try:
+            with closing(make()) as items:  # type: ignore[type-var]  # it is a generator
+                for item in items:
+                    if not self._put(item):
+                        return
+            self._put(self._END)
+        except BaseException as error:
+            self._put(error)
+
+    def _put(self, item: object) -> bool:
+        while not self._is_closed:
+            try:
+                self._queue.put(item, timeout=0.1)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while (item := self._queue.get()) is not self._END:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._thread.join()

@@ -1,0 +1,147 @@
+"""The sink: rows to records, at least once. A task that runs again writes its records again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from tidelog.base.errors import ConfigError, TidelogError
+from tidelog.spark.clients import borrowed_producer
+from tidelog.spark.options import SinkOptions
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+TEXT = ("string", "binary")
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "key": TEXT,
+    "value": TEXT,
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+}
+"""What a row may have: `value` it must, and `topic` unless the option says it. The types that each may be of.
+
+`timestamp` becomes the record's (Spark's connector drops it): a copied topic keeps its times.
+"""
+IGNORED = ("offset", "timestampType")
+"""Of the source: so that what was read can be written as it is. The log gives both anew."""
+
+
+class SinkError(TidelogError):
+    """A row that cannot be written. Says which column, and what is wrong with it."""
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task wrote."""
+
+    records: int
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """`df.write`: every task writes and waits until the brokers have it."""
+
+    def __init__(self, options: SinkOptions, schema: StructType, *, overwrite: bool) -> None:
+        if overwrite:
+            raise ConfigError("a topic cannot be overwritten: use mode append, or delete the topic first")
+        self.options = options
+        check_schema(schema, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(iterator, self.options)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Each task has made sure of its records already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """What was written stays: at least once."""
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """`df.writeStream`: the same for each micro-batch."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self.options = options
+        check_schema(schema, options)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return write_rows(iterator, self.options)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Each task has made sure of its records already."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """What was written stays: at least once."""
+
+
+def check_schema(schema: StructType, options: SinkOptions) -> None:
+    """Refuse rows that cannot be written, before any is.
+
+    Raises:
+        ConfigError: names the column, and what it may be.
+    """
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name, kind in kinds.items():
+        if name in IGNORED:
+            continue
+        if name not in COLUMNS:
+            known = ", ".join(COLUMNS)
+            raise ConfigError(f"the sink has no use for column {name}: it writes {known}; select those, or rename it")
+        if kind not in COLUMNS[name]:
+            raise ConfigError(f"column {name} is {kind}: cast it to {' or '.join(COLUMNS[name])}")
+    if "value" not in kinds:
+        raise ConfigError("column value is missing: it is what is written")
+    if "topic" not in kinds and options.topic is None:
+        raise ConfigError("say where to write: option topic for all rows, or a column topic")
+
+
+def write_rows(batches: Iterator[pa.RecordBatch], options: SinkOptions) -> Written:
+    """Write all rows, and return when the brokers have them (as `kafka.acks` says).
+
+    Raises:
+        SinkError: a row has no topic, or an illegal partition.
+        TidelogError: the brokers did not take a record; says why.
+    """
+    count = 0
+    with borrowed_producer(options.client) as producer:
+        for batch in batches:
+            for topic, rows in _by_topic(batch, options):
+                producer.send_arrow(topic, rows)
+            count += batch.num_rows
+        producer.flush()
+    return Written(count)
+
+
+def _by_topic(batch: pa.RecordBatch, options: SinkOptions) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """Each topic with its rows, as the producer takes them."""
+    for topic, rows in [(options.topic, batch)] if options.topic is not None else _groups(batch):
+        if not topic:
+            raise SinkError("a row has no topic (null or empty), and there is no option topic for such rows")
+        columns = {name: rows.column(name) for name in COLUMNS if name in rows.schema.names and name != "topic"}
+        if not options.include_headers:
+            columns.pop("headers", None)
+        if "timestamp" in columns and columns["timestamp"].null_count:
+            now = pa.scalar(time.time_ns() // 1000, pa.int64()).cast(columns["timestamp"].type)
+            columns["timestamp"] = columns["timestamp"].fill_null(now)
+        if "partition" in columns and (pc.min(columns["partition"]).as_py() or 0) < 0:
+            raise SinkError(f"a row for topic {topic} has a partition below 0: from 0 on, or null, is expected")
+        yield topic, pa.RecordBatch.from_pydict(columns)
+
+
+def _groups(batch: pa.RecordBatch) -> Iterator[tuple[str | None, pa.RecordBatch]]:
+    topics = batch.column("topic")
+    distinct = pc.unique(topics)
+    if len(distinct) == 1:
+        yield distinct[0].as_py(), batch
+        return
+    for topic in distinct:
+        mask = pc.equal(topics, topic) if topic.is_valid else pc.is_null(topics)
+        yield topic.as_py(), batch.filter(mask)

@@ -1,0 +1,137 @@
+"""The format `tidelog` of Spark, read and written, as a batch and as a stream: what Spark calls, and nothing else.
+
+One planner process lives as long as a streaming query; `read` runs in other processes, which get the reader by
+pickle and see nothing of the planner's state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from tidelog.spark.cluster import RealCluster
+from tidelog.spark.offsets import Json, StreamOffset
+from tidelog.spark.options import includes_headers, sink_options, source_options
+from tidelog.spark.plan import Range
+from tidelog.spark.planner import StreamPlanner, batch_ranges
+from tidelog.spark.reading import read_range
+from tidelog.spark.rows import arrow_schema, spark_schema
+from tidelog.spark.sink import BatchWriter, StreamWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+class TidelogSource(DataSource):
+    """`spark.read.format("tidelog")`, and its three siblings. `tidelog.spark.options` has the options."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "tidelog"
+
+    def schema(self) -> StructType:
+        return spark_schema(include_headers=includes_headers(self.options))
+
+    def reader(self, schema: StructType) -> BatchReader:
+        return BatchReader(dict(self.options), schema)
+
+    def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
+        return StreamReader(dict(self.options), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
+        return BatchWriter(sink_options(self.options), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
+        return StreamWriter(sink_options(self.options), schema)
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, piece: Range) -> None:
+        super().__init__(piece)
+        self.piece = piece
+
+
+class BatchReader(DataSourceReader):
+    """Plans once, when the query is planned, and reads."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options = source_options(options, streaming=False)
+        self.schema = arrow_schema(schema)
+
+    def partitions(self) -> list[InputPartition]:
+        cluster = RealCluster(self.options)
+        try:
+            return [RangePartition(piece) for piece in batch_ranges(self.options, cluster)]
+        finally:
+            cluster.close()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if not isinstance(partition, RangePartition):
+            return iter(())  # Spark's stand-in where there are no partitions
+        return read_range(partition.piece, self.options, self.schema)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batch after micro-batch, and reads."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self.options = source_options(options, streaming=True)
+        self.schema = arrow_schema(schema)
+        self._planner: StreamPlanner | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_planner": None}
+
+    @property
+    def planner(self) -> StreamPlanner:
+        if self._planner is None:
+            self._planner = StreamPlanner(self.options, RealCluster(self.options))
+        return self._planner
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        limit = self.options.limits.batch_records_max
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.planner.prepare_available_now()
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        # A constant: where to start is decided, and written down, together with where the first batch ends.
+        return StreamOffset().to_json()
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        return self.planner.next_offset(start, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        return self.planner.lag()
+
+    def partitions(self, start: Json, end: Json) -> list[InputPartition]:
+        return [RangePartition(piece) for piece in self.planner.ranges(start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)
+        return read_range(partition.piece, self.options, self.schema)
+
+    def commit(self, end: Json) -> None:
+        """Spark's checkpoint is where offsets are kept."""
+
+    def stop(self) -> None:
+        if self._planner is not None:
+            self._planner.cluster.close()
+            self._planner = None
