@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.base.errors import Code, DiskError, TidelogError, refusal
@@ -47,14 +48,24 @@ class Broker:
     Args:
         broker_id: this node.
         files: opens and removes the logs.
+        on_failed: told when the metadata cannot be followed any more; the node has to stop.
     """
 
-    def __init__(self, broker_id: BrokerId, files: LogFiles, *, clock: Clock, executor: Executor) -> None:
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        files: LogFiles,
+        *,
+        clock: Clock,
+        executor: Executor,
+        on_failed: Callable[[str], None],
+    ) -> None:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
         self._files = files
         self._clock = clock
         self._executor = executor
+        self._on_failed = on_failed
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[TopicId, int], Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
@@ -139,7 +150,7 @@ class Broker:
                 partition.stop()
             self._by_name.clear()
             self._by_id.clear()
-            raise
+            self._on_failed("the committed metadata cannot be applied")
         finally:
             self._applying = None
 

@@ -56,7 +56,7 @@ class Node:
         self.rng = rng
         self.broker_settings = BrokerSettings.of(config.static)
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
-        self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor)
+        self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
         self.connections: set[ServerConnection] = set()
         self._disk = disk
         self._executor = executor
