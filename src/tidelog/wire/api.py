@@ -153,6 +153,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.FETCH, "Fetch", 4, 18, 12),
         Api(ApiKey.LIST_OFFSETS, "ListOffsets", 1, 10, 6),
         Api(ApiKey.METADATA, "Metadata", 0, 13, 9),
+        Api(ApiKey.FIND_COORDINATOR, "FindCoordinator", 0, 6, 3),
         Api(ApiKey.API_VERSIONS, "ApiVersions", 0, 4, 3),
         Api(ApiKey.CREATE_TOPICS, "CreateTopics", 2, 7, 5),
         Api(ApiKey.DELETE_TOPICS, "DeleteTopics", 1, 6, 4),
