@@ -31,6 +31,9 @@ class MemoryFile:
         self._disk.read_count += 1
         return bytes(self._contents.data[position : position + size])
 
+    def read_cached_at(self, position: int, size: int) -> bytes:
+        return self.read_at(position, size)
+
     def append(self, data: Buffer) -> None:
         self._disk.append_count += 1
         self.write_at(len(self._contents.data), data)

@@ -62,6 +62,10 @@ class File(Protocol):
         """Up to `size` bytes from `position`; fewer only at the end of the file."""
         ...
 
+    def read_cached_at(self, position: int, size: int) -> Buffer | None:
+        """As `read_at` if that needs no waiting for the disk; None if it might."""
+        ...
+
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end. After an error the file may hold a part of it."""
         ...

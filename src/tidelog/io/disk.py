@@ -11,6 +11,7 @@ from tidelog.base.errors import DiskError
 from tidelog.base.ports import Buffer
 
 _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
+_NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
 
 def _refused(path: str, error: OSError, doing: str) -> NoReturn:
@@ -59,6 +60,27 @@ class RealFile:
             return b"".join(pieces)
         except OSError as error:
             _refused(self.path, error, f"read {size} bytes at {position}")
+
+    def read_cached_at(self, position: int, size: int) -> Buffer | None:
+        """As `read_at` if the page cache has all of it; None if it might have to wait for the disk.
+
+        Where the system cannot tell (not Linux, or a file system without RWF_NOWAIT), it reads.
+        """
+        if not _NO_WAIT:
+            return self.read_at(position, size)
+        size = min(size, self._end - position)
+        if size <= 0:
+            return b""
+        data = bytearray(size)
+        try:
+            read = os.preadv(self._descriptor, [data], position, _NO_WAIT)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno in (errno.EOPNOTSUPP, errno.EINVAL):
+                return self.read_at(position, size)
+            _refused(self.path, error, f"read {size} bytes at {position}")
+        return data if read == size else None
 
     def append(self, data: Buffer) -> None:
         """Write all of `data` at the end. After an error the file may hold a part of it."""

@@ -7,7 +7,7 @@ from struct import Struct
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import Offset
-from tidelog.base.ports import File
+from tidelog.base.ports import Buffer, File
 
 PIECE_SIZE_BYTES_MAX = 1024 * 1024
 
@@ -80,6 +80,20 @@ class LogSlice:
         if size <= 0:
             return b""
         data = self._file.read_at(self.position + position, size)
+        self._check(len(data), size)
+        return data
+
+    def read_cached(self, position: int, size: int) -> Buffer | None:
+        """As `read` if that need not wait for the disk; None if it might. The caller owns the buffer."""
+        size = min(size, self.size_bytes - position)
+        if size <= 0:
+            return b""
+        data = self._file.read_cached_at(self.position + position, size)
+        if data is not None:
+            self._check(len(data), size)
+        return data
+
+    def _check(self, read_size: int, size: int) -> None:
         # Checked afterwards: whoever truncates says so before it cuts, and before others may write there again.
         cuts = self._cuts
         if len(cuts) > self._cuts_seen and min(cuts[self._cuts_seen :]) < self.position + self.size_bytes:
@@ -87,9 +101,8 @@ class LogSlice:
                 f"{self._file.path}: truncated to {min(cuts[self._cuts_seen :])} bytes "
                 f"below the end of a slice at {self.position + self.size_bytes}: read again"
             )
-        if len(data) != size:
+        if read_size != size:
             raise StaleSliceError(f"{self._file.path}: ends within a slice of it: read again")
-        return data
 
     def pieces(self, size_max: int = PIECE_SIZE_BYTES_MAX) -> Iterator[bytes]:
         """All of it, in order, at most `size_max` bytes at a time. Raises as `read`."""

@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 
-from tidelog.base.errors import DiskError, InvariantBrokenError, MalformedMessageError, TidelogError
-from tidelog.base.ports import Buffer
+from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
+from tidelog.base.ports import Buffer, Executor
 from tidelog.wire import FrameReceiver, Piece
 
 WRITE_SIZE_BYTES_MAX = 1 << 20
@@ -30,6 +30,10 @@ class StoredBytes(Protocol):
 
     def read(self, position: int, size: int) -> Buffer: ...
 
+    def read_cached(self, position: int, size: int) -> Buffer | None:
+        """As `read` if that need not wait for the disk; None if it might."""
+        ...
+
 
 Answer = list[Piece] | None
 """The pieces of a response, or None where the protocol has no answer (acks=0)."""
@@ -44,16 +48,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         on_frame: decides the answer to a request; may return an awaitable for one that has to wait.
         frame_size_bytes_max: `socket.request.max.bytes`.
         connections: the open connections of the server; this one enters and leaves by itself.
+        executor: reads what is not in the page cache.
     """
 
     __slots__ = (
         "_answering",
         "_closing",
         "_connections",
+        "_executor",
         "_idle_sweeps",
         "_on_frame",
         "_outbox",
         "_position",
+        "_reading",
         "_receiver",
         "_transport",
         "_write_paused",
@@ -68,12 +75,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         listener_name: str,
         frame_size_bytes_max: int,
         connections: set[ServerConnection],
+        executor: Executor,
     ) -> None:
         self.listener_name = listener_name
         self.peer = "?"
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max)
         self._connections = connections
+        self._executor = executor
+        self._reading: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._outbox: deque[Piece] = deque()
         self._position = 0  # of the first piece in the outbox: what was written of it
@@ -96,6 +106,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._outbox.clear()
         if self._answering is not None:
             self._answering.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.get_buffer(sizehint)
@@ -219,7 +231,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _write_out(self) -> bool:
         """Write what the socket takes, at most 1 MiB at a time. True when nothing is left."""
         transport = self._transport
-        if transport is None:
+        if transport is None or self._reading is not None:
             return False
         outbox = self._outbox
         pending: list[Buffer] = []
@@ -228,23 +240,24 @@ class ServerConnection(asyncio.BufferedProtocol):
             while outbox and not self._write_paused:
                 piece = outbox[0]
                 size = min(len(piece) - self._position, WRITE_SIZE_BYTES_MAX)
+                chunk: Buffer | None
                 if isinstance(piece, (bytes, bytearray, memoryview)):
                     whole = self._position == 0 and size == len(piece)
-                    chunk: Buffer = piece if whole else memoryview(piece)[self._position : self._position + size]
+                    chunk = piece if whole else memoryview(piece)[self._position : self._position + size]
                 else:
-                    chunk = cast(StoredBytes, piece).read(self._position, size)
-                self._position += len(chunk)
-                if self._position >= len(piece):
-                    outbox.popleft()
-                    self._position = 0
+                    stored = cast(StoredBytes, piece)
+                    chunk = stored.read_cached(self._position, size)
+                    if chunk is None:
+                        self._reading = asyncio.ensure_future(self._read_later(stored, size))
+                        break
+                self._advance(len(chunk))
                 pending.append(chunk)
                 pending_bytes += len(chunk)
                 if pending_bytes >= COALESCE_BYTES_MAX:
                     transport.writelines(pending)
                     pending, pending_bytes = [], 0
-        except (DiskError, TidelogError) as error:
-            # The head of this answer is out: the only honest end is a closed connection; the client asks again.
-            self.refuse(f"an answer could not be completed: {error}")
+        except TidelogError as error:
+            self._cannot_complete(error)
             return False
         if pending:
             transport.writelines(pending)
@@ -253,6 +266,33 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._closing:
             transport.close()
         return True
+
+    async def _read_later(self, stored: StoredBytes, size: int) -> None:
+        """The next chunk has to come from the disk: wait for it off the loop, then go on."""
+        try:
+            chunk = await self._executor.run(lambda: stored.read(self._position, size))
+        except TidelogError as error:
+            self._reading = None
+            self._cannot_complete(error)
+            return
+        self._reading = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._advance(len(chunk))
+        self._transport.write(chunk)
+        if not self._write_paused and self._write_out():
+            self._serve()
+
+    def _advance(self, size_bytes: int) -> None:
+        """So much more of the first piece in the outbox is on its way."""
+        self._position += size_bytes
+        if self._position >= len(self._outbox[0]):
+            self._outbox.popleft()
+            self._position = 0
+
+    def _cannot_complete(self, error: TidelogError) -> None:
+        """The head of an answer is out: the only honest end is a closed connection; the client asks again."""
+        self.refuse(f"an answer could not be completed: {error}")
 
     def _mind_reading(self) -> None:
         """Read on only when what was read is dealt with."""

@@ -208,6 +208,7 @@ class Node:
                     listener_name=listener.name,
                     frame_size_bytes_max=self.config.request_size_bytes_max,
                     connections=self.connections,
+                    executor=self._executor,
                 )
                 try:
                     server = await loop.create_server(

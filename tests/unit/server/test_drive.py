@@ -8,7 +8,10 @@ import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
+import pytest
+
 from tidelog.base.errors import DiskError, MalformedMessageError
+from tidelog.io.executor import ThreadExecutor
 from tidelog.server.drive import Answer, ServerConnection
 
 FRAME_SIZE_BYTES_MAX = 1 << 20
@@ -18,8 +21,9 @@ TIMEOUT_SECONDS = 10.0
 class Stored:
     """An answer that lies on disk: counts what was read of it before anyone wanted it."""
 
-    def __init__(self, size: int, *, fails_at: int | None = None) -> None:
+    def __init__(self, size: int, *, fails_at: int | None = None, is_cached: bool = True) -> None:
         self.size = size
+        self.is_cached = is_cached
         self.fails_at = fails_at
         self.read_bytes = 0
         self.largest_read = 0
@@ -34,6 +38,9 @@ class Stored:
         self.largest_read = max(self.largest_read, size)
         return bytes(size)
 
+    def read_cached(self, position: int, size: int) -> bytes | None:
+        return self.read(position, size) if self.is_cached else None
+
 
 Server = tuple[asyncio.StreamReader, asyncio.StreamWriter, set[ServerConnection]]
 
@@ -41,6 +48,7 @@ Server = tuple[asyncio.StreamReader, asyncio.StreamWriter, set[ServerConnection]
 @asynccontextmanager
 async def served_by(on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> AsyncIterator[Server]:
     connections: set[ServerConnection] = set()
+    executor = ThreadExecutor()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
         lambda: ServerConnection(
@@ -48,6 +56,7 @@ async def served_by(on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> 
             listener_name="PLAINTEXT",
             frame_size_bytes_max=FRAME_SIZE_BYTES_MAX,
             connections=connections,
+            executor=executor,
         ),
         "127.0.0.1",
         0,
@@ -60,6 +69,7 @@ async def served_by(on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> 
         server.close()
         for connection in list(connections):
             connection.close()
+        executor.close()
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -137,9 +147,28 @@ def test_a_peer_that_does_not_read_is_not_read_for() -> None:
     run(scenario)
 
 
-def test_an_answer_that_cannot_be_completed_closes_the_connection() -> None:
+def test_what_is_not_in_the_page_cache_is_read_off_the_loop_and_in_order() -> None:
     async def scenario() -> None:
-        async with served_by(lambda _: [b"head", Stored(8 << 20, fails_at=5 << 20)]) as (reader, writer, connections):
+        stored = Stored(3 << 20, is_cached=False)
+
+        def on_frame(body: bytes) -> Answer:
+            return [b"head", stored, b"tail"] if body == b"big" else [body]
+
+        async with served_by(on_frame) as (reader, writer, _):
+            writer.write(frame(b"big") + frame(b"after"))
+            answer = await reader.readexactly(4 + (3 << 20) + 4 + 5)
+            assert answer[:4] == b"head"
+            assert answer[-9:] == b"tailafter"
+            assert stored.largest_read <= 1 << 20
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_cached", [True, False])
+def test_an_answer_that_cannot_be_completed_closes_the_connection(is_cached: bool) -> None:
+    async def scenario() -> None:
+        stored = Stored(8 << 20, fails_at=5 << 20, is_cached=is_cached)
+        async with served_by(lambda _: [b"head", stored]) as (reader, writer, connections):
             writer.write(frame(b"fetch"))
             try:
                 while await reader.read(1 << 20):
