@@ -13,7 +13,7 @@ What is found here is exactly what walking record by record would have found; th
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _LENGTH_RUN_MIN = 8
 _LENGTH_RUN_FIRST = 128
@@ -35,12 +35,12 @@ class _Rows(NamedTuple):
 
 
 def find_run(
-    data: bytes, position: int, stop: int, end: int, *, index: int, record_count: int, key_at: int, value_at: int
+    data: Any, position: int, stop: int, end: int, *, index: int, record_count: int, key_at: int, value_at: int
 ) -> tuple[int, int, int, int] | None:
     """Find how many records behind this one have its shape, and offset deltas that count on from its own.
 
     Args:
-        data: holds the records.
+        data: holds the records; `bytes`, for the sake of its speed and of `translate`.
         position: where a valid record starts that has no headers, and `index` as its offset delta.
         stop: where it ends.
         end: where the last record of the batch ends.

@@ -339,6 +339,7 @@ class BatchBuilder:
         out = bytearray(self.size_bytes)
         _, size, max_timestamp = kernel_encode.encode(
             out,
+            len(out),
             0,
             count,
             base_timestamp,

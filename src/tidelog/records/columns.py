@@ -353,9 +353,12 @@ def encode_columns(
     if start == stop:
         return EncodedRecords(b"", 0, -1, -1)
     timestamps = memoryview(columns.timestamp).cast("B").cast("q")
+    if len(timestamps) < stop:
+        raise ValueError(f"{len(timestamps)} timestamps for {stop} rows")
     out = bytearray(_size_bytes_max(columns, start, stop, size_bytes_max))
     row, size, max_timestamp = kernel_encode.encode(
         out,
+        len(out) if size_bytes_max is None else size_bytes_max,
         start,
         stop,
         timestamps[start],
@@ -387,19 +390,25 @@ def _size_bytes_max(columns: ColumnBuffers, start: int, stop: int, size_bytes_ma
 
     def of_rows(stop: int) -> int:
         size = (stop - start) * RECORD_OVERHEAD_MAX
-        for offsets in (_ints(columns.key_offsets), _ints(columns.value_offsets)):
-            if offsets is not None:
-                size += offsets[stop] - offsets[start]
+        size += _span(columns.key_offsets, columns.key_data, start, stop)
+        size += _span(columns.value_offsets, columns.value_data, start, stop)
         headers = _ints(columns.header_offsets)
-        if headers is not None:
+        if headers is not None and stop < len(headers):
             first, last = headers[start], headers[stop]
-            size += (last - first) * HEADER_OVERHEAD_MAX
-            for offsets in (_ints(columns.header_key_offsets), _ints(columns.header_value_offsets)):
-                if offsets is not None:
-                    size += offsets[last] - offsets[first]
+            size += max(last - first, 0) * HEADER_OVERHEAD_MAX
+            size += _span(columns.header_key_offsets, columns.header_key_data, first, last)
+            size += _span(columns.header_value_offsets, columns.header_value_data, first, last)
         return size
 
     size = of_rows(stop)
     if size_bytes_max is not None and size > size_bytes_max:
         size = max(size_bytes_max, of_rows(start + 1))
-    return max(min(size, SIZE_BYTES_MAX), 0)
+    return min(size, SIZE_BYTES_MAX)
+
+
+def _span(offsets: Buffer | None, data: Buffer | None, start: int, stop: int) -> int:
+    """Bytes of data that rows refer to. Encoding refuses offsets that lie; they are not to take memory before."""
+    ends = _ints(offsets)
+    if ends is None or data is None or not 0 <= start <= stop < len(ends):
+        return 0
+    return min(max(ends[stop] - ends[start], 0), memoryview(data).nbytes)

@@ -178,6 +178,10 @@ def read_control_record(record: Record) -> tuple[ControlType, ControlRecord] | N
         raise refusal(Code.INVALID_RECORD, f"the {control_type.name} record at offset {record.offset} has no value")
     cls = _CLASSES[control_type]
     version = min(_VERSION.unpack_from(value)[0], layout_of(cls).versions[-1])
+    if version < 0:
+        raise refusal(
+            Code.INVALID_RECORD, f"the {control_type.name} record at offset {record.offset} has version {version}"
+        )
     try:
         return control_type, decode(cls, value, version)
     except MalformedMessageError as error:

@@ -20,7 +20,7 @@ cdef Py_ssize_t _length_at(
     header=cython.Py_ssize_t, length=cython.Py_ssize_t, header_value_length=cython.Py_ssize_t, at=cython.Py_ssize_t,
 )
 cpdef encode(
-    unsigned char[::1] out, Py_ssize_t start, Py_ssize_t stop, long long base_timestamp,
+    unsigned char[::1] out, Py_ssize_t size_bytes_max, Py_ssize_t start, Py_ssize_t stop, long long base_timestamp,
     const long long[::1] timestamps,
     const int[::1] key_offsets, const unsigned char[::1] key_validity, const unsigned char[::1] key_data,
     const int[::1] value_offsets, const unsigned char[::1] value_validity, const unsigned char[::1] value_data,

@@ -5,6 +5,7 @@ Its C types are in kernel_encode.pxd; the layouts of a record and of the columns
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 KERNEL_IS_COMPILED = not __file__.endswith(".py")
@@ -32,7 +33,7 @@ def _put_varint(out: Any, position: int, value: int) -> int:
     return position + 1
 
 
-def _length_at(offsets: Any, validity: Any, row: int, data_size: int) -> int:
+def _length_at(offsets: Sequence[int], validity: Any, row: int, data_size: int) -> int:
     """Length of a value in a column; -1 for null, -2 if the offsets are not those of `data_size` bytes."""
     start = offsets[row]
     length = offsets[row + 1] - start
@@ -45,6 +46,7 @@ def _length_at(offsets: Any, validity: Any, row: int, data_size: int) -> int:
 
 def encode(
     out: Any,
+    size_bytes_max: int,
     start: int,
     stop: int,
     base_timestamp: int,
@@ -66,6 +68,7 @@ def encode(
 
     Args:
         out: where the records go, from its start on, until a row does not fit.
+        size_bytes_max: what the records may take of it, but for the first, which may take all of it.
         start: the first row.
         stop: behind the last row, exclusive.
         base_timestamp: subtracted from each timestamp.
@@ -134,6 +137,8 @@ def encode(
             body += _varint_size(length) + length
             body += _varint_size(header_value_length) + max(header_value_length, 0)
         if body >> 31 or _varint_size(body) + body > room - position:
+            break
+        if row > start and position + _varint_size(body) + body > size_bytes_max:
             break
         position = _put_varint(out, position, body)
         out[position] = 0

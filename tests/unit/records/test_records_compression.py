@@ -7,9 +7,10 @@ import random
 import struct
 import tracemalloc
 from collections.abc import Callable
+from contextlib import suppress
 
 import cramjam
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -183,19 +184,19 @@ def test_damage_is_refused(codec: int, damage: Callable[[bytes], bytes]) -> None
 @pytest.mark.parametrize("codec", CODECS)
 @given(data=st.binary(max_size=100))
 def test_arbitrary_bytes_are_refused_or_small(codec: int, data: bytes) -> None:
-    try:
+    with suppress(MalformedBatchError):
         assert len(decompress(codec, data, size_bytes_max=5_000)) <= 5_000
-    except MalformedBatchError:
-        pass
 
 
 def test_there_are_five_codecs() -> None:
     assert COMPRESSION_IDS == {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
     for codec in (5, 6, 7):
-        for work in (lambda: compress(codec, b""), lambda: decompress(codec, b"", size_bytes_max=1)):  # noqa: B023
-            with pytest.raises(KafkaError) as raised:
-                work()
-            assert raised.value.code is Code.UNSUPPORTED_COMPRESSION_TYPE
+        with pytest.raises(KafkaError) as raised:
+            compress(codec, b"")
+        assert raised.value.code is Code.UNSUPPORTED_COMPRESSION_TYPE
+        with pytest.raises(KafkaError) as raised:
+            decompress(codec, b"", size_bytes_max=1)
+        assert raised.value.code is Code.UNSUPPORTED_COMPRESSION_TYPE
 
 
 def test_a_bomb_in_a_batch_names_the_limit_of_its_reader() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from support.record_batches import INT64_MAX, INT64_MIN, Row, alike_rows, any_rows, build, compiled_kernels, kernels
 
+from support.record_batches import INT64_MAX, INT64_MIN, Row, alike_rows, any_rows, build, compiled_kernels, kernels
 from tidelog import records
 from tidelog.base.errors import Code, MalformedBatchError
 from tidelog.records import kernel, kernel_encode, read_header
@@ -41,18 +41,18 @@ def outcome(work: Callable[..., Any], *arguments: Any) -> Any:
     try:
         return work(*arguments)
     except MalformedBatchError as error:
-        assert error.code is Code.INVALID_RECORD
-        return str(error), error.position
+        return str(error), error.position, error.code
 
 
 def agreed(name: str, region: Region, *more: Any) -> Any:
     """The outcome on which all kernels agree, also on a buffer in which the records lie between other bytes."""
     data, start, end, *rest = region
     shifted = memoryview(bytearray(b"\xff" * 7 + bytes(data) + b"\x00" * 20))[7 : 7 + len(data) + 20]
-    outcomes = []
-    for reading, _ in kernels():
-        for buffer in (data, memoryview(data), bytearray(data), shifted):
-            outcomes.append(outcome(getattr(reading, name), buffer, start, end, *rest, *more))
+    outcomes = [
+        outcome(getattr(reading, name), buffer, start, end, *rest, *more)
+        for reading, _ in kernels()
+        for buffer in (data, memoryview(data), bytearray(data), shifted)
+    ]
     assert all(other == outcomes[0] for other in outcomes), outcomes
     return outcomes[0]
 
@@ -84,7 +84,7 @@ def test_damaged_records_are_refused_alike(rows: list[Row], seed: Any) -> None:
         damaged = bytearray(data)
         for _ in range(seed.randrange(1, 3)):
             damaged[seed.randrange(len(damaged))] = seed.choice((0, 1, 2, 0x7F, 0x80, 0xFF, seed.randrange(256)))
-        region = (bytes(damaged), start, end, *rest)
+        region: Any = (bytes(damaged), start, end, *rest)
         walked, unpacked = agreed("walk", region), agreed("unpack", region)
         assert isinstance(walked[0], str) == (isinstance(unpacked, tuple)), (walked, unpacked)
 
@@ -94,8 +94,10 @@ def test_damaged_records_are_refused_alike(rows: list[Row], seed: Any) -> None:
 def test_every_cut_is_refused_alike(rows: list[Row]) -> None:
     data, start, end, *rest = region_of(rows)
     for stop in {*range(start, min(end, 120)), end - 1, end - 2}:
-        what, position = agreed("walk", (data, start, stop, *rest))
+        region: Any = (data, start, stop, *rest)
+        what, position, code = agreed("walk", region)
         assert 0 <= position <= stop, what
+        assert code is Code.INVALID_RECORD
 
 
 @given(rows=alike_rows(), limit=st.integers(-5, 9_000), is_upper=st.booleans())
@@ -128,7 +130,9 @@ def record(delta: bytes = b"\0", offset: bytes = b"\0", key: bytes = b"\1", rest
     return varint(len(body)) + body
 
 
-@pytest.mark.parametrize("value", [0, 1, -1, 63, 64, -64, -65, INT64_MAX, INT64_MIN, 1 << 62, -(1 << 62), 12_345_678_901])
+@pytest.mark.parametrize(
+    "value", [0, 1, -1, 63, 64, -64, -65, INT64_MAX, INT64_MIN, 1 << 62, -(1 << 62), 12_345_678_901]
+)
 def test_timestamp_deltas_take_all_64_bits(value: int) -> None:
     for size in range(len(varint(value)), 11):
         data = record(delta=varint(value, size))
