@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 __version__ = "0.1.0"
 
+TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would cost more than all the rest
 if TYPE_CHECKING:
     from tidelog.base.errors import (
         ClientClosedError,

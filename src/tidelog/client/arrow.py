@@ -178,7 +178,7 @@ def _timestamps(array: Any) -> Any:
         raise ValueError(f"column 'timestamp' is {array.type}: a timestamp is expected, or int64 ms since 1970")
     if array.null_count:
         raise ValueError("column 'timestamp' has nulls: fill them, or leave the column out for the current time")
-    return memoryview(array.buffers()[1])[array.offset * 8 : (array.offset + len(array)) * 8]
+    return _bytes(array.buffers()[1])[array.offset * 8 : (array.offset + len(array)) * 8]
 
 
 def _binary_buffers(array: Any, name: str) -> tuple[Any, Any, Any]:
@@ -199,11 +199,15 @@ def _binary_buffers(array: Any, name: str) -> tuple[Any, Any, Any]:
     if not array.null_count:
         validity = None
     elif start % 8:
-        validity = array.is_valid().buffers()[1]
+        validity = _bytes(array.is_valid().buffers()[1])
     else:
-        validity = memoryview(validity)[start // 8 :]
-    ends = memoryview(offsets)[start * 4 : (start + len(array) + 1) * 4]
-    return ends, validity, data if data is not None else b""
+        validity = _bytes(validity)[start // 8 :]
+    ends = _bytes(offsets)[start * 4 : (start + len(array) + 1) * 4]
+    return ends, validity, _bytes(data) if data is not None else b""
+
+
+def _bytes(buffer: Any) -> memoryview:
+    return memoryview(buffer).cast("B")
 
 
 def _with_headers(columns: ColumnBuffers, array: Any) -> ColumnBuffers:
@@ -221,7 +225,7 @@ def _with_headers(columns: ColumnBuffers, array: Any) -> ColumnBuffers:
     names, _, name_data = _binary_buffers(pairs.field(0), "headers.key")
     contents, validity, content_data = _binary_buffers(pairs.field(1), "headers.value")
     offsets = array.offsets
-    ends = memoryview(offsets.buffers()[1])[offsets.offset * 4 : (offsets.offset + len(offsets)) * 4]
+    ends = _bytes(offsets.buffers()[1])[offsets.offset * 4 : (offsets.offset + len(offsets)) * 4]
     return columns._replace(
         header_offsets=ends,
         header_key_offsets=names,

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.client")
 
-_FETCH_LANES = ("fetch-1", "fetch-2")
+_FETCH_LANES = ("fetch-1", "fetch-2", "fetch-3", "fetch-4")
 """Connections for fetches to one broker: while one waits at the end of some partitions, others can be read."""
 
 _ANSWERS_PER_POLL_MAX = 64
@@ -328,7 +328,8 @@ class AsyncConsumer:
                 return True
             left_ms = deadline_ms - self._clock.now_ms()
             if left_ms <= 0:
-                return False
+                await asyncio.sleep(0)  # whoever polls without waiting still lets fetches happen
+                return self._subscription.has_some
             last = self._cluster.last_error
             if last is not None and not isinstance(last, NetworkError | TimedOutError) and not self._is_retriable(last):
                 raise last.with_traceback(None)

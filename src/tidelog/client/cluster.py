@@ -88,6 +88,7 @@ class Cluster:
         self._refreshed: asyncio.Future[None] | None = None
         self._listeners: list[Callable[[MetadataChanges], None]] = []
         self._keeper: asyncio.Task[None] | None = None
+        self._unchanged = 0  # answers in a row that brought nothing new
         self._closed = False
 
     # Connections.
@@ -193,6 +194,7 @@ class Cluster:
         if asked and all(code_of(topic.error_code) is Code.STALE_METADATA for topic in response.topics):
             raise refusal(Code.STALE_METADATA, f"the metadata of {connection.address} is older than the token")
         changes = self.metadata.on_metadata(response, asked=asked)
+        self._unchanged = 0 if changes else self._unchanged + 1
         brokers = self.metadata.brokers
         self.pool.set_addresses({id_: Address(broker.host, broker.port) for id_, broker in brokers.items()})
         for listener in self._listeners:
@@ -228,7 +230,7 @@ class Cluster:
             except TimeoutError:
                 continue
             # Whatever made it stale may need a moment to heal; asking at once, again and again, heals nothing.
-            wait_s = asked_at + self._config.retry_backoff_ms / 1000 - loop.time()
+            wait_s = asked_at + self.backoff.delay_ms(max(self._unchanged, 1)) / 1000 - loop.time()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
 

@@ -83,7 +83,6 @@ class MetadataCache:
         self.cluster_id: str | None = None
         self.topics: dict[str, TopicView] = {}
         self.errors: dict[str, Code] = {}
-        self._names: dict[TopicId, str] = {}
         self._replaced: set[TopicId] = set()
 
     # What happened.
@@ -128,7 +127,6 @@ class MetadataCache:
         same = known is not None and (known.topic_id == topic_id or known.topic_id is None or topic_id is None)
         if known is not None and not same and known.topic_id is not None:
             self._replaced.add(known.topic_id)
-            self._names.pop(known.topic_id, None)
         partitions: dict[PartitionIndex, PartitionView] = {}
         for sent in topic.partitions:
             index = PartitionIndex(sent.partition_index)
@@ -140,34 +138,11 @@ class MetadataCache:
             changes.topics.add(name)
         self.errors.pop(name, None)
         self.topics[name] = TopicView(name, topic_id, topic.is_internal, dict(sorted(partitions.items())))
-        if topic_id is not None:
-            self._names[topic_id] = name
 
     def _forget(self, name: str, code: Code, changes: MetadataChanges) -> None:
         self.errors[name] = code
-        gone = self.topics.pop(name, None)
-        if gone is not None:
+        if self.topics.pop(name, None) is not None:
             changes.topics.add(name)
-            if gone.topic_id is not None:
-                self._names.pop(gone.topic_id, None)
-
-    def on_leader_hint(self, partition: TopicPartition, leader_id: int, leader_epoch: int) -> bool:
-        """A refusal named the leader that the broker knows of (KIP-951). Returns whether it is news."""
-        topic = self.topics.get(partition.topic)
-        known = topic.partitions.get(partition.partition) if topic is not None else None
-        if topic is None or known is None or leader_id < 0 or BrokerId(leader_id) not in self.brokers:
-            return False
-        if known.leader_epoch is None or leader_epoch <= known.leader_epoch:
-            return False
-        topic.partitions[partition.partition] = PartitionView(
-            known.partition,
-            BrokerId(leader_id),
-            LeaderEpoch(leader_epoch),
-            known.replicas,
-            known.isr,
-            known.offline_replicas,
-        )
-        return True
 
     # What is believed.
     def partition(self, partition: TopicPartition) -> PartitionView | None:
@@ -178,10 +153,6 @@ class MetadataCache:
     def topic_id(self, name: str) -> TopicId | None:
         topic = self.topics.get(name)
         return topic.topic_id if topic is not None else None
-
-    def topic_name(self, topic_id: TopicId) -> str | None:
-        """The name of the topic that has this id now."""
-        return self._names.get(topic_id)
 
     def why_missing(self, partition: TopicPartition) -> Code:
         """Why there is no leader to ask."""
