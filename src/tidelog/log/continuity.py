@@ -17,6 +17,8 @@ from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader, check_crc, read_h
 from tidelog.records.lineage import LeaderEpochLineage
 
 SCAN_PIECE_BYTES = 1024 * 1024
+MAGIC = b"\x02"
+OFFSETS_AHEAD_MAX = 2**31
 
 
 class BatchFaultError(TidelogError):
@@ -68,6 +70,23 @@ def check_batch_crc(position: int, header: BatchHeader, window: bytes, at: int) 
         raise BatchFaultError(position, str(error)) from None
 
 
+def holds_whole_batch(data: bytes, after_offset: int) -> bool:
+    """Whether somewhere in `data` there is a batch, whole and unchanged, with an offset above `after_offset`."""
+    magic_at = 16
+    found = data.find(MAGIC, magic_at)
+    while found >= 0:
+        start = found - magic_at
+        try:
+            header = read_header(data, start)
+            if after_offset < header.base_offset < after_offset + OFFSETS_AHEAD_MAX:
+                check_crc(data, start, header)
+                return True
+        except MalformedBatchError:
+            pass
+        found = data.find(MAGIC, found + 1)
+    return False
+
+
 class Continuity:
     """Follows the batches of one segment, in order."""
 
@@ -91,7 +110,7 @@ class Continuity:
         self._is_compacted = is_compacted
 
     def check(self, position: int, header: BatchHeader) -> None:
-        """Take in the next batch. Raises `BatchFaultError` if it is not that."""
+        """Raises `BatchFaultError` if the batch is not the next one."""
         expected = self.next_offset
         if header.base_offset < expected or (header.base_offset > expected and not self._is_compacted):
             raise BatchFaultError(position, f"the batch has offset {header.base_offset} where {expected} comes next")
@@ -102,7 +121,11 @@ class Continuity:
             )
         if header.leader_epoch != -1:
             self._check_epoch(position, header)
+
+    def take_in(self, header: BatchHeader) -> None:
+        """The batch was found to be the next one, and whole."""
         self.next_offset = Offset(header.next_offset)
+        self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
 
     def _check_epoch(self, position: int, header: BatchHeader) -> None:
         epoch = header.leader_epoch
@@ -119,7 +142,6 @@ class Continuity:
                 f"the batch at offset {header.base_offset} says leader epoch {epoch}, "
                 f"those before it {self._latest_epoch}",
             )
-        self._latest_epoch = epoch
 
     def check_end(self, position: int) -> None:
         """Raises `BatchFaultError` if batches are missing before the next segment."""

@@ -18,7 +18,14 @@ from tidelog.base.ids import LeaderEpoch, Offset, TopicId, uuid_text
 from tidelog.base.ports import Disk, File
 from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.config import LogConfig
-from tidelog.log.continuity import SCAN_PIECE_BYTES, BatchFaultError, Continuity, check_batch_crc, whole_batches
+from tidelog.log.continuity import (
+    SCAN_PIECE_BYTES,
+    BatchFaultError,
+    Continuity,
+    check_batch_crc,
+    holds_whole_batch,
+    whole_batches,
+)
 from tidelog.log.leftovers import clear_leftovers
 from tidelog.log.lineage_file import LineageFile, read_lineage
 from tidelog.log.producer_state import ProducerStates
@@ -153,6 +160,7 @@ class Recovery:
             for position, header, window, at in whole_batches(file, segment.size_bytes):
                 continuity.check(position, header)
                 check_batch_crc(position, header, window, at)
+                continuity.take_in(header)
                 segment.note_indexed(position, header)
                 end = position + header.size_bytes
             continuity.check_end(end)
@@ -168,12 +176,11 @@ class Recovery:
         return fault
 
     def _cut(self, segment: Segment, fault: BatchFaultError, following: list[Segment]) -> None:
-        """End the log where the fault is. What goes is kept beside it, unless it is one write that was torn."""
+        """End the log where the fault is. What goes is kept beside it, unless that is nothing but one torn write."""
         tail_size_bytes = segment.size_bytes - fault.position
         lost_size_bytes = tail_size_bytes
         kept = []
-        is_one_torn_write = fault.is_torn and tail_size_bytes <= self._config.message_size_bytes_max
-        if tail_size_bytes and not is_one_torn_write and not _is_zero(segment.file, fault.position):
+        if self._is_worth_keeping(segment, fault):
             kept.append(self._keep_tail(segment, fault.position))
         for later in reversed(following):
             size_bytes = later.file.size()
@@ -191,6 +198,15 @@ class Recovery:
         self._report.cut = Cut(
             segment.path, fault.position, lost_size_bytes, segment.end_offset, fault.reason, tuple(reversed(kept))
         )
+
+    def _is_worth_keeping(self, segment: Segment, fault: BatchFaultError) -> bool:
+        size_bytes = segment.size_bytes - fault.position
+        if _is_zero(segment.file, fault.position):
+            return False
+        if not fault.is_torn or size_bytes > self._config.message_size_bytes_max:
+            return True
+        # A length with a flipped bit looks as if the write was torn. Then others follow.
+        return holds_whole_batch(segment.file.read_at(fault.position, size_bytes), segment.end_offset)
 
     def _keep_tail(self, segment: Segment, position: int) -> str:
         path = self._free_name(segment.end_offset)

@@ -14,6 +14,9 @@ LOOKUP_WINDOW_BYTES = 8 * 1024
 
 SCAN_WINDOW_BYTES = 256 * 1024
 
+LARGE_BATCH_BYTES = 16 * 1024
+"""From this size on, reading each header by itself costs less than reading what lies between."""
+
 _PLACE = Struct(">qi4xb6xi")
 """Base offset, batch length, magic, last offset delta: enough to pass over a batch."""
 
@@ -21,9 +24,7 @@ _LENGTH_END = 12
 _MAGIC = 2
 
 
-def scan_headers(
-    file: File, position: int, end: int, *, window_bytes: int = SCAN_WINDOW_BYTES
-) -> Iterator[tuple[int, BatchHeader]]:
+def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
     """The batches from `position`, where one must start, to `end`; the last may reach beyond `end`.
 
     Raises:
@@ -31,6 +32,7 @@ def scan_headers(
     """
     window = b""
     start = position
+    window_bytes = BATCH_OVERHEAD  # the first may be all that is asked for
     while position < end:
         offset = position - start
         if offset + BATCH_OVERHEAD > len(window):
@@ -42,6 +44,7 @@ def scan_headers(
             raise CorruptLogError(f"{file.path}: no batch at position {position}: {error}") from None
         yield position, header
         position += header.size_bytes
+        window_bytes = BATCH_OVERHEAD if header.size_bytes >= LARGE_BATCH_BYTES else SCAN_WINDOW_BYTES
 
 
 def find_offset(file: File, position: int, end: int, offset: int, *, first_last_offset: int | None = None) -> int:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator
-from contextlib import suppress
 from struct import Struct
 
 from tidelog.base.errors import CorruptLogError
@@ -74,6 +73,7 @@ class Segment:
         "created_ms",
         "end_offset",
         "first_timestamp",
+        "holds_producers",
         "is_index_full",
         "is_synced",
         "max_timestamp",
@@ -106,6 +106,8 @@ class Segment:
         """The largest timestamp of the first batch, by which segments roll; None if there is no batch."""
         self._index_interval_bytes = config.index_interval_bytes
         self._size_since_index_entry = 0
+        self.holds_producers = True
+        """Whether there may be batches with a producer id in it."""
         self.is_index_full = False
         """Whether `segment.index.bytes` asks for a new segment."""
         self._is_spill_due = False
@@ -149,7 +151,12 @@ class Segment:
         self.offset_index.check(self.size_bytes)
         self.time_index.open_existing()
         self.time_index.check()
+        if self.size_bytes and self.time_index.last is None and self._has_timestamps():
+            raise CorruptIndexError(f"{self.time_index.path}: empty, though its log is not")
         self.max_timestamp = self.time_index.newest()
+
+    def _has_timestamps(self) -> bool:
+        return any(header.max_timestamp >= 0 for _, header in self.headers(0, 1))
 
     # Growing.
 
@@ -187,6 +194,7 @@ class Segment:
             DiskError: nothing counts as appended; `withdraw` has to remove what was written.
         """
         self.is_synced = False
+        self.holds_producers = True
         self.file.append(data)
 
     def withdraw(self) -> None:
@@ -263,8 +271,10 @@ class Segment:
         except CorruptLogError:
             if self._is_rebuilt:
                 raise
-        with suppress(CorruptLogError):  # if the log itself is damaged, perhaps it is so elsewhere
-            self.rebuild_indexes()
+        self._is_rebuilt = True
+        for _ in self.headers():
+            pass  # if the log itself is damaged, the indexes are not to blame: leave them as they are
+        self.rebuild_indexes()
         return self._find(offset)
 
     def position_of_time(self, timestamp: int, start_offset: int) -> int:
@@ -323,7 +333,6 @@ class Segment:
         Raises:
             CorruptLogError: there is such a place. What lies below it can be found from now on.
         """
-        self._is_rebuilt = True
         self.begin_indexes()
         try:
             for position, header in self.headers():
@@ -335,6 +344,7 @@ class Segment:
         """Forget both indexes, to derive them anew with `note_indexed` and `finish_indexes`."""
         self.offset_index.clear()
         self.time_index.clear()
+        self.holds_producers = False
         self.max_timestamp = None
         self.first_timestamp = None
         self._forget_recent()
@@ -342,6 +352,8 @@ class Segment:
     def note_indexed(self, position: int, header: BatchHeader) -> None:
         """Take in a batch that is in the file already."""
         self._note_timestamps(position, header)
+        if header.producer_id >= 0:
+            self.holds_producers = True
         if self._size_since_index_entry > self._index_interval_bytes:
             self._note_index_entries(header.last_offset, position)
             self.spill_indexes()

@@ -91,7 +91,7 @@ def replay(states: ProducerStates, segments: list[Segment], *, end_offset: Offse
     """
     count = 0
     for segment in segments:
-        if segment.end_offset <= states.end_offset or not segment.size_bytes:
+        if segment.end_offset <= states.end_offset or not segment.size_bytes or not segment.holds_producers:
             continue
         for position, header in segment.headers(segment.position_of(states.end_offset)):
             count += 1

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from tidelog.base.ids import Offset
-from tidelog.log.segment import Segment
+from tidelog.log.segment import NO_TIMESTAMP, Segment
 from tidelog.records.batch import BatchHeader, Record, read_records
 
 
@@ -49,28 +49,36 @@ def newest(segments: Iterable[Segment], *, start_offset: Offset, end_offset: Off
     Raises:
         CorruptLogError: a segment is damaged where one has to look.
     """
-    best: tuple[int, Segment, int, BatchHeader] | None = None
+    best_time = NO_TIMESTAMP
+    best: TimestampOffset | tuple[Segment, int, BatchHeader] | None = None
     for segment in segments:
         known = segment.max_timestamp
-        if known is None or (best is not None and known.timestamp <= best[0]):
+        if known is None or known.timestamp <= best_time:
             continue
         if start_offset <= segment.base_offset and known.last_offset < end_offset:
             start = segment.position_of(known.last_offset)
         else:  # the largest may lie outside: look at every batch that does not
             start = segment.position_of(max(start_offset, segment.base_offset))
         for position, header in segment.headers(start):
-            if header.base_offset >= end_offset:
+            if header.base_offset >= end_offset or best_time == known.timestamp:
                 break
-            if header.max_timestamp >= 0 and (best is None or header.max_timestamp > best[0]):
-                best = (header.max_timestamp, segment, position, header)
-                if header.max_timestamp == known.timestamp:
-                    break
-    if best is None:
-        return None
-    _, segment, position, header = best
-    records = _records(segment, position, header)
-    within = [record for record in records if start_offset <= record.offset < end_offset]
-    return _answer(max(within, key=lambda record: (record.timestamp, -record.offset))) if within else None
+            if header.max_timestamp <= best_time:
+                continue
+            if start_offset <= header.base_offset and header.last_offset < end_offset:
+                best_time, best = header.max_timestamp, (segment, position, header)
+            else:
+                found = _newest_within(_records(segment, position, header), start_offset, end_offset)
+                if found is not None and found.timestamp > best_time:
+                    best_time, best = found.timestamp, found
+    if best is None or isinstance(best, TimestampOffset):
+        return best
+    return _newest_within(_records(*best), start_offset, end_offset)
+
+
+def _newest_within(records: list[Record], start_offset: int, end_offset: int) -> TimestampOffset | None:
+    within = (record for record in records if start_offset <= record.offset < end_offset)
+    found = max(within, key=lambda record: (record.timestamp, -record.offset), default=None)
+    return None if found is None else _answer(found)
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:

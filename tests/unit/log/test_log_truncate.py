@@ -1,0 +1,160 @@
+"""Truncation: what goes, what the lineage keeps, and what the recovery point may still promise."""
+
+from __future__ import annotations
+
+import pytest
+from support.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
+from support.memory_disk import MemoryDisk
+
+from tidelog.base.errors import DiskError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.log import Log
+
+SIZE = len(make_batch("a"))
+
+
+def filled(disk: MemoryDisk, segment_size_bytes: int = 3 * SIZE) -> Log:
+    """Ten batches of one record, in leader epochs 0, 1, 2, ... of two each."""
+    log = open_log(disk, segment_size_bytes=segment_size_bytes, index_interval_bytes=0)
+    for index in range(10):
+        append(log, str(index), epoch=index // 2, timestamp=NOW_MS + index)
+    return log
+
+
+@pytest.mark.parametrize("end_offset", range(11))
+@pytest.mark.parametrize("reopened", [False, True])
+@pytest.mark.parametrize("segment_size_bytes", [3 * SIZE, 1 << 20])
+def test_everything_from_the_end_offset_on_goes(end_offset: int, reopened: bool, segment_size_bytes: int) -> None:
+    disk = MemoryDisk()
+    log = filled(disk, segment_size_bytes)
+    if reopened:
+        log.close()
+        log = open_log(disk, segment_size_bytes=segment_size_bytes, index_interval_bytes=0)
+    assert log.truncate_to(Offset(end_offset)) == (end_offset < 10)
+    left = [str(index) for index in range(end_offset)]
+    assert values_of(log) == left
+    assert log.log_end_offset == end_offset
+    assert lineage_of(log) == [(epoch, 2 * epoch) for epoch in range(5) if 2 * epoch < end_offset]
+    newest = log.max_timestamp_offset()
+    assert (newest.offset if newest else -1) == end_offset - 1
+    for index in range(end_offset, end_offset + 5):
+        append(log, "new", epoch=7, timestamp=NOW_MS + index)
+    assert values_of(log) == [*left, *["new"] * 5]
+    for index in range(end_offset + 5):
+        found = log.offset_for_timestamp(NOW_MS + index, log.log_end_offset)
+        assert found is not None
+        assert found.offset == index
+    log.remove_deleted_files()
+    again = open_log(disk, clean=False, segment_size_bytes=segment_size_bytes)
+    assert (again.recovery.lines(), values_of(again)) == ([], values_of(log))
+    assert lineage_of(again) == lineage_of(log)
+
+
+def test_a_batch_goes_as_a_whole() -> None:
+    log = open_log(MemoryDisk())
+    append(log, "a", "b")
+    append(log, "c", "d", "e")
+    log.truncate_to(Offset(3))
+    assert (values_of(log), log.log_end_offset) == (["a", "b"], 2)
+
+
+def test_at_or_beyond_the_log_end_only_epochs_go() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.assign_leader_epoch(LeaderEpoch(9))
+    assert lineage_of(log)[-1] == (9, 10)
+    assert not log.truncate_to(Offset(11))
+    assert lineage_of(log)[-1] == (9, 10)
+    assert not log.truncate_to(Offset(10))
+    assert lineage_of(log)[-1] == (4, 8)
+    assert disk.files[f"{DIRECTORY}/leader-epoch-checkpoint"].synced.endswith(b"4 8\n")
+    assert len(values_of(log)) == 10
+
+
+def test_below_the_first_segment_the_log_starts_anew() -> None:
+    log = filled(MemoryDisk())
+    log.advance_log_start_offset(Offset(6))
+    log.delete_segments_before(Offset(6))
+    assert log.truncate_to(Offset(4))
+    assert (log.log_start_offset, log.log_end_offset, lineage_of(log)) == (4, 4, [])
+    assert append(log, "a", epoch=6).first_offset == 4
+
+
+def test_below_the_log_start_the_start_goes_with_it() -> None:
+    log = filled(MemoryDisk())
+    log.advance_log_start_offset(Offset(5))
+    log.truncate_to(Offset(4))
+    assert (log.log_start_offset, log.log_end_offset) == (4, 4)
+
+
+def test_a_log_may_start_anew_elsewhere() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.flush()
+    lineage = log.lineage
+    log.truncate_fully_and_start_at(Offset(1000))
+    assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (1000, 1000, 10)
+    assert (log.lineage is lineage, lineage_of(log), len(log.producers)) == (True, [], 0)
+    append(log, "a", epoch=9)
+    assert lineage_of(log) == [(9, 1000)]
+    assert log.remove_deleted_files() > 0
+    assert not [path for path in disk.files if path.endswith((".deleted", ".snapshot"))]
+    again = open_log(disk, clean=False)
+    assert (values_of(again), again.log_start_offset, again.recovery.lines()) == (["a"], 1000, [])
+
+
+def test_the_recovery_point_goes_back_with_the_records() -> None:
+    log = filled(MemoryDisk())
+    log.flush()
+    assert log.recovery_point == 10
+    log.truncate_to(Offset(4))
+    assert log.recovery_point == 4
+
+
+def test_a_flush_under_way_does_not_count_for_what_comes_after_a_truncation() -> None:
+    """While another thread waits for the disk, the log is cut and written again: none of that is synced."""
+    disk = MemoryDisk()
+    log = filled(disk, 1 << 20)
+    file = log._segments.active.file
+    sync = file.sync
+
+    class SlowFile:
+        def __getattr__(self, name: str) -> object:
+            return getattr(file, name)
+
+        def sync(self) -> None:
+            sync()
+            log.truncate_to(Offset(4))
+            for _ in range(10):
+                append(log, "new", epoch=9)
+
+    log._segments.active._file = SlowFile()  # type: ignore[assignment]
+    log.flush()
+    assert log.recovery_point == 0
+
+
+@pytest.mark.parametrize("operation", ["truncate", "rename", "sync"])
+def test_a_truncation_that_fails_puts_the_log_out_of_use(operation: str) -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    disk.refusals.add(operation)
+    with pytest.raises(DiskError, match=f"refused to {operation}"):
+        log.truncate_to(Offset(4))
+    disk.refusals.clear()
+    with pytest.raises(DiskError, match="out of use"):
+        append(log, "a", epoch=9)
+    again = open_log(disk, clean=False, segment_size_bytes=3 * SIZE)
+    assert "0123456789".startswith("".join(values_of(again)))
+    again.truncate_to(Offset(4))
+    append(again, "a", epoch=9)
+    assert values_of(again) == ["0", "1", "2", "3", "a"]
+
+
+def test_truncation_in_a_gap_leaves_the_end_where_it_was_asked_for() -> None:
+    settings = {"cleanup_policy": frozenset({"compact"})}
+    log = open_log(MemoryDisk(), **settings)
+    for base in (0, 10, 20):
+        log.append_as_follower(make_batch("a", base_offset=base, leader_epoch=1), now_ms=NOW_MS)
+    log.truncate_to(Offset(15))
+    assert log.log_end_offset == 15
+    assert append(log, "b", epoch=2).first_offset == 15
