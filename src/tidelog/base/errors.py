@@ -56,7 +56,8 @@ class Code(IntEnum):
     retriable: bool
     meaning: str
 
-    def __new__(cls, number: int, retriable: bool, meaning: str) -> Code:
+    def __new__(cls, number: int, retriable: bool = False, meaning: str = "") -> Code:
+        # Each member says all three; the defaults are for type checkers, to whom `Code(74)` looks like this call.
         code = int.__new__(cls, number)
         code._value_ = number
         code.retriable = retriable
