@@ -51,15 +51,21 @@ async def _wait(reading: _Reading, request: FetchRequest) -> FetchResponse:
     partitions = reading.partitions
     for partition in partitions:
         partition.waiting.add(moved.set)
-    timer = loop.call_later(request.max_wait_ms / 1000, moved.set)
-    deadline = loop.time() + request.max_wait_ms / 1000
+    is_late = False
+
+    def on_deadline() -> None:
+        nonlocal is_late
+        is_late = True
+        moved.set()
+
+    timer = loop.call_later(request.max_wait_ms / 1000, on_deadline)
+    moved.set()  # something may have come since the first look
     try:
         while True:
             await moved.wait()
             moved.clear()
             response = reading.read()
-            enough = reading.size_bytes >= request.min_bytes or reading.must_answer
-            if enough or loop.time() >= deadline:
+            if is_late or reading.must_answer or reading.size_bytes >= request.min_bytes:
                 return response
     finally:
         timer.cancel()
@@ -100,7 +106,8 @@ class _Reading:
         except KafkaError as error:
             self.must_answer = True
             code = code_of(error, f"Fetch {topic.topic or topic.topic_id}-{wanted.partition}")
-            row = PartitionData(partition_index=wanted.partition, error_code=code, high_watermark=-1)
+            # No records are empty, never null: librdkafka drops the connection over a null.
+            row = PartitionData(partition_index=wanted.partition, error_code=code, high_watermark=-1, records=b"")
             if partition is not None and code in (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH):
                 leader_id, leader_epoch = broker.leader_of(partition.topic_partition)
                 row.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
