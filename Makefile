@@ -3,9 +3,10 @@
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
+# make setup    what each of these does first: everything it needs, in .venv, once
 # make clean    forget .venv and everything built
 #
-# Each sets up what it needs in .venv, once. A Python of your choice: make test PYTHON=/path/to/python3.12
+# A Python of your choice: make test PYTHON=/path/to/python3.12
 
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -14,10 +15,12 @@ FUZZ_SECONDS ?= 60
 PYTEST_ARGS ?=
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help demo test lint format bench fuzz constraints clean
+.PHONY: help setup demo test lint format bench fuzz constraints clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,8p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,9p'
+
+setup: $(READY)
 
 demo: $(READY)
 	@$(RUN) -m tidelog demo

@@ -125,6 +125,22 @@ def test_a_kill_loses_nothing_and_shows_in_the_leader_epoch(node: NodeProcess) -
     batches = rows(tidelog(node, "log", "dump", str(node.data_dir / "node-1" / "greetings-0"), "-o", "json"))
     epochs = [row["leader_epoch"] for row in batches if "leader_epoch" in row and "base_offset" in row]
     assert sorted(set(epochs)) == [before, after]
+    metadata_log = str(node.data_dir / "node-1" / "__cluster_metadata-0")
+    told = [
+        row.get("metadata", "") for row in rows(tidelog(node, "log", "dump", metadata_log, "--records", "-o", "json"))
+    ]
+    assert any(record.startswith("TopicRecord(name='greetings'") for record in told)
+
+
+def test_damage_to_a_file_is_shown_and_ends_with_status_1(node: NodeProcess) -> None:
+    tidelog(node, "produce", "damaged", stdin="one\ntwo\n")
+    node.stop()
+    segment = node.data_dir / "node-1" / "damaged-0" / "00000000000000000000.log"
+    content = bytearray(segment.read_bytes())
+    content[-1] ^= 1
+    segment.write_bytes(content)
+    said = tidelog(node, "log", "dump", str(segment), status=1)
+    assert said == f"error: {segment}: not as it should be; its rows say where\n"
 
 
 def test_a_consumer_that_follows_ends_by_ctrl_c_with_status_130(shared_node: NodeProcess) -> None:

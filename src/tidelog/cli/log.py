@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import CLUSTER_METADATA
 from tidelog.cli.command import UsageError, argument, log_level_option, option, output_option
 from tidelog.cli.output import Row, Rows, Section, Sections
 
@@ -20,6 +21,7 @@ TABLE_COLUMNS = {
         "is_transactional", "is_control", "position", "size_bytes", "crc_is_right", "problem",
     ),
     "records": ("offset", "leader_epoch", "timestamp", "key", "value", "headers", "control", "position", "problem"),
+    "metadata records": ("offset", "leader_epoch", "timestamp", "control", "metadata", "position", "problem"),
 }  # fmt: skip
 """What fits on a screen; JSON has all there is."""
 
@@ -53,10 +55,14 @@ class DumpLog:
     def _sections(self, files: Iterator[Dump]) -> Iterator[Section]:
         damaged: list[str] = []
         for found in files:
+            kind = found.kind
+            rows: Iterator[Row] = found.rows
+            if kind == "records" and f"/{CLUSTER_METADATA}/" in f"/{found.path}":
+                kind, rows = "metadata records", _with_metadata(rows)
             yield Section(
-                f"{found.path} ({found.kind})",
-                {"file": found.path, "kind": found.kind},
-                Rows(_watched(found, damaged), columns=TABLE_COLUMNS.get(found.kind), nothing="(empty)"),
+                f"{found.path} ({kind})",
+                {"file": found.path, "kind": kind},
+                Rows(_watched(found.path, rows, damaged), columns=TABLE_COLUMNS.get(kind), nothing="(empty)"),
             )
         if damaged:
             raise CorruptLogError(
@@ -65,9 +71,24 @@ class DumpLog:
             )
 
 
-def _watched(found: Dump, damaged: list[str]) -> Iterator[Row]:
+def _with_metadata(rows: Iterator[Row]) -> Iterator[Row]:
+    """Records of the metadata log, with what they say."""
+    from tidelog.metadata.records import decode_record
+
+    for row in rows:
+        value = row.get("value")
+        if not isinstance(value, bytes) or row.get("control") is not None:
+            yield row
+            continue
+        try:
+            yield {**row, "metadata": repr(decode_record(value))}
+        except CorruptLogError as error:
+            yield {**row, "problem": str(error)}
+
+
+def _watched(path: str, rows: Iterator[Row], damaged: list[str]) -> Iterator[Row]:
     """The rows of a file; adds it to `damaged` once if one tells of a problem."""
-    for row in found.rows:
-        if ("problem" in row or row.get("crc_is_right") is False) and found.path not in damaged:
-            damaged.append(found.path)
+    for row in rows:
+        if ("problem" in row or row.get("crc_is_right") is False) and path not in damaged:
+            damaged.append(path)
         yield row

@@ -125,12 +125,19 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, bytes | bytearray | memoryview):
-        return bytes(value).decode("utf-8", "backslashreplace")
+        return _printable(bytes(value).decode("utf-8", "backslashreplace"))
     if isinstance(value, list | tuple | set | frozenset):
         return ",".join(cell(item) for item in value)
     if isinstance(value, Mapping):
         return " ".join(f"{key}={cell(item)}" for key, item in value.items())
-    return str(value).replace("\n", "\\n")
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    """On one line, and harmless to a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def heading(column: str) -> str:

@@ -6,7 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 
-from tidelog.cli.output import LiveRows, Row, Rows, print_live, print_rows
+from tidelog.cli.output import LiveRows, Row, Rows, Section, Sections, print_live, print_rows, print_sections
 
 
 class Terminal(io.StringIO):
@@ -75,6 +75,20 @@ def test_a_terminal_gets_a_table_with_every_cell_as_it_is() -> None:
     print_rows(Rows([{"name": "[bold]x[/bold]", "value": "a\nb"}]), "table", terminal)
     assert "[bold]x[/bold]" in terminal.getvalue()
     assert "a\\nb" in terminal.getvalue()
+
+
+def test_a_cell_is_one_line_and_harmless_to_a_terminal() -> None:
+    assert printed(Rows([{"value": b"a\x1b[31m\n\xff"}]), "table").splitlines()[1] == "a\\x1b[31m\\n\\xff"
+
+
+def test_sections_have_titles_in_tables_and_facts_in_json() -> None:
+    sections = [Section("first file", {"file": 1}, Rows([{"a": 1}])), Section("second", {"file": 2}, Rows([{"b": 2}]))]
+    stream = io.StringIO()
+    print_sections(Sections(sections), "table", stream)
+    assert stream.getvalue() == "first file\nA\n1\n\nsecond\nB\n2\n"
+    stream = io.StringIO()
+    print_sections(Sections(sections), "json", stream)
+    assert [json.loads(line) for line in stream.getvalue().splitlines()] == [{"file": 1, "a": 1}, {"file": 2, "b": 2}]
 
 
 def test_live_rows_are_out_before_the_next_batch_is_asked_for() -> None:
