@@ -87,6 +87,7 @@ GARBAGE: dict[str, Callable[[], bytes]] = {
     "produce before v3": lambda: frame(struct.pack(">hhihhii", 0, 2, 1, -1, 1, 1000, 0)),
     "array count that lies": lambda: frame(struct.pack(">hhihi", 3, 1, 1, -1, 2**31 - 1)),
     "string length that lies": lambda: frame(struct.pack(">hhihih", 3, 1, 1, -1, 1, 32_000)),
+    "ten million topics": lambda: frame(struct.pack(">hhihi", 3, 1, 1, -1, 10_000_000) + bytes(20_000_000)),
     "client id that lies": lambda: frame(struct.pack(">hhih", 18, 0, 1, 32_000)),
     "endless varint": lambda: frame(struct.pack(">hhih", 18, 3, 1, -1) + b"\xff" * 40),
 }

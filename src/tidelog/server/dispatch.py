@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.dispatch")
 
+PLAIN_REQUEST_SIZE_BYTES_MAX = 8 << 20
+"""Of any request but Produce. Two bytes of it may stand for an object of eighty: 100 MB would become gigabytes.
+
+A fetch of 100,000 partitions takes about half of it.
+"""
+
 BROKER = "broker"
 CONTROLLER = "controller"
 
@@ -99,6 +105,11 @@ class Dispatcher:
             return self._refuse_version(known, header)
         if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
             position += 3
+        if len(frame) > PLAIN_REQUEST_SIZE_BYTES_MAX and key != ApiKey.PRODUCE:
+            raise MalformedMessageError(
+                f"a {known.name} request of {len(frame)} bytes; without records in it, "
+                f"{PLAIN_REQUEST_SIZE_BYTES_MAX} are the most that is read"
+            )
         request = decode(known.request, frame, version, position, ignores_trailing_bytes=True)
         response = handle(self._node, request, RequestContext(header, connection, self._listener_role))
         if response is None:
