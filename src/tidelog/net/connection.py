@@ -186,28 +186,21 @@ class Connection:
     def _on_frame(self, frame: memoryview) -> None:
         if not self._in_flight:
             raise MalformedMessageError(f"{len(frame)} bytes that answer no request")
-        sent = self._in_flight.popleft()
+        sent = self._in_flight[0]  # stays there until its answer was read: else it fails with the others
         correlation_id, state, position = decode_response_header(frame, sent.api_key, sent.version)
         if correlation_id != sent.correlation_id:
-            self._in_flight.appendleft(sent)  # it is not answered: it fails with the rest
             raise MalformedMessageError(f"correlation id {correlation_id}, where {sent.correlation_id} is due")
         if state is not None and self._settings.consistency is not None:
-            try:
-                self._settings.consistency.on_state(state)
-            except TidelogError:
-                self._in_flight.appendleft(sent)
-                raise
-        if sent.future.done():
-            return  # nobody waits for it any more
-        version = sent.version
-        if sent.api_key == ApiKey.API_VERSIONS and bytes(frame[position : position + 2]) == b"\0\x23":
-            version = 0  # UNSUPPORTED_VERSION comes in a body that everybody can read
-        try:
+            self._settings.consistency.on_state(state)
+        message = None
+        if not sent.future.done():  # else nobody waits for it any more
+            version = sent.version
+            if sent.api_key == ApiKey.API_VERSIONS and bytes(frame[position : position + 2]) == b"\0\x23":
+                version = 0  # UNSUPPORTED_VERSION comes in a body that everybody can read
             message = decode(sent.response, frame, version, position)
-        except MalformedMessageError:
-            self._in_flight.appendleft(sent)
-            raise
-        sent.future.set_result(message)
+        self._in_flight.popleft()
+        if message is not None:
+            sent.future.set_result(message)
 
     # Deadlines.
     def _set_timer(self, deadline: float) -> None:
@@ -254,8 +247,8 @@ async def open_connection(network: Network, address: Address, settings: Connecti
 
 
 async def _handshake(connection: Connection, timeout_ms: int) -> None:
-    from tidelog import __version__  # noqa: PLC0415 - the package imports its clients lazily
-    from tidelog.wire.messages.api_18_api_versions import (  # noqa: PLC0415 - as all messages: on first use
+    from tidelog import __version__
+    from tidelog.wire.messages.api_18_api_versions import (
         ApiVersionsRequest,
         ApiVersionsResponse,
     )
