@@ -79,7 +79,7 @@ def alike_rows(draw: st.DrawFn) -> list[Row]:
     for _ in range(draw(st.integers(1, 4))):
         key = draw(st.none() | st.binary(max_size=3))
         size = draw(st.integers(0, 80))
-        start, step = draw(st.integers(0, 9_000)), draw(st.integers(0, 3))
+        start, step = draw(st.integers(100, 9_000)), draw(st.integers(-3, 3))
         count = draw(st.integers(1, 200))
         rows += [(start + row // 7 * step, key, bytes([row % 251]) * size, ()) for row in range(count)]
         if draw(st.booleans()):

@@ -245,9 +245,7 @@ class Columns:
             for column in (keys, values):
                 if column is not None:
                     column.forget_from(rows)
-            if headers is not None:
-                header_values.forget_from(headers.view[rows])
-            raise
+            raise  # the headers have nothing to forget: if they are wanted, `_reserve` had the records walked
         added = self.row_count - rows
         if keys is not None:
             keys.null_count += null_keys

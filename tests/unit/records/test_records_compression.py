@@ -98,7 +98,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(codec: int) -> None:
     finally:
         tracemalloc.stop()
     assert raised.value.code is Code.INVALID_RECORD
-    assert peak < 3_000_000
+    assert peak < (3_000_000 if codec == LZ4 else 300_000), "all but lz4 say at once how large they are"
 
 
 @pytest.mark.parametrize("codec", CODECS)

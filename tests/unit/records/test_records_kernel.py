@@ -145,8 +145,8 @@ def test_timestamp_deltas_take_all_64_bits(value: int) -> None:
         (record(delta=b"\xff" * 9 + b"\x02"), "timestamp delta"),
         (record(delta=b"\xff" * 10 + b"\x01"), "timestamp delta"),
         (record(delta=b"\x80" * 10 + b"\x00"), "timestamp delta"),
-        (record(offset=b"\x80\x80\x80\x80\x10"), "offset delta"),
-        (record(offset=b"\x80\x80\x80\x80\x80\x00"), "offset delta"),
+        (record(offset=b"\x80\x80\x80\x80\x10"), "offset delta is cut short or too long"),
+        (record(offset=b"\x80\x80\x80\x80\x80\x00"), "offset delta is cut short or too long"),
         (record(offset=b"\x01"), "does not lie after"),
         (record(offset=b"\x04"), "beyond the header's last"),
         (record(key=varint(-2)), "key's length"),
@@ -155,6 +155,7 @@ def test_timestamp_deltas_take_all_64_bits(value: int) -> None:
         (record(key=varint(-INT32_MAX - 1)), "key's length"),
         (record(rest=varint(-2) + b"\0"), "value's length"),
         (record(rest=varint(2) + b"\0"), "value's length"),
+        (record(rest=varint(2) + b"\0") + record(offset=b"\2"), "value's length"),
         (record(rest=varint(INT32_MAX) + b"\0"), "value's length"),
         (record(rest=b"\1" + varint(-1)), "header count"),
         (record(rest=b"\1" + varint(INT32_MAX)), "header count"),
@@ -178,6 +179,17 @@ def test_every_lie_is_named(data: bytes, says: str) -> None:
     region = (data, 0, len(data), 1, 1, INT64_MIN, INT64_MAX)
     for name in ("walk", "unpack"):
         assert says in agreed(name, region)[0]
+
+
+def test_the_longest_timestamps_are_checked_among_records_alike() -> None:
+    rows = [record(delta=varint(5, 10), offset=varint(index)) for index in range(60)]
+    data = b"".join(rows)
+    assert agreed("walk", (data, 0, len(data), 60, 59, INT64_MIN, INT64_MAX))[:3] == (5, 0, 59)
+    rows[40] = record(delta=b"\x8a" + b"\x80" * 8 + b"\x02", offset=varint(40))
+    data = b"".join(rows)
+    refused = agreed("walk", (data, 0, len(data), 60, 59, INT64_MIN, INT64_MAX))[0]
+    assert "record 40 of the batch" in refused
+    assert "timestamp delta" in refused
 
 
 def test_counts_that_lie_are_refused_before_anything_is_allocated() -> None:
