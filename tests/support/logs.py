@@ -80,9 +80,7 @@ def records_of(log: Log) -> list[Record]:
 
 def values_of(log: Log) -> list[str]:
     """The values of all records from the log start on."""
-    return [
-        (record.value or b"").decode() for record in records_of(log) if record.offset >= log.log_start_offset
-    ]
+    return [(record.value or b"").decode() for record in records_of(log) if record.offset >= log.log_start_offset]
 
 
 def lineage_of(log: Log) -> list[tuple[int, int]]:

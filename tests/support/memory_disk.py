@@ -111,10 +111,8 @@ class MemoryDisk:
         return written
 
     def lose_power(self, random: Random) -> None:
-        """Keep what was synced, and of the rest whatever `random` says: of each file a part, of each directory all or none."""
-        names = {
-            directory: random.random() < 0.5 for directory in {path.rpartition("/")[0] for path in self.files} | self.directories
-        }
+        """Keep what was synced; of the rest a part of each file, and all or none of each directory's names."""
+        names = {directory: random.random() < 0.5 for directory in sorted(self.directories)}
         survivors = {
             path: contents
             for source, keep_new in ((self.files, True), (self._synced_names, False))
@@ -213,7 +211,8 @@ def _torn(data: bytes, synced: bytes, random: Random) -> bytes:
     """What a file holds after the power failed: its size and its pages, each of them the old one or the new."""
     if data == synced:
         return data
-    size = random.choice([len(data), len(synced), random.randint(min(len(data), len(synced)), max(len(data), len(synced)))])
+    shorter, longer = sorted((len(data), len(synced)))
+    size = random.choice([shorter, longer, random.randint(shorter, longer)])
     page = 512
     result = bytearray(size)
     for start in range(0, size, page):

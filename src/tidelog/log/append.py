@@ -99,9 +99,7 @@ class AppendRules:
         header = read_header(batches)
         if header.size_bytes == len(batches):
             return [self._check(batches, 0, header, now_ms, origin)]
-        return [
-            self._check(batches, position, header, now_ms, origin) for position, header in split_batches(batches)
-        ]
+        return [self._check(batches, position, header, now_ms, origin) for position, header in split_batches(batches)]
 
     def _check(self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin) -> Accepted:
         if header.size_bytes > self._message_size_bytes_max:
@@ -118,9 +116,7 @@ class AppendRules:
             )
         if origin == "client":
             self._check_client_header(header)
-        facts = validate_batch(
-            batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max
-        )
+        facts = validate_batch(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
         if origin == "client" and self._is_compacted and facts.keyless_record_count:
             raise self._invalid(f"{facts.keyless_record_count} records have no key; a compacted topic needs one")
         if self._uses_log_append_time:
@@ -158,9 +154,7 @@ class AppendRules:
         self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, before_ms_max: int
     ) -> None:
         # Rarely configured, so the records are read a second time rather than all of them measured always.
-        records = read_records(
-            batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max
-        )
+        records = read_records(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
         oldest = min((record.timestamp for record in records if record.timestamp >= 0), default=now_ms)
         if now_ms - oldest > before_ms_max:
             raise self._bad_time(oldest, now_ms, "message.timestamp.before.max.ms", before_ms_max)

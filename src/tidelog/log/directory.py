@@ -1,13 +1,13 @@
 """A node's log directory: one directory for each partition, and the files that speak of all of them.
 
-    .lock                              held while a node uses the directory
-    meta.properties                    whose it is
-    .kafka_cleanshutdown               there if the last stop was a clean one
-    recovery-point-offset-checkpoint   up to where each log is synced
-    replication-offset-checkpoint      the high watermarks
-    log-start-offset-checkpoint        where each log starts, if not at its first segment
-    flights-0/                         partition 0 of the topic `flights`
-    flights-0.<32 hex digits>-delete/  one that is to be removed
+.lock                              held while a node uses the directory
+meta.properties                    whose it is
+.kafka_cleanshutdown               there if the last stop was a clean one
+recovery-point-offset-checkpoint   up to where each log is synced
+replication-offset-checkpoint      the high watermarks
+log-start-offset-checkpoint        where each log starts, if not at its first segment
+flights-0/                         partition 0 of the topic `flights`
+flights-0.<32 hex digits>-delete/  one that is to be removed
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.records.control import read_control_record
 
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
+UNUSED = (0, 0)
 _TRANSACTION_ENTRY = Struct(">hqqqq")
 
 Row = dict[str, object]
@@ -202,9 +203,10 @@ def _control(record: Record) -> str:
 def _offset_index(disk: Disk, path: str, base_offset: Offset) -> Iterator[Row]:
     last = (-1, -1)
     for entry in _entries(disk, path, offset_index.ENTRY):
+        if entry == UNUSED:
+            return
         if entry[0] <= last[0] or entry[1] <= last[1]:
-            if entry != (0, 0):
-                yield {"problem": f"the entry {entry} does not lie after {last}"}
+            yield {"problem": f"the entry {entry} does not lie after {last}"}
             return
         last = (entry[0], entry[1])
         yield {"offset": base_offset + entry[0], "position": entry[1]}
@@ -213,9 +215,10 @@ def _offset_index(disk: Disk, path: str, base_offset: Offset) -> Iterator[Row]:
 def _time_index(disk: Disk, path: str, base_offset: Offset) -> Iterator[Row]:
     last = (-1, -1)
     for entry in _entries(disk, path, time_index.ENTRY):
+        if entry == UNUSED:
+            return
         if entry[0] <= last[0] or entry[1] < last[1]:
-            if entry != (0, 0):
-                yield {"problem": f"the entry {entry} does not lie after {last}"}
+            yield {"problem": f"the entry {entry} does not lie after {last}"}
             return
         last = (entry[0], entry[1])
         yield {"timestamp": entry[0], "offset": base_offset + entry[1]}

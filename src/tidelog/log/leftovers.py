@@ -1,9 +1,9 @@
 """What a stop in the middle of something left in a log's directory.
 
-    *.deleted   meant to go                            removed
-    *.tmp       never became what it was to be         removed
-    *.cleaned   an unfinished result of compaction     removed: the segments it came from are there
-    *.swap      a finished one, about to replace them  the replacement is completed
+*.deleted   meant to go                            removed
+*.tmp       never became what it was to be         removed
+*.cleaned   an unfinished result of compaction     removed: the segments it came from are there
+*.swap      a finished one, about to replace them  the replacement is completed
 """
 
 from __future__ import annotations

@@ -282,9 +282,7 @@ class Log:
     def _check_usable(self) -> None:
         failure = self._segments.failure
         if failure is not None:
-            raise DiskError(
-                self.directory, f"out of use since an earlier failure: {failure}", errno=failure.errno
-            )
+            raise DiskError(self.directory, f"out of use since an earlier failure: {failure}", errno=failure.errno)
 
     # Reading.
 

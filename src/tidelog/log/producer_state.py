@@ -131,9 +131,7 @@ class ProducerState:
             f"sent sequence {header.base_sequence}: {why}",
         )
 
-    def remember(
-        self, header: BatchHeader, first_offset: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> None:
+    def remember(self, header: BatchHeader, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> None:
         """Take in a batch that was appended."""
         if header.producer_epoch != self.producer_epoch:
             self.producer_epoch = ProducerEpoch(header.producer_epoch)
@@ -226,9 +224,7 @@ class ProducerStates:
             answers.append(answer)
         return answers
 
-    def remember(
-        self, header: BatchHeader, first_offset: int, last_offset: int, timestamp: int, now_ms: int
-    ) -> None:
+    def remember(self, header: BatchHeader, first_offset: int, last_offset: int, timestamp: int, now_ms: int) -> None:
         """Take in a producer's batch of records that was appended.
 
         Args:

@@ -100,14 +100,15 @@ class Recovery:
             for segment in reversed(found):
                 segment.remove()
             found.clear()
+        snapshots = ProducerSnapshots(self._disk, self._directory)
         if not found:
+            snapshots.remove_all()
             found.append(Segment(self._disk, self._directory, log_start_offset, self._config, now_ms=self._now_ms))
             found[0].create()
         segments = Segments(self._disk, self._directory, self._config, found)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         log_end_offset = segments.active.end_offset
         lineage = self._settle_lineage(segments, log_start_offset, log_end_offset)
-        snapshots = ProducerSnapshots(self._disk, self._directory)
         producers = self._know_producers(segments, snapshots, log_end_offset)
         point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
         return RecoveredLog(segments, lineage, producers, snapshots, log_start_offset, log_end_offset, point, report)

@@ -40,9 +40,7 @@ def retention_end_offset(
         newest_ms = segment.created_ms if segment.max_timestamp is None else segment.max_timestamp.timestamp
         is_old = deletes and config.retention_ms is not None and now_ms - newest_ms > config.retention_ms
         is_too_much = (
-            deletes
-            and config.retention_size_bytes is not None
-            and remaining_size_bytes >= config.retention_size_bytes
+            deletes and config.retention_size_bytes is not None and remaining_size_bytes >= config.retention_size_bytes
         )
         if not (is_old or is_too_much or segment.end_offset <= log_start_offset):
             break

@@ -290,9 +290,7 @@ class Segment:
         nearest = self.offset_index.batch_before(offset)
         if nearest is None:
             return find_offset(self.file, 0, self.size_bytes, offset)
-        return find_offset(
-            self.file, nearest.position, self.size_bytes, offset, first_last_offset=nearest.last_offset
-        )
+        return find_offset(self.file, nearest.position, self.size_bytes, offset, first_last_offset=nearest.last_offset)
 
     def read(self, offset: int, *, size_bytes_max: int, end_offset: int, at_least_one: bool) -> LogSlice | None:
         """Whole batches from the one that holds `offset` on; None if all lie below it.

@@ -217,9 +217,11 @@ class Segments:
     # Cutting and deleting.
 
     def truncate(self, end_offset: Offset) -> None:
-        """Cut at `end_offset`, or at the start of the batch that it lies in. It is not below the first segment."""
+        """Cut at `end_offset`, or at the start of the batch that it lies in. It is not below the first segment.
+
+        The cut is synced: what was truncated must not come back with the power, below a recovery point.
+        """
         invariant(end_offset >= self._base_offsets[0], "cut at {}, below the first segment", end_offset)
-        self._is_directory_synced = False
         while self.active.base_offset > end_offset:
             gone = self.active
             gone.spoil_slices()
@@ -230,10 +232,11 @@ class Segments:
         if position < active.size_bytes:
             end_offset = min(end_offset, active.offset_at(position))
         active.truncate(position, end_offset)
+        active.file.sync()
+        self._disk.sync_dir(self._directory)
 
     def replace_all(self, base_offset: Offset, now_ms: int) -> None:
-        """Nothing is left but a new, empty segment."""
-        self._is_directory_synced = False
+        """Nothing is left but a new, empty segment. This is synced."""
         for segment in reversed(self._segments):
             segment.spoil_slices()
             self._retire(segment)
@@ -242,6 +245,7 @@ class Segments:
         self._segments = [self.active]
         self._base_offsets = [base_offset]
         self._warm = []
+        self._disk.sync_dir(self._directory)
 
     def delete_before(self, offset: Offset) -> int:
         """Delete the segments that end at or below `offset`, but never the active one. Returns how many."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+
 from support.logs import DIRECTORY, FLIGHTS, NOW_MS, append, batches_of, lineage_of, make_batch, open_log, values_of
 from support.memory_disk import MemoryDisk
-
 from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import LogConfig
@@ -339,9 +339,9 @@ def test_a_follower_refuses_what_is_no_continuation(batch: bytearray, why: str) 
 
 def test_a_follower_checks_the_crc() -> None:
     log = open_log(MemoryDisk())
+    second = make_batch("b", base_offset=1, leader_epoch=0)
+    second[-1] ^= 1
     with pytest.raises(KafkaError) as refused:
-        second = make_batch("b", base_offset=1, leader_epoch=0)
-        second[-1] ^= 1
         log.append_as_follower(make_batch("a", leader_epoch=0) + second, now_ms=NOW_MS)
     assert refused.value.code == Code.CORRUPT_MESSAGE
     assert log.log_end_offset == 0
@@ -372,7 +372,7 @@ def test_batches_that_reached_an_earlier_segment_stay() -> None:
     append(log, "a")
     disk.refusals.add("00000000000000000002.log")
     request = b"".join(make_batch(value) for value in "bcd")
-    with pytest.raises(DiskError, match="2.log"):
+    with pytest.raises(DiskError, match=r"2\.log"):
         log.append_as_leader(bytearray(request), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
     disk.refusals.clear()
     append(log, "e")
@@ -390,7 +390,7 @@ def test_a_log_whose_tail_cannot_be_taken_back_is_out_of_use() -> None:
         append(log, "b")
     disk.free_write_bytes = None
     disk.refusals.clear()
-    for action in (lambda: append(log, "c"), lambda: log.flush(), lambda: log.close()):
+    for action in (lambda: append(log, "c"), log.flush, log.close):
         with pytest.raises(DiskError, match="out of use since an earlier failure"):
             action()
     log.release()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from support.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
 from support.memory_disk import MemoryDisk
-
 from tidelog.base.errors import DiskError, InvariantBrokenError, OffsetOutOfRangeError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, LogConfig

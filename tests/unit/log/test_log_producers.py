@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from support.logs import DIRECTORY, NOW_MS, append, make_batch, open_log, values_of
 from support.memory_disk import MemoryDisk
-
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import AppendResult, Log
@@ -30,9 +30,7 @@ def end_transaction(log: Log, producer: int, *, epoch: int = 0, committed: bool 
     marker = end_transaction_batch(
         committed=committed, producer_id=producer, producer_epoch=epoch, coordinator_epoch=5, timestamp_ms=NOW_MS
     )
-    return log.append_as_leader(
-        bytearray(marker), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS, origin="coordinator"
-    )
+    return log.append_as_leader(bytearray(marker), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS, origin="coordinator")
 
 
 def test_a_duplicate_is_answered_with_the_originals_offsets() -> None:
@@ -111,9 +109,7 @@ def test_batches_of_one_request_are_checked_in_order() -> None:
         ((2, 3), Code.DUPLICATE_SEQUENCE_NUMBER),
     ):
         with pytest.raises(KafkaError) as refused:
-            log.append_as_leader(
-                request(*((str(n), n) for n in sequences)), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS
-            )
+            log.append_as_leader(request(*((str(n), n) for n in sequences)), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
         assert refused.value.code == code
         assert values_of(log) == ["a", "b", "c"]
     assert not send(log, "d", sequence=3).is_duplicate

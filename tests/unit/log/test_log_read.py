@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
+
 from support.logs import NOW_MS, append, make_batch, open_log, values_of
 from support.memory_disk import MemoryDisk
-
 from tidelog.base.errors import OffsetOutOfRangeError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, LogSlice, StaleSliceError
@@ -17,7 +18,7 @@ from tidelog.records import split_batches
 SIZE = len(make_batch("a"))
 
 
-def filled(count: int = 100, *, per_batch: int = 3, **settings: int) -> Log:
+def filled(count: int = 100, *, per_batch: int = 3, **settings: Any) -> Log:
     """`count` batches of three records, of different sizes."""
     log = open_log(MemoryDisk(), **settings)
     for index in range(count):
@@ -34,7 +35,7 @@ def offsets(found: LogSlice) -> list[int]:
     return [header.base_offset for _, header in split_batches(found.read_all())]
 
 
-LAYOUTS = {
+LAYOUTS: dict[str, dict[str, Any]] = {
     "one segment": {"index_interval_bytes": 4096},
     "a dense index": {"index_interval_bytes": 0},
     "many segments": {"segment_size_bytes": 1000, "index_interval_bytes": 300},
@@ -42,12 +43,12 @@ LAYOUTS = {
 
 
 @pytest.fixture(params=LAYOUTS)
-def layout(request: pytest.FixtureRequest) -> dict[str, int]:
+def layout(request: pytest.FixtureRequest) -> dict[str, Any]:
     return LAYOUTS[request.param]
 
 
 @pytest.fixture(params=["as appended", "cold", "opened again", "recovered"])
-def log(request: pytest.FixtureRequest, layout: dict[str, int]) -> Log:
+def log(request: pytest.FixtureRequest, layout: dict[str, Any]) -> Log:
     log = filled(**layout)
     if request.param == "cold":
         log.release()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
+
 from support.logs import DIRECTORY, FLIGHTS, NOW_MS, append, batches_of, lineage_of, make_batch, open_log, values_of
 from support.memory_disk import Contents, MemoryDisk
-
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, parse_uuid
 from tidelog.log import Log, LogConfig
@@ -209,7 +210,7 @@ def test_a_flipped_bit_below_the_recovery_point_is_neither_cut_nor_served() -> N
     data_of(disk, path_of(3))[SIZE + 16] ^= 1  # the magic of batch 4
     log = open_log(disk, clean=False, recovery_point=9, **SEGMENTED)
     assert log.recovery.cut is None
-    assert [values for values in (log.log_start_offset, log.log_end_offset)] == [0, 10]
+    assert (log.log_start_offset, log.log_end_offset) == (0, 10)
     with pytest.raises(CorruptLogError, match=r"00000000000000000003.log: no batch at position"):
         log.read(Offset(4), size_bytes_max=1, end_offset=Offset(10))
     for offset in (0, 2, 3, 5, 6, 9):
@@ -475,7 +476,7 @@ def test_a_directory_belongs_to_one_topic_id() -> None:
     path = f"{DIRECTORY}/partition.metadata"
     assert disk.files[path].synced == b"version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAAAQ"
     assert open_as(disk, None).topic_id == TOPIC_ID
-    with pytest.raises(CorruptLogError, match=r"belongs to topic id AAAAAAAAQACAAAAAAAAAAQ, not AAAAAAAAQACAAAAAAAAAAg"):
+    with pytest.raises(CorruptLogError, match=r"to topic id AAAAAAAAQACAAAAAAAAAAQ, not AAAAAAAAQACAAAAAAAAAAg"):
         open_as(disk, OTHER_ID)
 
 
@@ -496,15 +497,14 @@ def test_a_disk_that_refuses_recovery_says_so_and_the_next_try_succeeds(operatio
     reads_well(log, "0123")
 
 
-@pytest.mark.parametrize("budget", range(0, 400, 17))
+@pytest.mark.parametrize("budget", range(0, 200, 9))
 def test_a_recovery_may_run_out_of_space_at_any_byte(budget: int) -> None:
     disk = MemoryDisk()
     written(disk, **SEGMENTED)
     data_of(disk, path_of(3))[SIZE + 30] ^= 1
     disk.free_write_bytes = budget
     with pytest.raises(DiskError, match="no space left"):
-        for _ in range(50):
-            open_log(disk, clean=False, **SEGMENTED)
+        open_log(disk, clean=False, **SEGMENTED)
     disk.free_write_bytes = None
     reads_well(open_log(disk, clean=False, **SEGMENTED), "0123")
 
@@ -525,10 +525,8 @@ def test_a_log_opens_after_a_disk_error_at_any_operation(step: str, operation: s
     disk = MemoryDisk()
     log = written(disk, **SEGMENTED)
     disk.refusals.add(operation)
-    try:
+    with suppress(DiskError):
         STEPS[step](log)
-    except DiskError:
-        pass
     disk.refusals.clear()
     again = open_log(disk, clean=False, **SEGMENTED)
     values = "".join(values_of(again))

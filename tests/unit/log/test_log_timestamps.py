@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from support.logs import NOW_MS, append, make_batch, open_log, records_of
 from support.memory_disk import MemoryDisk
-
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log, TimestampOffset
 
@@ -52,7 +52,7 @@ def test_any_order_of_timestamps(batches: list[list[int]], layout: str, start: i
         log.advance_log_start_offset(Offset(start))
     boundaries = {header + 1 for header in range(-1, log.log_end_offset)}
     for timestamp in range(0, 62, 7):
-        for end_offset in sorted(boundaries)[::5] + [log.log_end_offset]:
+        for end_offset in [*sorted(boundaries)[::5], log.log_end_offset]:
             found = log.offset_for_timestamp(timestamp, Offset(end_offset))
             assert found == expected_first(log, timestamp, end_offset)
     assert log.max_timestamp_offset() == expected_newest(log, log.log_end_offset)

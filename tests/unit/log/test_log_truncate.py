@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+
 from support.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
 from support.memory_disk import MemoryDisk
-
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
@@ -151,8 +151,7 @@ def test_a_truncation_that_fails_puts_the_log_out_of_use(operation: str) -> None
 
 
 def test_truncation_in_a_gap_leaves_the_end_where_it_was_asked_for() -> None:
-    settings = {"cleanup_policy": frozenset({"compact"})}
-    log = open_log(MemoryDisk(), **settings)
+    log = open_log(MemoryDisk(), cleanup_policy=frozenset({"compact"}))
     for base in (0, 10, 20):
         log.append_as_follower(make_batch("a", base_offset=base, leader_epoch=1), now_ms=NOW_MS)
     log.truncate_to(Offset(15))
