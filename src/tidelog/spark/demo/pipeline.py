@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -166,22 +165,3 @@ class DelaysQuery:
                     key = row["carrier"], row["day"]
                     books[key] = Totals(*(row[name] for name in Totals._fields))
         return books
-
-
-def in_background(work: Callable[[], None], *, meanwhile: Callable[[], None], pause_seconds: float = 0.25) -> None:
-    """Run `work` in a thread, and `meanwhile` again and again until it is done. Raises what `work` raised."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, name="demo-write", daemon=True)
-    thread.start()
-    while thread.is_alive():
-        thread.join(pause_seconds)
-        meanwhile()
-    if failed:
-        raise failed[0]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import shutil
 import signal
+import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +20,7 @@ from tidelog.base.errors import TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.spark.demo.broker import DemoBroker
 from tidelog.spark.demo.flights import Books, Verdict, books_of, compare, extract
-from tidelog.spark.demo.pipeline import PARTITIONS, TOPIC, DelaysQuery, in_background, write_flights
+from tidelog.spark.demo.pipeline import PARTITIONS, TOPIC, DelaysQuery, write_flights
 from tidelog.spark.demo.progress import Reporter
 from tidelog.spark.demo.report import RunLog, plot
 from tidelog.spark.session import local_session
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from tidelog import Admin
 
 STANDSTILL_SECONDS_MAX = 60.0
+LOOK_PAUSE_SECONDS = 0.3
 DOWN_SECONDS = 1.0
 """How long the broker stays dead. A restart alone would be over before a micro-batch noticed."""
 
@@ -45,8 +50,8 @@ class Outcome:
 class Directories:
     """What the demo makes below its output directory. Only that is ever removed.
 
-    `results` and the picture stay; `work`, with the broker's files, Spark's checkpoint and the unpacked flights, is
-    removed at the end unless it is to be kept.
+    `results` and the picture stay; `work`, with the broker's files, Spark's checkpoint, their logs and the unpacked
+    flights, is removed at the end, unless it is to be kept or something went wrong.
     """
 
     def __init__(self, output: Path) -> None:
@@ -54,6 +59,7 @@ class Directories:
         self.results = output / "delays"
         self.picture = output / "flights.png"
         self.work = output / "work"
+        self.is_worth_keeping = False
 
     def prepare(self) -> None:
         self.output.mkdir(parents=True, exist_ok=True)
@@ -65,6 +71,20 @@ class Directories:
     @staticmethod
     def remove(directory: Path) -> None:
         shutil.rmtree(directory, ignore_errors=True)
+
+    @contextmanager
+    def cleaned_up(self, keep: bool, reporter: Reporter) -> Iterator[None]:
+        """Remove `work` in the end, if that is right."""
+        try:
+            yield
+        except Exception:
+            self.is_worth_keeping = True
+            raise
+        finally:
+            if self.is_worth_keeping and not keep:
+                reporter.say(f"files and logs are left in {self.work}")
+            if not self.is_worth_keeping and not keep:
+                self.remove(self.work)
 
 
 def run_demo(output: Path, *, port: int, keep: bool, reporter: Reporter) -> Outcome:
@@ -81,17 +101,17 @@ def run_demo(output: Path, *, port: int, keep: bool, reporter: Reporter) -> Outc
     """
     directories = Directories(output)
     directories.prepare()
-    with _termination_as_interrupt(), ExitStack() as stack:
-        if not keep:
-            stack.callback(directories.remove, directories.work)
+    with _termination_as_interrupt(), directories.cleaned_up(keep, reporter), ExitStack() as stack:
         flights = extract(directories.work)
         broker = DemoBroker(directories.work / "broker", port)
         stack.callback(broker.close)
         seconds = broker.start()
         reporter.say(f"broker on {broker.bootstrap}, pid {broker.pid}, up in {seconds:.2f} s")
-        spark = local_session("tidelog demo", cores=2, heap="1g", settings={"spark.log.level": "ERROR"})
+        reporter.say("starting Spark ...")
+        with _stderr_into(directories.work / "spark.log"):
+            spark = local_session("tidelog demo", cores=2, heap="1g", settings={"spark.log.level": "ERROR"})
         stack.callback(spark.stop)
-        reporter.say(f"Spark {spark.version} in this process")
+        reporter.say(f"Spark {spark.version} runs in this process")
         expected = books_of(flights)
         total = sum(totals.flights for totals in expected.values())
         _fill(spark, flights, broker, total, reporter)
@@ -102,6 +122,7 @@ def run_demo(output: Path, *, port: int, keep: bool, reporter: Reporter) -> Outc
         books = query.books()
         verdict = compare(expected, books)
         plot(directories.picture, books, log, verdict)
+        directories.is_worth_keeping = not verdict.is_clean
         return Outcome(books, verdict, directories.picture, directories.results, query.restarts)
 
 
@@ -116,7 +137,8 @@ def _fill(spark: SparkSession, flights: Path, broker: DemoBroker, total: int, re
             with suppress(TidelogError):  # the next look will tell
                 reporter.advance(_written(admin))
 
-        in_background(lambda: write_flights(spark, flights, broker.bootstrap), meanwhile=look)
+        with _again_and_again(look):
+            write_flights(spark, flights, broker.bootstrap)
         reporter.advance(_written(admin))
 
 
@@ -153,14 +175,52 @@ def _query_through_an_outage(query: DelaysQuery, broker: DemoBroker, total: int,
 
 
 @contextmanager
+def _stderr_into(path: Path) -> Iterator[None]:
+    """Have processes that are started now write their complaints to a file: Spark has many that mean nothing here."""
+    sys.stderr.flush()
+    saved = os.dup(2)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    os.dup2(file, 2)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+        os.close(file)
+
+
+@contextmanager
+def _again_and_again(look: Callable[[], None]) -> Iterator[None]:
+    """Have a thread look every now and then. (Spark stays in the main thread: others do not know its session.)"""
+    done = threading.Event()
+
+    def run() -> None:
+        while not done.wait(LOOK_PAUSE_SECONDS):
+            look()
+
+    thread = threading.Thread(target=run, name="demo-look", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+@contextmanager
 def _termination_as_interrupt() -> Iterator[None]:
     """SIGTERM ends the demo as Ctrl-C does: in order."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
+    def is_worth_logging(record: logging.LogRecord) -> bool:
+        return "KeyboardInterrupt" not in record.getMessage()  # py4j has a traceback for it
+
     before = signal.signal(signal.SIGTERM, interrupt)
+    logging.getLogger().addFilter(is_worth_logging)
     try:
         yield
     finally:
+        logging.getLogger().removeFilter(is_worth_logging)
         signal.signal(signal.SIGTERM, before)

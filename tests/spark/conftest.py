@@ -1,0 +1,66 @@
+"""One Spark and one node for all tests here. Without pyspark or a Java they are skipped, and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from support.node import NodeProcess
+from support.spark_query import NewQuery, NewTestTopic, Query, Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_numbers = count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
+    from tidelog.base.errors import ConfigError
+    from tidelog.spark.session import local_session
+
+    try:
+        session = local_session("tests", settings={"spark.log.level": "OFF"})
+    except ConfigError as error:
+        pytest.skip(str(error))
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def new_topic(shared_node: NodeProcess) -> NewTestTopic:
+    """`new_topic(partitions=1, node=...)` creates a topic that nobody else uses."""
+
+    def create(partitions: int = 1, node: NodeProcess | None = None) -> Topic:
+        topic = Topic(node or shared_node, f"spark-{next(_numbers)}", partitions)
+        topic.create()
+        return topic
+
+    return create
+
+
+@pytest.fixture
+def topic(new_topic: NewTestTopic) -> Topic:
+    return new_topic()
+
+
+@pytest.fixture
+def new_query(spark: SparkSession, tmp_path: Path) -> NewQuery:
+    """`new_query(topic, option=...)`: a query with a checkpoint of its own; from the earliest offsets by default."""
+
+    def create(topic: Topic, **options: str) -> Query:
+        checkpoint = tmp_path / f"checkpoint-{next(_numbers)}"
+        return Query(spark, checkpoint, {**topic.options, "startingOffsets": "earliest", **options})
+
+    return create
