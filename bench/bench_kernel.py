@@ -22,7 +22,7 @@ from tidelog.records.columns import ColumnBuffers, Columns, encode_columns
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python 3.11 deprecates
-    from kafka.record.default_records import DefaultRecordBatch  # type: ignore[import-untyped]
+    from kafka.record.default_records import DefaultRecordBatch
 
 SECONDS = 0.5
 RECORD_COUNT = 8_000

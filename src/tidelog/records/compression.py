@@ -10,6 +10,7 @@ independent of each other, since Java reads no others.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 
 import cramjam
@@ -123,21 +124,13 @@ def _compress_xerial(data: Buffer) -> bytes:
 
 def _decompress_snappy(data: Buffer, size_bytes_max: int) -> Buffer:
     view = memoryview(data)
-    blocks = _xerial_blocks(view) if view[:8] == _XERIAL_MAGIC else [view]
-    sizes = []
-    for block in blocks:
-        try:
-            size = cramjam.snappy.decompress_raw_len(block)
-        except cramjam.DecompressionError as error:
-            raise _corrupt(SNAPPY, str(error)) from None
-        if size > len(block) * _SNAPPY_RATIO_MAX:
-            raise _corrupt(SNAPPY, f"{len(block)} bytes cannot hold the {size} they claim")
-        sizes.append(size)
-    if sum(sizes) > size_bytes_max:
+    total = sum(_snappy_size(block) for block in _snappy_blocks(view))
+    if total > size_bytes_max:
         raise _too_large(SNAPPY, size_bytes_max)
-    output = memoryview(bytearray(sum(sizes)))
+    output = memoryview(bytearray(total))
     position = 0
-    for block, size in zip(blocks, sizes, strict=True):
+    for block in _snappy_blocks(view):
+        size = _snappy_size(block)
         if size:
             try:
                 cramjam.snappy.decompress_raw_into(block, output[position : position + size])
@@ -147,8 +140,22 @@ def _decompress_snappy(data: Buffer, size_bytes_max: int) -> Buffer:
     return output
 
 
-def _xerial_blocks(view: memoryview) -> list[memoryview]:
-    blocks = []
+def _snappy_size(block: memoryview) -> int:
+    """What a block claims to hold, if that can be."""
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+    except cramjam.DecompressionError as error:
+        raise _corrupt(SNAPPY, str(error)) from None
+    if size > len(block) * _SNAPPY_RATIO_MAX:
+        raise _corrupt(SNAPPY, f"{len(block)} bytes cannot hold the {size} they claim")
+    return int(size)
+
+
+def _snappy_blocks(view: memoryview) -> Iterator[memoryview]:
+    """The raw blocks of either framing, one at a time: there may be very many."""
+    if view[:8] != _XERIAL_MAGIC:
+        yield view
+        return
     position = len(_XERIAL_HEADER)
     if len(view) < position:
         raise _corrupt(SNAPPY, "its header is cut short")
@@ -159,9 +166,8 @@ def _xerial_blocks(view: memoryview) -> list[memoryview]:
         length = _BLOCK_LENGTH.unpack_from(view, position)[0]
         if not 0 < length <= len(view) - start:
             raise _corrupt(SNAPPY, f"a block of {length} bytes, where {len(view) - start} are left")
-        blocks.append(view[start : start + length])
+        yield view[start : start + length]
         position = start + length
-    return blocks
 
 
 def _zstd_content_size(data: Buffer) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import cramjam
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

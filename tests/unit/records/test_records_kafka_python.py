@@ -9,7 +9,7 @@ import types
 import warnings
 
 import cramjam
-import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -26,9 +26,9 @@ from tidelog.records import (
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # it reads its schemas in a way that Python 3.11 deprecates
-    import kafka.codec  # type: ignore[import-untyped]
-    from kafka.record import default_records  # type: ignore[import-untyped]
-    from kafka.record.default_records import (  # type: ignore[import-untyped]
+    import kafka.codec
+    from kafka.record import default_records
+    from kafka.record.default_records import (
         ControlRecord,
         DefaultRecordBatch,
         DefaultRecordBatchBuilder,
