@@ -58,13 +58,18 @@ def _varint(data: Buffer, position: int, end: int, bytes_max: int) -> tuple[int,
     if position >= end:
         return 0, -1
     value = data[position]
-    if value < 0x80:
+    if value < 0x80:  # most are of one byte, or of two
         return (value >> 1) ^ -(value & 1), position + 1
     value &= 0x7F
-    shift = 7
     if end - position > bytes_max:
         end = position + bytes_max
     position += 1
+    if position < end:
+        byte = data[position]
+        if byte < 0x80:
+            value |= byte << 7
+            return (value >> 1) ^ -(value & 1), position + 1
+    shift = 7
     while position < end:
         byte = data[position]
         position += 1
