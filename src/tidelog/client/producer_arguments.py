@@ -10,7 +10,8 @@ from tidelog.client.core.accumulator import RecordHeaders
 from tidelog.client.core.encoding import split_rows
 from tidelog.client.core.partitioner import KeyPartitioner
 from tidelog.client.core.rows import rows_by_partition, select_rows
-from tidelog.client.core.sender import IN_FLIGHT_PER_PARTITION_MAX, SenderSettings
+from tidelog.client.core.sender import SenderSettings
+from tidelog.client.core.sequences import REMEMBERED_BATCHES
 from tidelog.client.options import ProducerConfig
 from tidelog.records.columns import ColumnBuffers, EncodedRecords
 
@@ -28,10 +29,10 @@ def sender_settings(config: ProducerConfig) -> SenderSettings:
     idempotent = acks == -1 if config.enable_idempotence is None else config.enable_idempotence
     if idempotent and acks != -1:
         raise ConfigError(f"Producer(acks={config.acks!r}): enable_idempotence=True needs acks='all'")
-    if idempotent and config.max_in_flight_requests_per_connection > IN_FLIGHT_PER_PARTITION_MAX:
+    if idempotent and config.max_in_flight_requests_per_connection > REMEMBERED_BATCHES:
         raise ConfigError(
             f"Producer(max_in_flight_requests_per_connection={config.max_in_flight_requests_per_connection}): "
-            f"with idempotence {IN_FLIGHT_PER_PARTITION_MAX} are the most that a broker can tell apart"
+            f"with idempotence {REMEMBERED_BATCHES} are the most that a broker can tell apart"
         )
     return SenderSettings(
         idempotent=idempotent,

@@ -52,6 +52,7 @@ class PendingBatch:
         "may_be_written",
         "not_before_ms",
         "number",
+        "ordinal",
         "outcome",
         "producer_epoch",
         "producer_id",
@@ -84,6 +85,7 @@ class PendingBatch:
         self.producer_id = -1
         self.producer_epoch = -1
         self.sequence: int | None = None  # of the first record
+        self.ordinal = 0  # of the sequence: how many batches of the partition were given one before
         self.attempts = 0
         self.not_before_ms = 0
         self.may_be_written = False  # an attempt of which no answer tells whether the log has it
@@ -119,6 +121,7 @@ class PartitionQueue:
     producer_id: int = -1
     producer_epoch: int = -1
     next_sequence: int = 0
+    next_ordinal: int = 0
     holes: list[Hole] = field(default_factory=list)
     last_acked_number: int = -1
     last_acked_offset: int | None = None

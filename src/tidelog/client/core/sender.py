@@ -7,7 +7,6 @@ five batches of a partition are under way, without it one.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -23,9 +22,6 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, TopicPartition
 from tidelog.client.core import sequences
 from tidelog.client.core.accumulator import Accumulator, Delivered, Hole, PartitionQueue, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataCache
-
-IN_FLIGHT_PER_PARTITION_MAX = 5
-"""As many of a producer's batches as a leader remembers, to recognise duplicates."""
 
 STALE_LEADER = frozenset(
     {
@@ -111,10 +107,6 @@ class Sender:
         self.needs_producer_id = False
         self.needs_metadata: set[str] = set()
         self._retry_delay_ms = retry_delay_ms
-        if settings.idempotent:
-            self._in_flight_per_partition_max = IN_FLIGHT_PER_PARTITION_MAX
-        else:
-            self._in_flight_per_partition_max = 1 if settings.acks else sys.maxsize
         self._in_flight: dict[BrokerId, int] = {}
         self._done: list[PendingBatch] = []
         self._losses: list[RecordsLostError] = []
@@ -276,11 +268,16 @@ class Sender:
             self.accumulator.close_batch(queue)
         if not queue.waiting:
             return None
-        if queue.in_flight and len(queue.in_flight) >= self._in_flight_per_partition_max:
+        if not self.settings.idempotent:
+            if queue.in_flight and self.settings.acks:
+                return None  # one at a time, so that a retry does not overtake
+            batch: PendingBatch | None = queue.waiting[0]
+        elif self._can_count(queue):
+            batch = sequences.next_to_send(queue)
+            if batch is not None and batch.sequence is None and not sequences.is_room_for_another(queue):
+                return None
+        else:
             return None
-        if self.settings.idempotent and not self._can_count(queue):
-            return None
-        batch = sequences.next_to_send(queue)
         return None if batch is None or batch.not_before_ms > now_ms else batch
 
     def _can_count(self, queue: PartitionQueue) -> bool:

@@ -19,6 +19,9 @@ from tidelog.client.core.accumulator import Hole, PartitionQueue, PendingBatch
 SEQUENCE_END = 1 << 31
 """Sequences wrap to 0 here."""
 
+REMEMBERED_BATCHES = 5
+"""As many of a producer's latest batches does a leader remember in each partition, to recognise duplicates."""
+
 REFUSED_BEFORE_APPEND = frozenset(
     {
         Code.CORRUPT_MESSAGE,
@@ -54,13 +57,28 @@ def assign_sequence(queue: PartitionQueue, batch: PendingBatch) -> None:
     batch.producer_epoch = queue.producer_epoch
     batch.sequence = queue.next_sequence
     batch.encoded = None
+    batch.ordinal = queue.next_ordinal
+    queue.next_ordinal += 1
     queue.next_sequence = (queue.next_sequence + batch.record_count) % SEQUENCE_END
 
 
+def is_room_for_another(queue: PartitionQueue) -> bool:
+    """Whether one more batch may have a sequence, and the leader would still recognise the oldest unanswered one.
+
+    It counts those that were answered since: they too have taken a place in the leader's memory.
+    """
+    unanswered = [batch.ordinal for batch in queue.in_flight]
+    unanswered += [batch.ordinal for batch in queue.waiting if batch.sequence is not None]
+    return not unanswered or queue.next_ordinal - min(unanswered) < REMEMBERED_BATCHES
+
+
 def next_to_send(queue: PartitionQueue) -> PendingBatch | None:
-    """The waiting batch whose turn it is: the first, but while there is a hole the first whose own fate is unknown."""
-    if not queue.holes:
-        return queue.waiting[0] if queue.waiting else None
+    """The waiting batch whose turn it is: the first; but behind a hole, only one whose own fate is unknown."""
+    if not queue.waiting:
+        return None
+    first = queue.waiting[0]
+    if not queue.holes or first.number < queue.holes[0].number:
+        return first
     return next((batch for batch in queue.waiting if batch.may_be_written), None)
 
 
@@ -100,10 +118,11 @@ def needs_new_producer_id(queue: PartitionQueue) -> bool:
 
 
 def close_holes(queue: PartitionQueue) -> None:
-    """Let the later batches take the sequences of those that were refused for certain."""
+    """Let the later batches take the sequences of those that were refused for certain. Earlier ones keep theirs."""
     invariant(can_close_holes(queue) and not needs_new_producer_id(queue), "{}: {}", queue.topic_partition, queue.holes)
-    queue.next_sequence = queue.holes[0].sequence
-    _forget_sequences(queue)
+    first = queue.holes[0]
+    queue.next_sequence = first.sequence
+    _forget_sequences(queue, behind=first.number)
 
 
 def start_anew(queue: PartitionQueue, producer_id: int, producer_epoch: int) -> None:
@@ -111,14 +130,15 @@ def start_anew(queue: PartitionQueue, producer_id: int, producer_epoch: int) -> 
     queue.producer_id = producer_id
     queue.producer_epoch = producer_epoch
     queue.next_sequence = 0
-    _forget_sequences(queue)
+    _forget_sequences(queue, behind=-1)
 
 
-def _forget_sequences(queue: PartitionQueue) -> None:
+def _forget_sequences(queue: PartitionQueue, *, behind: int) -> None:
     queue.holes.clear()
     for batch in queue.waiting:
-        batch.sequence = None
-        batch.encoded = None
+        if batch.number > behind:
+            batch.sequence = None
+            batch.encoded = None
 
 
 def _by_number(hole: Hole) -> int:
