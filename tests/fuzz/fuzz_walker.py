@@ -122,17 +122,18 @@ def check_kernels(rng: random.Random, region: Region) -> bool:
     before, behind = rng.randbytes(rng.randrange(9)), rng.randbytes(rng.randrange(1, 30))
     amid = memoryview(bytearray(before + records + behind))
     arguments = (limits[0], limits[1], INT64_MIN, limits[2])
+    as_tuples = (7, 0, 1, -1, tuple)
     walked, unpacked, columns = [], [], []
     for module in kernels():
         walked.append(outcome(module.walk, records, 0, size, *arguments))
         walked.append(outcome(module.walk, bytearray(records), 0, size, *arguments))
-        unpacked.append(outcome(module.unpack, records, 0, size, *arguments))
+        unpacked.append(outcome(module.unpack, records, 0, size, *arguments, *as_tuples))
         columns.append(decoded(module, records, 0, size, *arguments))
         # Among other bytes positions are others, and so are the errors that name them; the rest is the same.
         start = len(before)
         for results, found in (
             (walked, outcome(module.walk, amid, start, start + size, *arguments)),
-            (unpacked, outcome(module.unpack, amid, start, start + size, *arguments)),
+            (unpacked, outcome(module.unpack, amid, start, start + size, *arguments, *as_tuples)),
             (columns, decoded(module, amid, start, start + size, *arguments)),
         ):
             refused = isinstance(found[0], str) if found else False

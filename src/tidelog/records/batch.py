@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Sequence
+from functools import partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -61,8 +62,8 @@ RECORD_OVERHEAD_MAX = 5 + 1 + 10 + 5 + 5 + 5 + 5
 HEADER_OVERHEAD_MAX = 5 + 5
 """The most bytes that a record's header has beside its key and value."""
 
-_INT64_MIN = -(1 << 63)
-_INT64_MAX = (1 << 63) - 1
+INT64_MIN = -(1 << 63)
+INT64_MAX = (1 << 63) - 1
 
 _Headers = Sequence[tuple[str, bytes | None]]
 _Region = tuple[Buffer, int, int, int, int, int, int]
@@ -97,6 +98,9 @@ class Record(NamedTuple):
     """Of the leader that appended it; -1 for none."""
 
 
+_make_record = partial(tuple.__new__, Record)
+
+
 def find_records(buffer: Buffer, position: int, header: BatchHeader, decompressed_size_bytes_max: int) -> _Region:
     """The records of a batch, decompressed if need be, as the kernel's reading functions take them.
 
@@ -125,7 +129,7 @@ def find_records(buffer: Buffer, position: int, header: BatchHeader, decompresse
         buffer = bytes(memoryview(buffer)[start:end])  # indexed twice as fast as a view
         start = 0
         end = len(buffer)
-    delta_min, delta_max = _INT64_MIN, _INT64_MAX
+    delta_min, delta_max = INT64_MIN, INT64_MAX
     if not header.attributes & LOG_APPEND_TIME_FLAG:
         base_timestamp = header.base_timestamp
         if base_timestamp > 0:
@@ -196,16 +200,14 @@ def read_records(
     """
     if header is None:
         header = read_header(buffer, position)
-    base_offset, leader_epoch = header.base_offset, header.leader_epoch
+    base_offset = header.base_offset
+    if base_offset < 0 or base_offset + header.last_offset_delta > INT64_MAX:
+        raise MalformedBatchError(f"a base offset of {base_offset}", position=position)
     base_timestamp, scale = header.base_timestamp, 1
     if header.is_log_append_time:
         base_timestamp, scale = header.max_timestamp, 0
-    return [
-        Record(base_offset + offset_delta, base_timestamp + timestamp_delta * scale, key, value, headers, leader_epoch)
-        for timestamp_delta, offset_delta, key, value, headers in kernel.unpack(
-            *find_records(buffer, position, header, decompressed_size_bytes_max)
-        )
-    ]
+    region = find_records(buffer, position, header, decompressed_size_bytes_max)
+    return kernel.unpack(*region, base_offset, base_timestamp, scale, header.leader_epoch, _make_record)
 
 
 def seal_batch(

@@ -19,6 +19,7 @@ from tidelog.records._choose import kernel, kernel_encode
 from tidelog.records.batch import (
     DECOMPRESSED_SIZE_BYTES_MAX,
     HEADER_OVERHEAD_MAX,
+    INT64_MAX,
     RECORD_OVERHEAD_MAX,
     SIZE_BYTES_MAX,
     find_records,
@@ -32,7 +33,6 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 """In the column `timestamp_type`."""
 
 _INT32_MAX = 0x7FFFFFFF
-_INT64_MAX = 0x7FFFFFFFFFFFFFFF
 _CAPACITY_FIRST = 64
 
 
@@ -208,7 +208,7 @@ class Columns:
         if header.is_control:
             return 0
         base_offset, rows = header.base_offset, self.row_count
-        if base_offset < 0 or base_offset + header.last_offset_delta > _INT64_MAX:
+        if base_offset < 0 or base_offset + header.last_offset_delta > INT64_MAX:
             raise MalformedBatchError(f"a base offset of {base_offset}", position=position)
         region = find_records(buffer, position, header, decompressed_size_bytes_max)
         size = region[2] - region[1]

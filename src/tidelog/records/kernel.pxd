@@ -56,10 +56,12 @@ cpdef walk(
     header_count=cython.longlong, headers_at=cython.Py_ssize_t, stop=cython.Py_ssize_t,
     header_key_at=cython.Py_ssize_t, header_key_length=cython.longlong,
     header_value_at=cython.Py_ssize_t, header_value_length=cython.longlong,
+    source=bytes, at=cython.Py_ssize_t, header_key=bytes, offset=cython.longlong, timestamp=cython.longlong,
 )
 cpdef unpack(
     const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
     long long last_offset_delta, long long timestamp_delta_min, long long timestamp_delta_max,
+    long long base_offset, long long base_timestamp, long long timestamp_scale, object leader_epoch, object make,
 )
 
 @cython.locals(

@@ -16,6 +16,7 @@ Columns have Arrow's layout: offsets int32, one more than there are rows; validi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tidelog.base.errors import MalformedBatchError
@@ -267,18 +268,30 @@ def unpack(
     last_offset_delta: int,
     timestamp_delta_min: int,
     timestamp_delta_max: int,
-) -> list[tuple[int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]]:
-    """Read every record of a batch: (timestamp delta, offset delta, key, value, ((header key, value) ...)).
+    base_offset: int,
+    base_timestamp: int,
+    timestamp_scale: int,
+    leader_epoch: int,
+    make: Callable[[Any], Any],
+) -> list[Any]:
+    """Read every record of a batch.
 
     Header keys that are not UTF-8, which no client should write, have their bad bytes replaced.
 
     Args:
         data, ...: as for `walk`.
+        base_offset: added to each offset delta. Its sum with `last_offset_delta` lies within 64 bits.
+        base_timestamp: added to each timestamp delta.
+        timestamp_scale: 1, or 0 where all records have the base timestamp.
+        leader_epoch: of the batch.
+        make: what makes a record of the tuple (offset, timestamp, key, value, ((header key, value) ...), leader epoch).
 
     Raises:
         MalformedBatchError: as `walk`.
     """
     _check_region(data, position, end, record_count)
+    source = bytes(data[position:end])
+    at = position
     rows: list[Any] = []
     last = -1
     for index in range(record_count):
@@ -296,10 +309,11 @@ def unpack(
         last = offset_delta
         key = None
         if key_length >= 0:
-            key = bytes(data[key_at : key_at + key_length])
+            key = source[key_at - at : key_at - at + key_length]
         value = None
         if value_length >= 0:
-            value = bytes(data[value_at : value_at + value_length])
+            value = source[value_at - at : value_at - at + value_length]
+        headers: tuple[Any, ...] = ()
         if header_count > 0:
             pairs = []
             for _ in range(header_count):
@@ -308,16 +322,17 @@ def unpack(
                 )
                 if headers_at < 0:
                     raise _malformed(index, position, headers_at)
+                header_key = source[header_key_at - at : header_key_at - at + header_key_length]
                 header_value = None
                 if header_value_length >= 0:
-                    header_value = bytes(data[header_value_at : header_value_at + header_value_length])
-                header_key = bytes(data[header_key_at : header_key_at + header_key_length])
+                    header_value = source[header_value_at - at : header_value_at - at + header_value_length]
                 pairs.append((header_key.decode("utf-8", "replace"), header_value))
             if headers_at != stop:
                 raise _malformed(index, position, -10)
-            rows.append((timestamp_delta, offset_delta, key, value, tuple(pairs)))
-        else:
-            rows.append((timestamp_delta, offset_delta, key, value, ()))
+            headers = tuple(pairs)
+        offset = base_offset + offset_delta
+        timestamp = base_timestamp + timestamp_delta * timestamp_scale
+        rows.append(make((offset, timestamp, key, value, headers, leader_epoch)))
         position = stop
     _check_end(position, end, record_count)
     return rows

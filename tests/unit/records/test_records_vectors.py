@@ -109,8 +109,7 @@ def test_the_builder_writes_the_same_bytes() -> None:
 def test_both_kernels_read_them(name: str, reading: ModuleType, writing: ModuleType) -> None:
     del writing
     header = read_header(BATCHES[name])
-    rows = reading.unpack(
-        BATCHES[name], 61, header.size_bytes, header.record_count, header.last_offset_delta, INT64_MIN, INT64_MAX
-    )
-    assert [header.base_offset + row[1] for row in rows] == [record.offset for record in RECORDS[name]]
-    assert [row[2:] for row in rows] == [(record.key, record.value, record.headers) for record in RECORDS[name]]
+    region = BATCHES[name], 61, header.size_bytes, header.record_count, header.last_offset_delta, INT64_MIN, INT64_MAX
+    timestamp, scale = (header.max_timestamp, 0) if header.is_log_append_time else (header.base_timestamp, 1)
+    rows = reading.unpack(*region, header.base_offset, timestamp, scale, header.leader_epoch, tuple)
+    assert rows == [tuple(record) for record in RECORDS[name]]
