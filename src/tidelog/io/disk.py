@@ -159,11 +159,19 @@ class RealDisk:
     """The `Disk` of a real node."""
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
-        """Open for reading and writing; with `create`, make an empty file if none is there."""
+        """Open for reading and writing; with `create`, make an empty file if none is there.
+
+        A file that this process may only read is opened for that: who looks into another's directory needs no more.
+        """
         try:
             descriptor = os.open(path, _OPEN_FLAGS | os.O_CREAT if create else _OPEN_FLAGS, 0o644)
         except OSError as error:
-            _refused(path, error, "create" if create else "open")
+            if create or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                _refused(path, error, "create" if create else "open")
+            try:
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError as second:
+                _refused(path, second, "open")
         return RealFile(path, descriptor)
 
     def exists(self, path: str) -> bool:
@@ -226,11 +234,7 @@ class RealDisk:
 
     def read_bytes(self, path: str) -> bytes:
         """A whole (small) file."""
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            _refused(path, error, "open")
-        file = RealFile(path, descriptor)
+        file = self.open(path)
         try:
             return file.read_at(0, file.size())
         finally:

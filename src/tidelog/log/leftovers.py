@@ -56,7 +56,7 @@ def _end_offset(disk: Disk, path: str, base_offset: Offset) -> Offset:
     end_offset = base_offset
     file = disk.open(path)
     try:
-        for _, header in scan_headers(file, 0, file.size()):
+        for _, header in scan_headers(file, 0, file.size(), first_offset=base_offset, end_offset=base_offset + 2**31):
             end_offset = Offset(header.next_offset)
     except CorruptLogError:
         pass  # recovery will say so, once it has its name

@@ -24,11 +24,20 @@ _LENGTH_END = 12
 _MAGIC = 2
 
 
-def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+def scan_headers(
+    file: File, position: int, end: int, *, first_offset: int, end_offset: int
+) -> Iterator[tuple[int, BatchHeader]]:
     """The batches from `position`, where one must start, to `end`; the last may reach beyond `end`.
 
+    Args:
+        file: of the segment.
+        position: where to begin.
+        end: where to stop.
+        first_offset: no batch lies below.
+        end_offset: no batch reaches up to here.
+
     Raises:
-        CorruptLogError: there is no batch where one should start.
+        CorruptLogError: there is no batch where one should start, or one whose offsets cannot be.
     """
     window = b""
     start = position
@@ -42,6 +51,12 @@ def scan_headers(file: File, position: int, end: int) -> Iterator[tuple[int, Bat
             header = read_header(window, offset)
         except MalformedBatchError as error:
             raise CorruptLogError(f"{file.path}: no batch at position {position}: {error}") from None
+        if not first_offset <= header.base_offset <= header.last_offset < end_offset:
+            raise CorruptLogError(
+                f"{file.path}: the batch at position {position} has offsets {header.base_offset} to "
+                f"{header.last_offset}, outside [{first_offset}, {end_offset})"
+            )
+        first_offset = header.next_offset
         yield position, header
         position += header.size_bytes
         window_bytes = BATCH_OVERHEAD if header.size_bytes >= LARGE_BATCH_BYTES else SCAN_WINDOW_BYTES

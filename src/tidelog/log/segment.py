@@ -252,7 +252,14 @@ class Segment:
 
     def headers(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from `position`, where one starts, with their positions. Raises CorruptLogError."""
-        return scan_headers(self.file, position, self.size_bytes if end is None else end)
+        end_offset = self.end_offset if self.end_offset > self.base_offset else self.base_offset + 2**31
+        return scan_headers(
+            self.file,
+            position,
+            self.size_bytes if end is None else end,
+            first_offset=self.base_offset,
+            end_offset=end_offset,
+        )
 
     def position_of(self, offset: int) -> int:
         """Where the first batch that holds `offset` or a higher one starts; the size if there is none.
@@ -315,6 +322,8 @@ class Segment:
         if boundary > start and limit - boundary <= size_bytes_max >> 4:
             return boundary  # near enough: spare the read
         stop, size = find_boundary(self.file, max(boundary, start), limit)
+        if stop + size > self.size_bytes:
+            raise CorruptLogError(f"{self.path}: the batch at position {stop} reaches beyond the end of the file")
         return stop + size if stop == start and at_least_one else stop
 
     def offset_at(self, position: int) -> Offset:

@@ -74,6 +74,52 @@ def test_short_reads_and_writes_are_gone_on_with(
     assert disk.read_bytes(f"{tmp_path}/x") == bytes(range(100)) + b"tail of it"
 
 
+def test_what_the_page_cache_has_is_read_without_waiting(disk: RealDisk, tmp_path: Path) -> None:
+    file = disk.open(f"{tmp_path}/x", create=True)
+    file.append(bytes(range(100)))
+    assert file.read_cached_at(10, 20) in (bytes(range(10, 30)), None)
+    assert file.read_cached_at(90, 20) in (bytes(range(90, 100)), None)
+    assert file.read_cached_at(100, 20) == b""
+
+
+def test_where_the_system_cannot_tell_it_reads(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = disk.open(f"{tmp_path}/x", create=True)
+    file.append(bytes(range(100)))
+
+    def unsupported(*_: object) -> int:
+        raise OSError(errno.EOPNOTSUPP, "not supported")
+
+    def cold(*_: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, "would wait")
+
+    monkeypatch.setattr(os, "preadv", unsupported)
+    assert file.read_cached_at(10, 20) == bytes(range(10, 30))
+    monkeypatch.setattr(os, "preadv", cold)
+    assert file.read_cached_at(10, 20) is None
+    monkeypatch.setattr("tidelog.io.disk._NO_WAIT", 0)
+    assert file.read_cached_at(10, 20) == bytes(range(10, 30))
+
+
+def test_a_file_that_may_only_be_read_is_read(disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    real = os.open
+
+    def read_only(path: str, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_RDWR or path.endswith("y"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", read_only)
+    file = disk.open(f"{tmp_path}/x")
+    assert file.read_at(0, 3) == b"abc"
+    with pytest.raises(DiskError, match="cannot append"):
+        file.append(b"d")
+    with pytest.raises(DiskError, match="cannot create: Permission denied"):
+        disk.open(f"{tmp_path}/y", create=True)
+    with pytest.raises(DiskError, match="cannot open: Permission denied"):
+        disk.open(f"{tmp_path}/y")
+
+
 def test_after_a_failed_write_the_end_is_what_the_file_holds(
     disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
