@@ -84,6 +84,7 @@ class ToyCluster:
         self.questions = 0
         self.time_ms = 0
         self.failures: list[Exception] = []
+        self.arriving: Callable[[], None] | None = None
         for topic, count in partition_counts.items():
             self.create(topic, count)
 
@@ -152,6 +153,11 @@ class ToyCluster:
 
     def pause(self, pause_ms: int) -> None:
         self.time_ms += pause_ms
+
+    def wait_for_records(self, offsets: Mapping[TopicPartition, Offset], wait_ms: int) -> None:
+        self.time_ms += wait_ms
+        if self.arriving is not None:
+            self.arriving()
 
     def close(self) -> None:
         pass

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeVar
 
 from tidelog import Admin, ConfigResource, Consumer
-from tidelog.base.errors import Code, KafkaError, NetworkError, TimedOutError, UnknownTopicError, refusal
+from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnknownTopicError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import ClusterFacts
@@ -36,6 +36,7 @@ class RealCluster:
         self._clients: tuple[Consumer, Admin] | None = None
         self._missing_since_ms: dict[str, int] = {}
         self._compacted: dict[str, tuple[int, bool]] = {}
+        self._awaited: dict[TopicPartition, Offset] = {}
 
     def facts(self, expected: Collection[str] = ()) -> ClusterFacts:
         names = self._names(expected)
@@ -114,13 +115,34 @@ class RealCluster:
                         "up? kafkaConsumer.pollTimeoutMs and fetchOffset.numRetries say how long to try"
                     ) from error
                 logger.info("%s: trying again, since %s", what, error)
-                self.pause(min(retries.pause_ms * (failures if retries.count is None else 1), PAUSE_MS_MAX))
+                pause_ms = retries.pause_ms * (failures if retries.count is None else 1)
+                self.pause(min(pause_ms, PAUSE_MS_MAX))
 
     def now_ms(self) -> int:
         return time.monotonic_ns() // 1_000_000
 
     def pause(self, pause_ms: int) -> None:
         time.sleep(pause_ms / 1000)
+
+    def wait_for_records(self, offsets: Mapping[TopicPartition, Offset], wait_ms: int) -> None:
+        # A fetch is parked at the leaders until there is something: no polling. From one wait to the next it stays so.
+        try:
+            if offsets != self._awaited:
+                self._consumer.assign(offsets)
+                for key, offset in offsets.items():
+                    self._consumer.seek(key, offset)
+                self._awaited = dict(offsets)
+            if self._consumer.poll_batches(timeout_ms=wait_ms):
+                self._stop_waiting()
+        except TidelogError as error:
+            # The next look at the cluster will tell what is the matter, and be patient about it.
+            logger.debug("waiting for records: %s", error)
+            self._stop_waiting()
+            self.pause(wait_ms)
+
+    def _stop_waiting(self) -> None:
+        self._awaited = {}
+        self._consumer.assign([])
 
     def close(self) -> None:
         clients, self._clients = self._clients, None
@@ -139,7 +161,9 @@ class RealCluster:
         if self._clients is None:
             options: dict[str, Any] = {"default_api_timeout_ms": CALL_MS_MAX, **self._options.client}
             shared = {name: value for name, value in options.items() if name in ADMIN_SETTINGS}
-            self._clients = Consumer(**options, auto_offset_reset="none"), Admin(**shared)
+            # What is fetched only says that there is something: the tasks fetch it for themselves.
+            options |= {"auto_offset_reset": "none", "max_partition_fetch_bytes": 1, "fetch_max_bytes": 1}
+            self._clients = Consumer(**options), Admin(**shared)
         return self._clients
 
     def _names(self, expected: Collection[str]) -> list[str]:

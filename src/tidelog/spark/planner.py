@@ -39,7 +39,6 @@ logger = logging.getLogger("tidelog.spark")
 
 IDLE_WAIT_MS_MAX = 100
 """How long planning waits for records when there are none. Longer would hold up the other sources of a query."""
-IDLE_PAUSE_MS = 10
 
 
 class Cluster(Protocol):
@@ -64,6 +63,10 @@ class Cluster(Protocol):
     def now_ms(self) -> int: ...
 
     def pause(self, pause_ms: int) -> None: ...
+
+    def wait_for_records(self, offsets: Mapping[TopicPartition, Offset], wait_ms: int) -> None:
+        """Return when one of the partitions has a record at or above its offset, or after `wait_ms`."""
+        ...
 
     def close(self) -> None: ...
 
@@ -160,15 +163,22 @@ class StreamPlanner:
         """
         before = StreamOffset.from_json(start)
         self.positions = before.positions
-        deadline_ms = self.cluster.now_ms() + IDLE_WAIT_MS_MAX
-        while True:
+        after = self.cluster.patiently("plan a micro-batch", lambda: self._next(before, record_limit))
+        if after is None and self.target is None and before.positions:
+            self._wait(before.positions)
             after = self.cluster.patiently("plan a micro-batch", lambda: self._next(before, record_limit))
-            if after is not None:
-                self.positions = after.positions
-                return after.to_json()
-            if self.target is not None or self.cluster.now_ms() >= deadline_ms:
-                return start
-            self.cluster.pause(IDLE_PAUSE_MS)
+        if after is None:
+            return start
+        self.positions = after.positions
+        return after.to_json()
+
+    def _wait(self, positions: Mapping[TopicPartition, Position]) -> None:
+        partitions = self.facts.partitions if self.facts is not None else {}
+        if any(key in partitions and partitions[key].end_offset > at.offset for key, at in positions.items()):
+            self.cluster.pause(IDLE_WAIT_MS_MAX)  # there are some, and minOffsetsPerTrigger holds them back
+        else:
+            offsets = {key: position.offset for key, position in positions.items()}
+            self.cluster.wait_for_records(offsets, IDLE_WAIT_MS_MAX)
 
     def _next(self, before: StreamOffset, record_limit: int | None) -> StreamOffset | None:
         self.facts = facts = self.cluster.facts(before.topic_ids)

@@ -48,10 +48,18 @@ def test_an_offset_is_returned_as_it_came_when_there_is_nothing_to_do() -> None:
     planner = planner_of(cluster)
     end = planner.next_offset(FIRST, None)
     assert planner.next_offset(end, None) is end
-    assert cluster.time_ms >= IDLE_WAIT_MS_MAX
+    assert cluster.time_ms == IDLE_WAIT_MS_MAX
     # An election alone is nothing to tell.
     cluster["t", 0].elect(0)
     assert planner.next_offset(end, None) is end
+
+
+def test_an_idle_stream_takes_what_comes_while_it_waits() -> None:
+    cluster = ToyCluster(t=1)
+    planner = planner_of(cluster)
+    first = planner.next_offset(FIRST, None)
+    cluster.arriving = lambda: cluster["t", 0].append(3)
+    assert spans(planner.ranges(first, planner.next_offset(first, None))) == [("t-0", 0, 3)]
 
 
 def test_limits_hold_and_nothing_is_asked_while_leaders_stay() -> None:

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidelog.spark.demo.flights import Totals, Verdict, books_of, compare
+from tidelog.spark.demo.progress import Reporter
+from tidelog.spark.demo.report import RunLog, carrier_rows, plot, verdict_line
+from tidelog.spark.demo.run import Directories
+
+HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,time_hour\n"
+BOOKS = {
+    ("UA", "2013-01-01"): Totals(2, 1, 2, 1, 11, 900),
+    ("UA", "2013-01-02"): Totals(1, 1, -4, 0, 0, 100),
+    ("DL", "2013-01-01"): Totals(1, 1, 6, 1, -9, 50),
+}
+
+
+def changed(**values: int) -> dict[tuple[str, str], Totals]:
+    return {**BOOKS, ("UA", "2013-01-01"): BOOKS["UA", "2013-01-01"]._replace(**values)}
+
+
+def test_books_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "flights.csv"
+    path.write_text(
+        HEADER
+        + "2013,1,1,517,515,2,830,819,11,UA,1545,2013-01-01T10:00:00Z\n"
+        + "2013,1,1,NA,1630,NA,NA,1815,NA,UA,4308,2013-01-01T21:00:00Z\n"
+        + "2013,12,31,2,3,-1,4,5,NA,DL,7,2013-12-31T08:00:00Z\n"
+    )
+    books = books_of(path)
+    assert {key: totals[:5] for key, totals in books.items()} == {
+        ("UA", "2013-01-01"): (2, 1, 2, 1, 11),
+        ("DL", "2013-12-31"): (1, 1, -1, 0, 0),
+    }
+    assert books["UA", "2013-01-01"].identities != books["DL", "2013-12-31"].identities > 0
+
+
+def test_equal_books_are_clean() -> None:
+    verdict = compare(BOOKS, dict(BOOKS))
+    assert verdict == Verdict(flights_in=4, flights_out=4, lost=0, duplicated=0, differing_days=0)
+    assert verdict.is_clean
+    assert verdict_line(verdict) == "4 flights in, 4 out, 0 lost, 0 duplicated"
+
+
+@pytest.mark.parametrize(
+    ("found", "lost", "duplicated"),
+    [
+        (changed(flights=1), 1, 0),
+        (changed(flights=5), 0, 3),
+        # One lost, another twice: the count is right.
+        (changed(identities=901), 1, 1),
+        ({key: totals for key, totals in BOOKS.items() if key[0] == "UA"}, 1, 0),
+        ({**BOOKS, ("ZZ", "2013-01-01"): Totals(3)}, 0, 3),
+        (changed(arrival_delay=12), 0, 0),
+    ],
+)
+def test_any_difference_shows(found: dict[tuple[str, str], Totals], lost: int, duplicated: int) -> None:
+    verdict = compare(BOOKS, found)
+    assert (verdict.lost, verdict.duplicated, verdict.differing_days) == (lost, duplicated, 1)
+    assert not verdict.is_clean
+    assert "1 days of a carrier differ from the file" in verdict_line(verdict)
+
+
+def test_carriers() -> None:
+    assert carrier_rows(BOOKS) == [
+        {
+            "carrier": "UA",
+            "flights": 3,
+            "never_departed": 1,
+            "mean_departure_delay_min": -1.0,
+            "never_arrived": 2,
+            "mean_arrival_delay_min": 11.0,
+        },
+        {
+            "carrier": "DL",
+            "flights": 1,
+            "never_departed": 0,
+            "mean_departure_delay_min": 6.0,
+            "never_arrived": 0,
+            "mean_arrival_delay_min": -9.0,
+        },
+    ]
+
+
+@pytest.mark.parametrize("log", [RunLog(), RunLog([(1.0, 2), (3.0, 4)], killed_at=1.5, back_at=2.5)])
+def test_the_picture_is_drawn(tmp_path: Path, log: RunLog) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'tidelog[demo]'")
+    plot(tmp_path / "x.png", BOOKS, log, compare(BOOKS, BOOKS))
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_only_what_the_demo_made_is_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "mine.txt").write_text("stays")
+    directories = Directories(tmp_path)
+    for _ in range(2):
+        directories.prepare()
+        directories.results.mkdir()
+        (directories.work / "checkpoint").mkdir()
+        with directories.cleaned_up(False, Reporter()):
+            pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["delays", "mine.txt"]
+    directories.prepare()
+    with pytest.raises(ValueError, match="spoilt"), directories.cleaned_up(False, Reporter()):
+        raise ValueError("spoilt")
+    assert directories.work.exists()
+    assert str(directories.work) in capsys.readouterr().err
+
+
+def test_without_a_terminal_progress_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with Reporter() as reporter:
+        reporter.begin("counting", 1000)
+        for done in (10, 260, 270, 510, 1000, 1000):
+            reporter.advance(done)
+    said = [line.split("] ")[1] for line in capsys.readouterr().err.splitlines()]
+    assert said == ["counting ...", "counting: 260 of 1,000", "counting: 510 of 1,000", "counting: all 1,000"]
