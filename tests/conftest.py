@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support.node import NodeProcess
+
+from support.node import NodeProcess, StartNode
 
 # The same examples in every run, however slow the machine: a red test is a change, never luck.
 settings.register_profile(
@@ -28,8 +29,6 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("tidelog")
-
-StartNode = Callable[..., NodeProcess]
 
 
 @pytest.fixture(scope="session")

@@ -173,6 +173,6 @@ def test_a_consumer_that_follows_ends_by_ctrl_c_with_status_130(shared_node: Nod
 
 
 def test_a_broker_that_is_not_there_is_named(shared_node: NodeProcess) -> None:
-    said = tidelog(shared_node, "topics", "list", "--bootstrap", "127.0.0.1:1", status=1)
+    said = tidelog(shared_node, "topics", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "0.5", status=1)
     assert "127.0.0.1:1" in said
     assert said.count("\n") == 1

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Protocol
 
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 30.0
@@ -17,6 +18,14 @@ STOP_SECONDS_MAX = 30.0
 
 class NodeFailedError(AssertionError):
     """The node did not do what the test needs to go on. Carries the end of its log."""
+
+
+class StartNode(Protocol):
+    """What the fixture `start_node` gives: it starts a node, which ends with the test run at the latest."""
+
+    def __call__(
+        self, *, data_dir: Path | None = None, config: dict[str, str] | None = None, port: int = 0
+    ) -> NodeProcess: ...
 
 
 class NodeProcess:

@@ -29,8 +29,6 @@ PIPE_CLOSED = 141
 LOG_LEVELS = ("debug", "info", "warning", "error")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
-CONNECT_MS_MAX = 10_000
-"""How long a command looks for a broker before it says that there is none."""
 
 CONTEXT_SETTINGS = {"help_option_names": ["--help", "-h"], "max_content_width": 120}
 
@@ -71,6 +69,16 @@ def bootstrap_option() -> Any:
         show_envvar=True,
         metavar="HOST:PORT,…",
         help="Brokers to ask first.",
+    )
+
+
+def timeout_option() -> Any:
+    return option(
+        "--timeout",
+        type=click.FloatRange(min=0, min_open=True),
+        default=10.0,
+        metavar="SECONDS",
+        help="How long to look for a broker, or wait for an answer.",
     )
 
 

@@ -11,13 +11,13 @@ import click
 from tidelog.base.errors import OffsetOutOfRangeError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.command import (
-    CONNECT_MS_MAX,
     UsageError,
     argument,
     bootstrap_option,
     log_level_option,
     option,
     start_logging,
+    timeout_option,
 )
 from tidelog.cli.output import LiveRows, Row
 
@@ -83,6 +83,7 @@ class Consume:
         help="Whether to leave out what transactions did not commit.",
     )
     bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
     output: str = option(
         "--output", "-o", type=click.Choice(["value", "table", "json"]), default="value", help="How to print records."
     )
@@ -105,7 +106,7 @@ class Consume:
             auto_offset_reset="none",
             isolation_level=self.isolation_level,
             client_id="tidelog-consume",
-            default_api_timeout_ms=CONNECT_MS_MAX,
+            default_api_timeout_ms=round(self.timeout * 1_000),
         )
         with consumer:
             partitions = self._partitions(consumer)

@@ -12,7 +12,6 @@ import click
 
 from tidelog.base.errors import TidelogError
 from tidelog.cli.command import (
-    CONNECT_MS_MAX,
     KeyValue,
     UsageError,
     argument,
@@ -21,6 +20,7 @@ from tidelog.cli.command import (
     option,
     output_option,
     start_logging,
+    timeout_option,
 )
 from tidelog.cli.output import Row, Rows
 
@@ -108,6 +108,7 @@ class Produce:
         help="Of batches.",
     )
     bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
     output: str = output_option()
     log_level: str = log_level_option()
 
@@ -121,7 +122,7 @@ class Produce:
             bootstrap_servers=self.bootstrap,
             acks=self.acks,
             compression_type=self.compression,
-            max_block_ms=CONNECT_MS_MAX,
+            max_block_ms=round(self.timeout * 1_000),
             client_id="tidelog-produce",
         )
         with producer:

@@ -10,7 +10,6 @@ import click
 
 from tidelog.base.errors import TopicAlreadyExistsError, UnknownTopicError
 from tidelog.cli.command import (
-    CONNECT_MS_MAX,
     argument,
     bootstrap_option,
     config_option,
@@ -18,6 +17,7 @@ from tidelog.cli.command import (
     option,
     output_option,
     start_logging,
+    timeout_option,
 )
 from tidelog.cli.output import Row, Rows
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from tidelog.client.descriptions import TopicDescription
 
 
-def open_admin(bootstrap: str, log_level: str) -> Admin:
+def open_admin(bootstrap: str, timeout: float, log_level: str) -> Admin:
     """An Admin; use it as a context, which closes it."""
     start_logging(log_level)
     from tidelog import Admin
 
-    return Admin(bootstrap, client_id="tidelog-topics", default_api_timeout_ms=CONNECT_MS_MAX)
+    return Admin(bootstrap, client_id="tidelog-topics", default_api_timeout_ms=round(timeout * 1_000))
 
 
 def summary(topic: TopicDescription) -> Row:
@@ -71,11 +71,12 @@ class CreateTopic:
     config: tuple[tuple[str, str], ...] = config_option("A setting of the topic, by Kafka's key. May be repeated.")
     if_not_exists: bool = option("--if-not-exists", is_flag=True, help="It is no failure if the topic is there.")
     bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
     output: str = output_option()
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
-        with open_admin(self.bootstrap, self.log_level) as admin:
+        with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
             from tidelog import NewTopic
 
             topic = NewTopic(self.topic, self.partitions, self.replication_factor, dict(self.config))
@@ -108,11 +109,12 @@ class ListTopics:
 
     internal: bool = option("--internal", is_flag=True, help="Those that brokers keep for themselves, too.")
     bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
     output: str = output_option()
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
-        with open_admin(self.bootstrap, self.log_level) as admin:
+        with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
             topics = admin.describe_topics()
         rows = [summary(topic) for topic in topics.values() if self.internal or not topic.is_internal]
         return Rows(rows, nothing="no topics")
@@ -133,11 +135,12 @@ class DescribeTopics:
     topics: tuple[str, ...] = argument(metavar="[TOPIC]...", nargs=-1)
     configs: bool = option("--configs", is_flag=True, help="The settings, those that are not defaults first.")
     bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
     output: str = output_option()
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
-        with open_admin(self.bootstrap, self.log_level) as admin:
+        with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
             topics = admin.describe_topics(self.topics or None)
             rows = self._configs(admin, list(topics)) if self.configs else self._partitions(topics.values())
         return Rows(rows, nothing="no topics")
@@ -179,12 +182,13 @@ class DeleteTopics:
     topics: tuple[str, ...] = argument(metavar="TOPIC...", nargs=-1, required=True)
     if_exists: bool = option("--if-exists", is_flag=True, help="It is no failure if one is not there.")
     bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
     output: str = output_option()
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
         deleted: list[Row] = []
-        with open_admin(self.bootstrap, self.log_level) as admin:
+        with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
             for name in self.topics:
                 try:
                     admin.delete_topics([name])
