@@ -35,7 +35,7 @@ class _Rows(NamedTuple):
 
 
 def find_run(
-    data: Any, position: int, stop: int, end: int, *, index: int, record_count: int, key_at: int, value_at: int
+    data: Any, position: int, stop: int, end: int, *, index: int, run_end: int, key_at: int, value_at: int
 ) -> tuple[int, int, int, int] | None:
     """Find how many records behind this one have its shape, and offset deltas that count on from its own.
 
@@ -45,7 +45,7 @@ def find_run(
         stop: where it ends.
         end: where the last record of the batch ends.
         index: of the record within the batch.
-        record_count: of the batch.
+        run_end: the index before which a run ends, exclusive.
         key_at: where its key starts, or would.
         value_at: where its value starts, or would.
 
@@ -54,7 +54,7 @@ def find_run(
         None if there are too few to be worth it.
     """
     rows = _Rows(data, position, stop - position)
-    count = min(record_count - index - 1, (end - stop) // rows.stride)
+    count = min(run_end - index - 1, (end - stop) // rows.stride)
     if count < _LENGTH_RUN_MIN or data[stop] != data[position]:
         return None
     length_end = _varint_end(data, position)

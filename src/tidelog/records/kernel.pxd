@@ -38,7 +38,7 @@ cdef int _check_end(Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count
 
 @cython.locals(
     largest=cython.longlong, largest_at=cython.longlong, last=cython.longlong, keyless=cython.Py_ssize_t,
-    headers=cython.longlong, is_dense=cython.bint, seeks_runs=cython.bint, seek_from=cython.Py_ssize_t,
+    headers=cython.longlong, is_dense=cython.bint, seeks_runs=cython.bint, run_end=cython.longlong, seek_from=cython.Py_ssize_t,
     patience=cython.Py_ssize_t, index=cython.Py_ssize_t,
     timestamp_delta=cython.longlong, offset_delta=cython.longlong, key_at=cython.Py_ssize_t,
     key_length=cython.longlong, value_at=cython.Py_ssize_t, _value_length=cython.longlong,

@@ -199,6 +199,7 @@ def walk(
     headers = 0
     is_dense = True
     seeks_runs = not KERNEL_IS_COMPILED and isinstance(data, bytes)
+    run_end = min(record_count, last_offset_delta + 1)
     seek_from = 0
     patience = 8
     index = 0
@@ -230,16 +231,7 @@ def walk(
         if key_length < 0:
             keyless += 1
         if seeks_runs and index >= seek_from and header_count == 0 and is_dense:
-            run = find_run(
-                data,
-                position,
-                stop,
-                end,
-                index=index,
-                record_count=min(record_count, last_offset_delta + 1),
-                key_at=key_at,
-                value_at=value_at,
-            )
+            run = find_run(data, position, stop, end, index=index, run_end=run_end, key_at=key_at, value_at=value_at)
             if run is None or run[1] > timestamp_delta_max or run[3] < timestamp_delta_min:
                 seek_from = index + patience  # ever more rarely, where records are not alike
                 patience *= 2
@@ -400,11 +392,8 @@ def decode(
     wants_headers = header_offsets is not None
     row_end = row + record_count
     key_used = value_used = header_row = header_key_used = header_value_used = header_row_end = 0
-    fits = row >= 0
-    if wants_offsets:
-        fits = fits and row_end <= len(offsets)
-    if wants_timestamps:
-        fits = fits and row_end <= len(timestamps)
+    fits = row >= 0 and (not wants_offsets or row_end <= len(offsets))
+    fits = fits and (not wants_timestamps or row_end <= len(timestamps))
     if wants_keys:
         fits = fits and key_validity is not None and key_data is not None
         fits = fits and row_end < len(key_offsets) and row_end <= len(key_validity) * 8
