@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from support.node import NodeProcess
-from support.spark_query import NewQuery, NewTestTopic, Topic
-from tidelog.records import split_batches
+from support.spark_query import NewQuery, NewTestTopic, Topic, lose_records
 
 SECONDS_MAX = 30.0
 
@@ -19,16 +18,6 @@ def told_of(error: BaseException) -> dict[str, Any]:
     """What `[LOG_TRUNCATION]` says in the text of an error."""
     told: dict[str, Any] = json.loads(str(error).split("[LOG_TRUNCATION]")[1].splitlines()[0])
     return told
-
-
-def lose_records(topic: Topic, end_offset: int) -> None:
-    """Cut the log of partition 0, as a disk that loses power does, and bring the node back."""
-    topic.node.kill()
-    log = topic.node.data_dir / "node-1" / f"{topic.name}-0" / "00000000000000000000.log"
-    data = log.read_bytes()
-    ends = [position for position, header in split_batches(data) if header.base_offset == end_offset]
-    log.write_bytes(data[: ends[0]])
-    topic.node.start()
 
 
 def test_truncation_is_never_silent(node: NodeProcess, new_topic: NewTestTopic, new_query: NewQuery) -> None:

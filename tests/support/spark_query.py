@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from support.node import NodeProcess
 from tidelog import Admin, NewTopic, Producer
+from tidelog.records import split_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -47,6 +48,16 @@ class Topic:
     def delete(self) -> None:
         with Admin(self.node.bootstrap) as admin:
             admin.delete_topics([self.name])
+
+
+def lose_records(topic: Topic, end_offset: int) -> None:
+    """Cut the log of partition 0, as a disk that loses power does, and bring the node back."""
+    topic.node.kill()
+    log = topic.node.data_dir / "node-1" / f"{topic.name}-0" / "00000000000000000000.log"
+    data = log.read_bytes()
+    ends = [position for position, header in split_batches(data) if header.base_offset == end_offset]
+    log.write_bytes(data[: ends[0]])
+    topic.node.start()
 
 
 @dataclass
