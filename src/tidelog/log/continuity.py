@@ -88,9 +88,21 @@ def holds_whole_batch(data: bytes, after_offset: int) -> bool:
 
 
 class Continuity:
-    """Follows the batches of one segment, in order."""
+    """Follows the batches of one segment, in order.
 
-    __slots__ = ("_is_compacted", "_latest_epoch", "_lineage", "_next_base", "next_offset")
+    Attributes:
+        next_offset: what the next batch has to start with, or, in a compacted log, may.
+    """
+
+    __slots__ = (
+        "_base_offset",
+        "_epoch_end_offset",
+        "_is_compacted",
+        "_latest_epoch",
+        "_lineage",
+        "_next_base",
+        "next_offset",
+    )
 
     def __init__(
         self, base_offset: Offset, next_base: Offset | None, lineage: LeaderEpochLineage | None, *, is_compacted: bool
@@ -104,28 +116,44 @@ class Continuity:
             is_compacted: offsets may be missing.
         """
         self.next_offset = base_offset
+        self._base_offset = base_offset
         self._next_base = next_base
         self._lineage = lineage
         self._latest_epoch = 0
+        self._epoch_end_offset = 0  # below it, the lineage has no other epoch than the latest seen
         self._is_compacted = is_compacted
 
     def check(self, position: int, header: BatchHeader) -> None:
         """Raises `BatchFaultError` if the batch is not the next one."""
-        expected = self.next_offset
-        if header.base_offset < expected or (header.base_offset > expected and not self._is_compacted):
-            raise BatchFaultError(position, f"the batch has offset {header.base_offset} where {expected} comes next")
-        if self._next_base is not None and header.last_offset >= self._next_base:
-            raise BatchFaultError(
-                position,
-                f"the batch reaches up to offset {header.last_offset}, the next segment starts at {self._next_base}",
-            )
-        if header.leader_epoch != -1:
-            self._check_epoch(position, header)
+        if (
+            header.base_offset != self.next_offset
+            or header.leader_epoch != self._latest_epoch
+            or header.base_offset + header.last_offset_delta >= self._epoch_end_offset
+        ):
+            self._check_closely(position, header)
 
     def take_in(self, header: BatchHeader) -> None:
         """The batch was found to be the next one, and whole."""
-        self.next_offset = Offset(header.next_offset)
-        self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
+        self.next_offset = Offset(header.base_offset + header.last_offset_delta + 1)
+        if self.next_offset > self._epoch_end_offset:
+            self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
+            self._epoch_end_offset = self._find_epoch_end(header)
+
+    def _check_closely(self, position: int, header: BatchHeader) -> None:
+        expected = self.next_offset
+        if header.base_offset < expected or (header.base_offset > expected and not self._is_compacted):
+            raise BatchFaultError(position, f"the batch has offset {header.base_offset} where {expected} comes next")
+        limit = self._base_offset + OFFSETS_AHEAD_MAX if self._next_base is None else self._next_base
+        if header.last_offset >= limit:
+            raise BatchFaultError(
+                position,
+                f"the batch reaches up to offset {header.last_offset}, "
+                + (
+                    "the segment cannot" if self._next_base is None else f"the next segment starts at {self._next_base}"
+                ),
+            )
+        if header.leader_epoch != -1:
+            self._check_epoch(position, header)
 
     def _check_epoch(self, position: int, header: BatchHeader) -> None:
         epoch = header.leader_epoch
@@ -142,6 +170,14 @@ class Continuity:
                 f"the batch at offset {header.base_offset} says leader epoch {epoch}, "
                 f"those before it {self._latest_epoch}",
             )
+
+    def _find_epoch_end(self, header: BatchHeader) -> int:
+        """Up to where batches of the same epoch need not be looked at closely (exclusive)."""
+        end = self._base_offset + OFFSETS_AHEAD_MAX if self._next_base is None else self._next_base
+        if self._lineage is not None:
+            starts = (entry.start_offset for entry in self._lineage.entries)
+            end = min(end, min((start for start in starts if start > header.base_offset), default=end))
+        return end
 
     def check_end(self, position: int) -> None:
         """Raises `BatchFaultError` if batches are missing before the next segment."""

@@ -29,7 +29,10 @@ class CorruptIndexError(CorruptLogError):
 
 
 class IndexFile:
-    """A sorted list of `(first, second)`; both grow from entry to entry."""
+    """A sorted list of `(first, second)`; both grow from entry to entry.
+
+    Its file is open only between a search and the next `spill` or `release`.
+    """
 
     __slots__ = (
         "_block_firsts",
@@ -78,6 +81,7 @@ class IndexFile:
         self._block_firsts = array("q")
         self._block_seconds = array("q")
         self.last = self._read_entry(self._written_count - 1) if self._written_count else None
+        self._file = None  # few are searched
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -107,6 +111,7 @@ class IndexFile:
         self._note_blocks(self._tail, self._written_count)
         self._written_count += len(self._tail) // self._entry.size
         self._tail.clear()
+        self._file = None
 
     def sync(self) -> None:
         """Return once what was written would survive a loss of power. May run on another thread."""

@@ -12,7 +12,7 @@ which may run on others. Offsets given and returned are exclusive where they are
 
 from __future__ import annotations
 
-from tidelog.base.errors import DiskError, OffsetOutOfRangeError
+from tidelog.base.errors import CorruptLogError, DiskError, OffsetOutOfRangeError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk
@@ -160,6 +160,9 @@ class Log:
             DiskError: the lineage is as it was.
         """
         self._check_usable()
+        latest = self.lineage.latest_leader_epoch
+        is_newest = latest is None or leader_epoch >= latest
+        invariant(is_newest, "{}: leader epoch {} after {}", self.topic_partition, leader_epoch, latest)
         self._lineage_file.assign(leader_epoch, self.log_end_offset)
 
     def append_as_leader(
@@ -189,7 +192,7 @@ class Log:
             if originals is not None:
                 return self._rules.answer_duplicate(originals, accepted, self.log_start_offset)
         if leader_epoch != self.lineage.latest_leader_epoch:
-            self._begin_leader_epoch(leader_epoch)
+            self.assign_leader_epoch(leader_epoch)
         first_offset = offset = self._segments.active.end_offset
         record_count = 0
         placed = []
@@ -253,17 +256,6 @@ class Log:
             sum(each.header.record_count for each in accepted),
             size_bytes,
         )
-
-    def _begin_leader_epoch(self, leader_epoch: LeaderEpoch) -> None:
-        latest = self.lineage.latest_leader_epoch
-        invariant(
-            latest is None or leader_epoch > latest,
-            "{}: append in leader epoch {}, the log is at {}",
-            self.topic_partition,
-            leader_epoch,
-            latest,
-        )
-        self.assign_leader_epoch(leader_epoch)
 
     def _on_written(self, written: list[Placed], view: memoryview, now_ms: int) -> None:
         producers = self.producers
@@ -361,10 +353,14 @@ class Log:
             self._lineage_file.truncate_from_end(end_offset)
             if is_shorter:
                 self._recover_producers()
-        except DiskError as error:
-            self._segments.failure = error
+                self._segments.remove_deleted_files()
+        except (DiskError, CorruptLogError) as error:
+            self._fail(error)
             raise
         return is_shorter
+
+    def _fail(self, error: DiskError | CorruptLogError) -> None:
+        self._segments.failure = error if isinstance(error, DiskError) else DiskError(self.directory, str(error))
 
     def _recover_producers(self) -> None:
         now_ms = max((state.last_active_ms for state in self.producers), default=0)
@@ -387,8 +383,9 @@ class Log:
             self._snapshots.remove_all()
             self.producers = ProducerStates(end_offset=offset)
             self._lineage_file.clear()
+            self._segments.remove_deleted_files()
         except DiskError as error:
-            self._segments.failure = error
+            self._fail(error)
             raise
 
     # Deleting from the start.
@@ -418,10 +415,13 @@ class Log:
     def apply_retention(self, *, high_watermark: Offset, now_ms: int) -> int:
         """Delete what `retention.ms` and `retention.bytes` say, and what lies below the log start.
 
+        Producers that were silent for `producer.id.expiration.ms` are forgotten.
+
         Returns:
             How many segments went. Their files wait for `remove_deleted_files`.
         """
         self._check_usable()
+        self.producers.forget_expired(now_ms, self.config.producer_id_expiration_ms)
         end_offset = retention_end_offset(
             self._segments,
             self.config,

@@ -387,8 +387,11 @@ class Segment:
         self.file.truncate(position)
         self.size_bytes = position
         self.end_offset = end_offset
-        self.offset_index.truncate_to(position)
-        self.time_index.truncate_to(end_offset)
+        try:
+            self.offset_index.truncate_to(position)
+            self.time_index.truncate_to(end_offset)
+        except CorruptIndexError:
+            self.rebuild_indexes()
         self.is_index_full = False
         self.resume()
         self.end_offset = end_offset

@@ -74,6 +74,9 @@ def test_a_leader_epoch_never_goes_back() -> None:
     append(log, "a", epoch=5)
     with pytest.raises(InvariantBrokenError, match="leader epoch 4"):
         append(log, "b", epoch=4)
+    with pytest.raises(InvariantBrokenError, match="leader epoch 4"):
+        log.assign_leader_epoch(LeaderEpoch(4))
+    assert (lineage_of(log), values_of(log)) == ([(5, 0)], ["a"])
 
 
 def test_assigning_an_epoch_again_changes_nothing() -> None:
