@@ -135,7 +135,7 @@ class Continuity:
     def take_in(self, header: BatchHeader) -> None:
         """The batch was found to be the next one, and whole."""
         self.next_offset = Offset(header.base_offset + header.last_offset_delta + 1)
-        if self.next_offset > self._epoch_end_offset:
+        if self.next_offset > self._epoch_end_offset and header.leader_epoch >= 0:
             self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
             self._epoch_end_offset = self._find_epoch_end(header)
 
@@ -145,13 +145,8 @@ class Continuity:
             raise BatchFaultError(position, f"the batch has offset {header.base_offset} where {expected} comes next")
         limit = self._base_offset + OFFSETS_AHEAD_MAX if self._next_base is None else self._next_base
         if header.last_offset >= limit:
-            raise BatchFaultError(
-                position,
-                f"the batch reaches up to offset {header.last_offset}, "
-                + (
-                    "the segment cannot" if self._next_base is None else f"the next segment starts at {self._next_base}"
-                ),
-            )
+            what = "its segment cannot" if self._next_base is None else f"the next segment starts at {limit}"
+            raise BatchFaultError(position, f"the batch reaches up to offset {header.last_offset}, {what}")
         if header.leader_epoch != -1:
             self._check_epoch(position, header)
 
