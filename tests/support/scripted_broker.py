@@ -6,7 +6,7 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from tidelog.wire import APIS, ApiKey, ConsistencyState, decode, decode_request_header, encode_response
 from tidelog.wire.messages.api_18_api_versions import ApiVersion, ApiVersionsResponse
@@ -81,7 +81,7 @@ class ScriptedBroker:
         for writer in list(self._writers):
             writer.transport.abort()
 
-    async def __aenter__(self) -> ScriptedBroker:
+    async def __aenter__(self) -> Self:
         await self.start()
         return self
 
