@@ -238,7 +238,7 @@ class Cluster:
         if isinstance(error, TidelogError):
             self.last_error = error
         else:
-            self.last_error = TimedOutError(f"no metadata within {self._config.request_timeout_ms} ms")
+            self.last_error = NetworkError(f"no metadata came within {self._config.request_timeout_ms} ms")
         level = logging.WARNING if failures in (3, 10) or failures % 50 == 0 else logging.DEBUG
         logger.log(level, "%s: metadata cannot be had (attempt %d): %s", self._config.client_id, failures, error)
 

@@ -179,6 +179,8 @@ class Leaders:
         if unknown:
             self._cluster.want(unknown)
             await self._cluster.refreshed()
+            if self._cluster.last_error is not None:
+                raise self._cluster.last_error.with_traceback(None)
         found: dict[BrokerId, list[TopicPartition]] = {}
         for partition in partitions:
             view = metadata.partition(partition)
@@ -190,7 +192,7 @@ class Leaders:
     def _missing(self, partition: TopicPartition) -> KafkaError:
         """Why there is nobody to ask. A topic that nobody has heard of may be on its way, but not for long."""
         code = self._cluster.metadata.why_missing(partition)
-        if code is Code.UNKNOWN_TOPIC_OR_PARTITION and self._cluster.last_error is None:
+        if code is Code.UNKNOWN_TOPIC_OR_PARTITION:
             self._times_unknown += 1
             if self._times_unknown >= _TIMES_UNKNOWN_MAX:
                 return UnknownTopicError(f"there is no partition {partition}")

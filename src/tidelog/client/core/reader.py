@@ -181,6 +181,7 @@ class PartitionReader:
         """Go to the first record at or after a time, to EARLIEST or to LATEST."""
         self._new_generation()
         self._look_up_at(timestamp)
+        self.offset = None
 
     # What happened.
     def on_metadata(self, topic_id: TopicId | None, view: PartitionView | None, now_ms: int) -> None:

@@ -29,7 +29,8 @@ class RecordMetadata(NamedTuple):
     timestamp: int
     """ms since 1970: the leader's clock if the topic says LogAppendTime, else the producer's."""
     leader_epoch: int | None
-    """Of the leader that the producer knew when it sent the record; the batch bears this epoch, or a later one."""
+    """Of the leader that the producer knew when it sent the record; the record bears this epoch, or a later one, so it
+    is not one to `seek` with."""
 
 
 class ConsumerRecord(NamedTuple):

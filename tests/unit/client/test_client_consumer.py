@@ -1,0 +1,560 @@
+"""Consumers against a cluster in memory that elects, truncates and recreates as told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+from support.loop_runner import on_a_loop_of_its_own
+from support.model_cluster import ModelCluster
+from support.scripted_broker import HANG_UP
+from tidelog import (
+    ClientClosedError,
+    Consumer,
+    ConsumerRecord,
+    KafkaError,
+    LogTruncatedError,
+    OffsetOutOfRangeError,
+    PositionReset,
+    ResetReason,
+    TidelogError,
+    TimedOutError,
+    TopicPartition,
+    TopicRecreatedError,
+    UnknownTopicError,
+    UnsupportedVersionError,
+    aio,
+)
+from tidelog.base.errors import Code
+from tidelog.base.ids import PartitionIndex
+from tidelog.records.batch import split_batches
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
+
+FAST: dict[str, Any] = {
+    "retry_backoff_ms": 2,
+    "retry_backoff_max_ms": 10,
+    "reconnect_backoff_ms": 1,
+    "reconnect_backoff_max_ms": 5,
+    "fetch_max_wait_ms": 100,
+    "default_api_timeout_ms": 5_000,
+}
+WAIT_MS = 5_000
+
+
+def partition(index: int) -> TopicPartition:
+    return TopicPartition("t", PartitionIndex(index))
+
+
+P0, P1 = partition(0), partition(1)
+
+
+def run(work: Callable[[ModelCluster], Coroutine[Any, Any, None]]) -> None:
+    async def do() -> None:
+        async with ModelCluster() as cluster:
+            await work(cluster)
+
+    asyncio.run(do())
+
+
+@pytest.fixture
+def cluster() -> Iterator[ModelCluster]:
+    """A cluster on an event loop of its own, for clients that block."""
+    with on_a_loop_of_its_own(ModelCluster()) as cluster:
+        yield cluster
+
+
+def numbered(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+async def read(consumer: aio.Consumer, count: int) -> list[ConsumerRecord]:
+    """Poll until so many records have come."""
+    found: list[ConsumerRecord] = []
+    while len(found) < count:
+        records = await consumer.poll(WAIT_MS, count - len(found))
+        assert records, f"only {len(found)} of {count} records came"
+        found += records
+    return found
+
+
+def offsets(records: list[ConsumerRecord]) -> list[int]:
+    return [record.offset for record in records]
+
+
+def test_records_come_in_order_with_all_that_there_is_to_know() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 15))
+        log.elect()
+        log.append(*numbered(15, 25), timestamp=2_000)
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            records = await read(consumer, 25)
+            assert [record.value for record in records] == numbered(0, 25)
+            assert offsets(records) == list(range(25))
+            assert [record.leader_epoch for record in records] == [0] * 15 + [1] * 10
+            assert records[24] == ConsumerRecord("t", 0, 24, 1, 2_000, "CreateTime", None, b"24", ())
+            assert await consumer.position(P0) == (25, 1)
+
+    run(work)
+
+
+def test_new_records_end_a_long_poll_at_once() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        options = {**FAST, "fetch_max_wait_ms": 60_000}
+        async with aio.Consumer(cluster.address, auto_offset_reset="latest", **options) as consumer:
+            consumer.assign([P0])
+            assert await consumer.position(P0) == (0, None)
+            waiting = asyncio.ensure_future(consumer.poll(60_000))
+            while not cluster.messages(ApiKey.FETCH):
+                await asyncio.sleep(0)
+            log.append(b"new")
+            cluster.tell()
+            assert offsets(await waiting) == [0]
+
+    run(work)
+
+
+def test_a_seek_does_not_wait_behind_a_long_poll() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        options = {**FAST, "fetch_max_wait_ms": 60_000}
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **options) as consumer:
+            consumer.assign([P0])
+            for offset in (0, 4, 7):
+                consumer.seek(P0, offset)
+                assert offsets(await read(consumer, 10 - offset)) == list(range(offset, 10))
+                while len(cluster.messages(ApiKey.FETCH)) < 2 * (offset // 3):
+                    await asyncio.sleep(0)  # the next fetch waits at the end of the log
+
+    run(work)
+
+
+def test_polling_without_waiting_gets_somewhere() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(b"0")
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            async with asyncio.timeout(WAIT_MS / 1000):
+                while not (records := await consumer.poll(0)):
+                    pass
+            assert offsets(records) == [0]
+
+    run(work)
+
+
+def test_polls_return_no_more_than_asked_and_all_partitions_get_their_turn() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t", 2)
+        for log in cluster.topics["t"].partitions:
+            log.append(*numbered(0, 50))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0, P1])
+            seen = {0: 0, 1: 0}
+            while sum(seen.values()) < 100:
+                records = await consumer.poll(WAIT_MS, 7)
+                assert len(records) <= 7
+                for record in records:
+                    assert record.offset == seen[record.partition]
+                    seen[record.partition] += 1
+            assert seen == {0: 50, 1: 50}
+
+    run(work)
+
+
+def test_a_truncated_log_is_told_with_the_divergence_and_read_on_after_a_seek() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            await read(consumer, 10)
+            log.truncate(6)
+            log.elect()
+            log.append(*[b"other"] * 20)  # so many that the offset alone would show nothing
+            cluster.tell()
+            for _ in range(2):  # until the caller does something about it
+                with pytest.raises(LogTruncatedError) as error:
+                    await consumer.poll(WAIT_MS)
+                assert (error.value.position, error.value.divergent_offset, error.value.leader_epoch) == (10, 6, 0)
+            consumer.seek(P0, 6, 0)
+            records = await read(consumer, 20)
+            assert offsets(records) == list(range(6, 26))
+            assert {record.value for record in records} == {b"other"}
+
+    run(work)
+
+
+def test_a_stored_position_is_checked_before_anything_is_read() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        log.truncate(4)
+        log.elect()
+        log.append(*[b"other"] * 20)
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 10, 0)
+            with pytest.raises(LogTruncatedError) as error:
+                await consumer.poll(WAIT_MS)
+            assert error.value.divergent_offset == 4
+            consumer.seek(P0, 12, 1)
+            assert offsets(await read(consumer, 12)) == list(range(12, 24))
+
+    run(work)
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest", "closest"])
+def test_by_policy_a_truncated_log_is_read_on_from_the_divergence_and_reported(policy: Any) -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        resets: list[PositionReset] = []
+        async with aio.Consumer(cluster.address, auto_offset_reset=policy, on_reset=resets.append, **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            await read(consumer, 10)
+            log.truncate(6)
+            log.elect()
+            log.append(b"other", b"other")
+            cluster.tell()
+            assert offsets(await read(consumer, 2)) == [6, 7]
+            [reset] = resets
+            assert (reset.reason, reset.position, reset.divergent_offset, reset.new_offset) == (
+                ResetReason.TRUNCATED, (10, 0), 6, 6,
+            )  # fmt: skip
+
+    run(work)
+
+
+def test_a_callback_that_fails_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        log.delete_before(5)
+
+        def fail(reset: PositionReset) -> None:
+            raise ZeroDivisionError
+
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", on_reset=fail, **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            assert offsets(await read(consumer, 5)) == [5, 6, 7, 8, 9]
+
+    run(work)
+    assert "on_reset failed" in caplog.text
+
+
+def test_retention_that_overtook_a_reader_is_told() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        log.delete_before(5)
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            with pytest.raises(OffsetOutOfRangeError, match=r"t-0: offset 0 is outside \[5, ") as error:
+                await consumer.poll(WAIT_MS)
+            assert error.value.log_start_offset == 5
+
+    run(work)
+
+
+def test_a_recreated_topic_is_told_and_read_after_a_seek() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 0)
+            await read(consumer, 10)
+            cluster.create("t").append(*[b"new"] * 12)
+            cluster.tell()
+            with pytest.raises(TopicRecreatedError, match="the topic was recreated"):
+                await consumer.poll(WAIT_MS)
+            consumer.seek_to_beginning()
+            assert offsets(await read(consumer, 12)) == list(range(12))
+
+    run(work)
+
+
+def test_an_election_with_nothing_lost_costs_no_record_and_no_repetition() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            found: list[int] = []
+            for round_ in range(5):
+                log.append(*numbered(0, 10))
+                cluster.tell()
+                found += offsets(await read(consumer, 3 if round_ % 2 else 10))
+                log.elect()
+                cluster.tell()
+            found += offsets(await read(consumer, 50 - len(found)))
+            assert found == list(range(50))
+
+    run(work)
+
+
+def test_a_broker_that_restarts_is_found_again() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            await read(consumer, 10)
+            await cluster.stop()
+            assert await consumer.poll(20) == []
+            log.elect()
+            log.append(*numbered(10, 12))
+            await cluster.start()
+            assert offsets(await read(consumer, 2)) == [10, 11]
+
+    run(work)
+
+
+@pytest.mark.parametrize(("fetch", "others"), [(4, 1), (8, 3), (11, 5), (12, 7), (13, 10), (18, 10)])
+def test_it_speaks_with_brokers_of_every_age(fetch: int, others: int) -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 10))
+        cluster.versions[ApiKey.FETCH] = (0, fetch)
+        cluster.versions[ApiKey.LIST_OFFSETS] = (0, others)
+        cluster.versions[ApiKey.METADATA] = (0, 6 if fetch < 9 else 13)
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            assert offsets(await read(consumer, 10)) == list(range(10))
+            [version] = {version for key, version, _ in cluster.requests if key == ApiKey.FETCH}
+            assert version == (min(fetch, 12) if fetch < 9 else fetch)
+            request = cluster.messages(ApiKey.FETCH)[-1]
+            assert (request.session_id, request.session_epoch) == (0, -1)
+            assert request.topics[0].partitions[0].current_leader_epoch == (0 if fetch >= 9 else -1)
+
+    run(work)
+
+
+def test_a_broker_too_old_to_fetch_from_is_said_to_be() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t")
+        cluster.versions[ApiKey.FETCH] = (0, 3)
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(UnsupportedVersionError, match="is too old: it serves Fetch in versions 0-3"):
+                await consumer.poll(WAIT_MS)
+
+    run(work)
+
+
+def test_a_damaged_batch_stops_the_partition_until_the_caller_skips_it() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 20))
+        intact = cluster._handlers[ApiKey.FETCH]
+
+        async def damage(request: FetchRequest, version: int) -> FetchResponse:
+            answer = intact(request, version)
+            assert not isinstance(answer, FetchResponse)
+            response: FetchResponse = await answer
+            data = response.responses[0].partitions[0]
+            assert isinstance(data.records, bytes)
+            if request.topics[0].partitions[0].fetch_offset == 0:
+                data.records = data.records[:-1] + b"\xff"
+            return response
+
+        cluster.on(ApiKey.FETCH, damage)
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(
+                KafkaError, match=r"t-0: fetched from offset 0: .* has CRC .*; to skip it, seek"
+            ) as error:
+                await consumer.poll(WAIT_MS)
+            assert error.value.code is Code.CORRUPT_MESSAGE
+            consumer.seek(P0, 10)
+            assert offsets(await read(consumer, 10)) == list(range(10, 20))
+
+    run(work)
+
+
+def test_whole_batches_are_handed_on_as_they_came() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 35))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            consumer.seek(P0, 3)
+            [found] = await consumer.poll_batches(WAIT_MS)
+            assert (found.topic_partition, found.fetch_offset, found.next_offset) == (P0, 3, 35)
+            assert (found.high_watermark, found.log_start_offset, found.leader_epoch) == (35, 0, 0)
+            assert found.topic_id == "AAAAAAAAAAAAAAAAAAAAAQ"
+            assert [header.base_offset for _, header in split_batches(found.buffer)] == [0, 10, 20, 30]
+            assert await consumer.position(P0) == (35, 0)
+            consumer.seek(P0, 5)
+            assert offsets(await read(consumer, 8)) == list(range(5, 13))
+            [rest] = await consumer.poll_batches(WAIT_MS)  # goes on within the batch that poll began
+            assert (rest.fetch_offset, rest.next_offset) == (13, 35)
+
+    run(work)
+
+
+def test_records_are_read_as_arrow() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t", 2)
+        for index, log in enumerate(cluster.topics["t"].partitions):
+            log.append(*numbered(100 * index, 100 * index + 35))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0, P1])
+            consumer.seek(P0, 3)
+            rows: list[dict[str, Any]] = []
+            while len(rows) < 67:
+                batch = await consumer.poll_arrow(WAIT_MS, ["partition", "offset", "value"])
+                assert batch.num_rows
+                rows += batch.to_pylist()
+            for index, start in ((0, 3), (1, 0)):
+                assert [(row["offset"], row["value"]) for row in rows if row["partition"] == index] == [
+                    (offset, b"%d" % (100 * index + offset)) for offset in range(start, 35)
+                ]
+            assert (await consumer.poll_arrow(1)).num_rows == 0
+
+    run(work)
+
+
+def test_offsets_are_looked_up_with_their_epochs() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t", 2)
+        log.append(*numbered(0, 5), timestamp=1_000)
+        log.elect()
+        log.append(*numbered(5, 8), timestamp=2_000)
+        async with aio.Consumer(cluster.address, **FAST) as consumer:
+            assert await consumer.beginning_offsets([P0, P1]) == {P0: (0, 0, None), P1: (0, 0, None)}
+            assert await consumer.end_offsets([P0, P1]) == {P0: (8, 1, None), P1: (0, 0, None)}
+            found = await consumer.offsets_for_times({P0: 1_500, P1: 0})
+            assert found == {P0: (5, 1, 2_000), P1: None}
+            assert await consumer.partitions_for("t") == [0, 1]
+            assert await consumer.partitions_for("nope") == []
+            with pytest.raises(UnknownTopicError, match="there is no partition nope-0"):
+                await consumer.end_offsets([TopicPartition("nope", PartitionIndex(0))])
+            with pytest.raises(ValueError, match="timestamp -1 is negative"):
+                await consumer.offsets_for_times({P0: -1})
+
+    run(work)
+
+
+def test_assigning_anew_keeps_positions_and_forgets_others() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t", 2)
+        for log in cluster.topics["t"].partitions:
+            log.append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            await read(consumer, 4)
+            consumer.assign([P1, P0])
+            assert consumer.assignment() == [P0, P1]
+            assert await consumer.position(P0) == (4, 0)
+            records = await read(consumer, 16)
+            assert {record.partition: record.offset for record in reversed(records)} == {0: 4, 1: 0}
+            consumer.assign([])
+            assert await consumer.poll(1) == []
+            with pytest.raises(TidelogError, match="t-0 is not assigned to this consumer"):
+                consumer.seek(P0, 1)
+            with pytest.raises(ValueError, match="offset -1 is negative"):
+                consumer.seek(P0, -1)
+
+    run(work)
+
+
+def test_without_a_policy_the_first_position_is_the_callers() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(b"0")
+        async with aio.Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+            consumer.assign([P0])
+            with pytest.raises(KafkaError, match="auto_offset_reset='none' gives none: seek first"):
+                await consumer.poll(WAIT_MS)
+            with pytest.raises(KafkaError, match="seek first"):
+                await consumer.position(P0)
+            consumer.seek_to_beginning([P0])
+            assert await consumer.position(P0) == (0, None)
+
+    run(work)
+
+
+def test_nobody_there_is_no_record_and_a_position_says_why() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        await cluster.stop()
+        options = {**FAST, "default_api_timeout_ms": 60}
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **options) as consumer:
+            consumer.assign([P0])
+            assert await consumer.poll(10) == []
+            with pytest.raises(TimedOutError, match=r"t-0: no position within 60 ms; last: .*connection refused"):
+                await consumer.position(P0)
+            with pytest.raises(TimedOutError, match=r"list offsets: not done within 60 ms; last: .*connection refused"):
+                await consumer.end_offsets([P0])
+
+    run(work)
+
+
+def test_hanging_up_in_the_middle_of_everything_loses_nothing() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        log = cluster.create("t")
+        log.append(*numbered(0, 200))
+        served = 0
+        for key in (ApiKey.FETCH, ApiKey.LIST_OFFSETS, ApiKey.METADATA):
+            intact = cluster._handlers[key]
+
+            def moody(request: Any, version: int, intact: Any = intact) -> Any:
+                nonlocal served
+                served += 1
+                return HANG_UP if served % 3 == 0 else intact(request, version)
+
+            cluster.on(key, moody)
+        options = {**FAST, "max_partition_fetch_bytes": 300}
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **options) as consumer:
+            consumer.assign([P0])
+            assert offsets(await read(consumer, 200)) == list(range(200))
+
+    run(work)
+
+
+def test_a_blocking_consumer_reads_iterates_and_closes(cluster: ModelCluster) -> None:
+    log = cluster.create("t")
+    log.append(*numbered(0, 30))
+    with Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+        consumer.assign([P0])
+        assert consumer.assignment() == [P0]
+        assert offsets(consumer.poll(WAIT_MS, 5)) == [0, 1, 2, 3, 4]
+        found = [record.offset for record, _ in zip(consumer, range(20), strict=False)]
+        assert found == list(range(5, 25))
+        consumer.seek(P0, 28)
+        [rest] = consumer.poll_batches(WAIT_MS)
+        assert rest.next_offset == 30
+        consumer.seek_to_end([P0])
+        assert consumer.position(P0) == (30, None)
+        consumer.seek_to_beginning()
+        assert consumer.poll_arrow(WAIT_MS).num_rows >= 10
+        assert consumer.end_offsets([P0])[P0].offset == 30
+        assert consumer.beginning_offsets([P0])[P0].offset == 0
+        assert consumer.offsets_for_times({P0: 5_000}) == {P0: None}
+        assert consumer.partitions_for("t") == [0]
+    with pytest.raises(ClientClosedError):
+        consumer.poll(0)
+    consumer.close()
+
+
+def test_a_blocking_consumer_raises_truncation_in_the_callers_thread(cluster: ModelCluster) -> None:
+    log = cluster.create("t")
+    log.append(*numbered(0, 10))
+    with Consumer(cluster.address, auto_offset_reset="none", **FAST) as consumer:
+        consumer.assign([P0])
+        consumer.seek(P0, 0)
+        assert len(consumer.poll(WAIT_MS)) == 10
+        log.truncate(3)
+        log.elect()
+        with pytest.raises(LogTruncatedError) as error:
+            consumer.poll(WAIT_MS)
+        assert error.value.divergent_offset == 3
