@@ -36,7 +36,7 @@ TOPIC = "bench-fetch"
 
 def fill(node: NodeProcess) -> int:
     """Produce LOG_SIZE_BYTES of 100-byte records, in batches of about a megabyte. Returns the log end offset."""
-    values = [os.urandom(100) for _ in range(9_500)]
+    values = [os.urandom(100) for _ in range(9_300)]
     batch = batch_of(*values)
     count = LOG_SIZE_BYTES // len(batch)
     with WireClient(node.port) as client:

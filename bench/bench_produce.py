@@ -78,6 +78,7 @@ def main() -> None:
         targets = {"node": (node.pid, node.port), "peer": (peer_pid, peer_port)}
         for number in range(ROUNDS):
             for name, (pid, port) in targets.items():
+                os.sync()  # what a run left to be written must not burden the next one, which is the other's
                 before = cpu_seconds(pid)
                 rates[name].append(produce(port))
                 cpu[name].append((cpu_seconds(pid) - before) * 1e6 / RECORDS)

@@ -20,6 +20,7 @@ from support.wire_client import WireClient, receive_exactly  # noqa: E402
 
 __all__ = [
     "LONG",
+    "MEGABYTE",
     "NodeProcess",
     "WireClient",
     "cpu_seconds",

@@ -1,0 +1,166 @@
+"""Our clients beside confluent-kafka: records and bytes per second that one process of Python takes in and gives out.
+
+Both read the same topic and write to the same node, in turns. confluent-kafka makes one object a record, in C; our
+`poll` does so in Python, `poll_batches` hands out whole batches, and `poll_arrow` columns, which is what the Spark
+source lives on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import confluent_kafka
+import pyarrow as pa
+from harness import LONG, MEGABYTE, WireClient, figure, median, new_node, say
+
+from support.wire_client import batch_of
+from tidelog import Consumer, Producer, TopicPartition
+from tidelog.base.ids import PartitionIndex
+
+VALUE_SIZE_BYTES = 100
+READ, WRITTEN, SENT = "bench-read", "bench-written", "bench-sent"
+RECORDS = 4_000_000 if LONG else 1_000_000
+RECORDS_SENT = 1_000_000 if LONG else 300_000
+ROUNDS = 5 if LONG else 3
+FETCH_BYTES = 16 * 1024 * 1024
+PARTITION = TopicPartition(READ, PartitionIndex(0))
+
+
+def fill(port: int) -> None:
+    batch = batch_of(*[os.urandom(VALUE_SIZE_BYTES) for _ in range(5_000)])
+    with WireClient(port) as client:
+        for topic in (READ, WRITTEN, SENT):
+            client.create_topic(topic)
+        for _ in range(RECORDS // 5_000):
+            assert client.produce(READ, batch).error_code == 0
+
+
+def consume_with_confluent(bootstrap: str) -> float:
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "fetch.message.max.bytes": FETCH_BYTES,
+            "queued.min.messages": 1_000_000,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(READ, 0, 0)])
+    count = warm = len(consumer.consume(1, timeout=10))  # it is connected, and knows the leader
+    started = time.perf_counter()
+    while count < RECORDS:
+        for message in consumer.consume(10_000, timeout=0.5):
+            assert message.error() is None
+            assert message.value() is not None
+            count += 1
+    seconds = time.perf_counter() - started
+    consumer.close()
+    return (RECORDS - warm) / seconds
+
+
+def consume(bootstrap: str, take: Callable[[Consumer], int]) -> float:
+    """Records per second; `take` polls once and says how many came."""
+    with Consumer(bootstrap_servers=bootstrap, max_partition_fetch_bytes=FETCH_BYTES) as consumer:
+        consumer.assign([PARTITION])
+        consumer.seek(PARTITION, 0)
+        count = warm = take(consumer)
+        started = time.perf_counter()
+        while count < RECORDS:
+            count += take(consumer)
+        return (RECORDS - warm) / (time.perf_counter() - started)
+
+
+def take_records(consumer: Consumer) -> int:
+    return len(consumer.poll(timeout_ms=5_000, max_records=10_000))
+
+
+def take_batches(consumer: Consumer) -> int:
+    return sum(each.next_offset - each.fetch_offset for each in consumer.poll_batches(timeout_ms=5_000))
+
+
+def take_columns(consumer: Consumer) -> int:
+    return int(consumer.poll_arrow(timeout_ms=5_000).num_rows)
+
+
+def produce_with_confluent(bootstrap: str) -> float:
+    value = os.urandom(VALUE_SIZE_BYTES)
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "queue.buffering.max.messages": RECORDS_SENT,
+            "queue.buffering.max.kbytes": 1_048_576,
+        }
+    )
+    producer.produce(WRITTEN, value, partition=0)
+    assert producer.flush(10) == 0  # it has its producer id
+    started = time.perf_counter()
+    for _ in range(RECORDS_SENT):
+        producer.produce(WRITTEN, value, partition=0)
+    assert producer.flush(60) == 0
+    return RECORDS_SENT / (time.perf_counter() - started)
+
+
+def produce_records(bootstrap: str) -> float:
+    value = os.urandom(VALUE_SIZE_BYTES)
+    with Producer(bootstrap_servers=bootstrap, linger_ms=5, batch_size=1_000_000) as producer:
+        producer.send(SENT, value, partition=0).result(10)
+        started = time.perf_counter()
+        for _ in range(RECORDS_SENT):
+            producer.send(SENT, value, partition=0)
+        producer.flush(60)
+        return RECORDS_SENT / (time.perf_counter() - started)
+
+
+def produce_columns(bootstrap: str) -> float:
+    rows = 50_000
+    data = pa.RecordBatch.from_pydict({"value": pa.array([os.urandom(VALUE_SIZE_BYTES)] * rows, pa.binary())})
+    with Producer(bootstrap_servers=bootstrap, linger_ms=5, batch_size=1_000_000) as producer:
+        producer.send(SENT, b"first", partition=0).result(10)
+        started = time.perf_counter()
+        for _ in range(RECORDS // rows):
+            producer.send_arrow(SENT, data, partition=0)
+        producer.flush(60)
+        return RECORDS / (time.perf_counter() - started)
+
+
+def main() -> None:
+    with new_node() as node:
+        fill(node.port)
+        ways: dict[str, Callable[[str], float]] = {
+            "confluent consume": consume_with_confluent,
+            "poll": lambda bootstrap: consume(bootstrap, take_records),
+            "poll_arrow": lambda bootstrap: consume(bootstrap, take_columns),
+            "poll_batches": lambda bootstrap: consume(bootstrap, take_batches),
+            "confluent produce": produce_with_confluent,
+            "send": produce_records,
+            "send_arrow": produce_columns,
+        }
+        rates: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(ROUNDS):
+            for name, run in ways.items():
+                os.sync()
+                rates[name].append(run(node.bootstrap))
+            say(f"round {number + 1}: " + ", ".join(f"{name} {rate[-1]:,.0f}/s" for name, rate in rates.items()))
+    reached = {name: median(rate) for name, rate in rates.items()}
+    for name in ("poll", "poll_arrow"):
+        peer_value = reached["confluent consume"]
+        figure(f"Consumer.{name}", reached[name], "records/s", peer="confluent-kafka consume", peer_value=peer_value)
+    in_megabytes = VALUE_SIZE_BYTES / MEGABYTE
+    figure(
+        "Consumer.poll_batches, values alone",
+        reached["poll_batches"] * in_megabytes,
+        "MB/s",
+        peer="confluent-kafka consume",
+        peer_value=reached["confluent consume"] * in_megabytes,
+    )
+    for name in ("send", "send_arrow"):
+        peer_value = reached["confluent produce"]
+        figure(f"Producer.{name}", reached[name], "records/s", peer="confluent-kafka produce", peer_value=peer_value)
+
+
+if __name__ == "__main__":
+    main()
