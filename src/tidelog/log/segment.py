@@ -139,7 +139,8 @@ class Segment:
         """Take over the files that are there, indexes included.
 
         Args:
-            end_offset: what follows its last batch, or the base offset of the next segment.
+            end_offset: what follows its last batch, or the base offset of the next segment; the segment's own base
+                offset if that is not known yet: `resume` finds it then.
 
         Raises:
             CorruptIndexError: an index is missing, or does not fit the log: `rebuild_indexes` is the cure.
@@ -150,7 +151,8 @@ class Segment:
         self.offset_index.open_existing()
         self.offset_index.check(self.size_bytes)
         self.time_index.open_existing()
-        self.time_index.check()
+        if end_offset > self.base_offset:
+            self.time_index.check(end_offset)
         if self.size_bytes and self.time_index.last is None and self._has_timestamps():
             raise CorruptIndexError(f"{self.time_index.path}: empty, though its log is not")
         self.max_timestamp = self.time_index.newest()
@@ -164,7 +166,7 @@ class Segment:
         """Make ready to grow: learn what the batches beyond the last index entry say.
 
         Raises:
-            CorruptLogError: the batches do not end where the file does.
+            CorruptLogError: the batches do not end where the file does, or an index does not fit them.
         """
         self._forget_recent()
         self.max_timestamp = self.time_index.newest()
@@ -179,6 +181,7 @@ class Segment:
             self.end_offset = Offset(header.next_offset)
         if end != self.size_bytes:
             raise CorruptLogError(f"{self.path}: its last batch ends at {end}, the file at {self.size_bytes}")
+        self.time_index.check(self.end_offset)
 
     def spill_indexes(self) -> None:
         """Write index blocks that have gathered in memory: before `append`, when failing does no harm yet."""

@@ -59,7 +59,10 @@ class TimeIndex(IndexFile):
         """Drop the entries of batches that reach `end_offset` or beyond."""
         self.truncate(self.count_up_to(SECOND, end_offset - self.base_offset - 1))
 
-    def check(self) -> None:
-        """Raises `CorruptIndexError` if the last entry is none that was ever written."""
-        if self.last is not None and self.last[1] < 0:
-            raise CorruptIndexError(f"{self.path}: its last entry lies before the segment's first offset")
+    def check(self, end_offset: int) -> None:
+        """Raises `CorruptIndexError` if the last entry is none that was ever written: not of [base, end_offset)."""
+        if self.last is not None and not 0 <= self.last[1] < end_offset - self.base_offset:
+            raise CorruptIndexError(
+                f"{self.path}: its last entry is of offset {self.last[1] + self.base_offset}, "
+                f"the segment holds {self.base_offset} to {end_offset}"
+            )
