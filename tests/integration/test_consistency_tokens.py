@@ -1,0 +1,65 @@
+"""The token in the headers of answers: where the metadata stands that they were made of (KIP-1243)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.node import NodeProcess
+from support.wire_client import WireClient, receive_exactly
+from tidelog.wire import ApiKey, ConsistencyState, decode_response_header, encode_request
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest
+from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
+
+
+@pytest.fixture
+def client(shared_node: NodeProcess) -> Iterator[WireClient]:
+    with WireClient(shared_node.port) as client:
+        yield client
+
+
+def state_of(client: WireClient, key: ApiKey, version: int, request: object) -> ConsistencyState | None:
+    """What the header of the answer to a request says."""
+    pieces: list[Any] = encode_request(key, version, 1, "tokens", request)
+    client.stream.sendall(b"".join(pieces))
+    (size,) = struct.unpack(">i", receive_exactly(client.stream, 4))
+    _, state, _ = decode_response_header(receive_exactly(client.stream, size), key, version)
+    return state
+
+
+def token_of(client: WireClient, key: ApiKey, version: int, request: object) -> int:
+    state = state_of(client, key, version, request)
+    assert state is not None
+    assert state.token is not None
+    assert state.cluster_id
+    return state.token
+
+
+def creation_of(topic: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[CreatableTopic(name=topic, num_partitions=1, replication_factor=1)], timeout_ms=10_000
+    )
+
+
+def test_a_token_moves_with_the_metadata_and_with_nothing_else(client: WireClient) -> None:
+    question = MetadataRequest(topics=[MetadataRequestTopic(name="token-moves")], allow_auto_topic_creation=False)
+    before = token_of(client, ApiKey.METADATA, 12, question)
+    assert token_of(client, ApiKey.METADATA, 12, question) == before
+    created = token_of(client, ApiKey.CREATE_TOPICS, 7, creation_of("token-moves"))
+    assert created >= before + 2  # a topic and a partition, at least
+    assert token_of(client, ApiKey.METADATA, 12, question) >= created
+
+
+def test_who_is_refused_is_told_how_far_the_broker_looked(client: WireClient) -> None:
+    created = token_of(client, ApiKey.CREATE_TOPICS, 7, creation_of("token-twice"))
+    assert token_of(client, ApiKey.CREATE_TOPICS, 7, creation_of("token-twice")) >= created
+
+
+def test_headers_without_room_carry_none(client: WireClient) -> None:
+    assert state_of(client, ApiKey.METADATA, 8, MetadataRequest(topics=[])) is None
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+    assert state_of(client, ApiKey.API_VERSIONS, 4, request) is None
