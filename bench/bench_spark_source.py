@@ -77,7 +77,7 @@ def fill(bootstrap: str) -> None:
         admin.create_topics([NewTopic(TOPIC, num_partitions=1, replication_factor=1)])
     with Producer(bootstrap, batch_size=900_000, max_request_size=1_000_000) as producer:
         for _ in range(ROWS // BATCH_ROWS):
-            producer.send_arrow(TOPIC, rows)
+            producer.send_arrow(TOPIC, rows, partition=0)
 
 
 def rows_per_second(frame: DataFrame) -> float:

@@ -170,7 +170,9 @@ class RealCluster:
         topics = self._options.topics
         if topics.pattern is None:
             return topics.select([])
-        return sorted({*topics.select([topic.name for topic in self._admin.list_topics()]), *expected})
+        return sorted(
+            {*topics.select([row.name for row in self._admin.list_topics() if not row.is_internal]), *expected}
+        )
 
     def _describe(self, names: Collection[str]) -> dict[str, Any]:
         """The topics, None for one that does not exist.

@@ -142,7 +142,7 @@ class StreamPlanner:
         self.valid_at: dict[TopicPartition, tuple[Position, LeaderEpoch | None]] = {}
         # What the last batch could not read of what its offsets say, by where it should have ended. The next one
         # makes up for it, even if the records are back by then (two unclean elections can do that).
-        self.unread: dict[TopicPartition, tuple[Position, Loss]] = {}
+        self.cut_short: dict[TopicPartition, tuple[Position, Loss]] = {}
 
     def prepare_available_now(self) -> None:
         """From now on, nothing is read that is not there now (Trigger.AvailableNow)."""
@@ -183,7 +183,7 @@ class StreamPlanner:
     def _next(self, before: StreamOffset, record_limit: int | None) -> StreamOffset | None:
         self.facts = facts = self.cluster.facts(before.topic_ids)
         losses = self._losses(before.positions, before.topic_ids, facts)
-        for key, (position, loss) in self.unread.items():
+        for key, (position, loss) in self.cut_short.items():
             if before.positions.get(key) == position:
                 losses[key] = _farther_back(loss, losses.get(key, loss))
         begin = self._new_begins(before, facts, losses)
@@ -255,12 +255,12 @@ class StreamPlanner:
             losses = self._losses({key: pair[1] for key, pair in pairs.items()}, last.topic_ids, facts)
             losses = {**self._removed(pairs, facts, losses), **losses}
             left = dict(pairs)
-            self.unread = {}
+            self.cut_short = {}
             for key, loss in losses.items():
                 logger.warning("%s: a part of the batch cannot be read again: %s", key, loss)
                 left[key] = _what_is_left(*pairs[key], loss)
                 if left[key][1] != pairs[key][1]:
-                    self.unread[key] = pairs[key][1], loss
+                    self.cut_short[key] = pairs[key][1], loss
             return _split(self.options, facts, last.topic_ids, left)
 
         return self.cluster.patiently("plan the ranges of a micro-batch", plan)

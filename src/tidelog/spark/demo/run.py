@@ -215,12 +215,17 @@ def _termination_as_interrupt() -> Iterator[None]:
         raise KeyboardInterrupt
 
     def is_worth_logging(record: logging.LogRecord) -> bool:
-        return "KeyboardInterrupt" not in record.getMessage()  # py4j has a traceback for it
+        return "KeyboardInterrupt" not in record.getMessage()
 
+    # The bridge to the JVM has tracebacks for an interrupt, and for a query that is stopped in the middle of a batch.
+    bridge = logging.getLogger("py4j")
+    bridge_level = bridge.level
     before = signal.signal(signal.SIGTERM, interrupt)
     logging.getLogger().addFilter(is_worth_logging)
+    bridge.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
+        bridge.setLevel(bridge_level)
         logging.getLogger().removeFilter(is_worth_logging)
         signal.signal(signal.SIGTERM, before)
