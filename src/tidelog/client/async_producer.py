@@ -124,9 +124,9 @@ class AsyncProducer:
 
     async def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
         """Take all rows of columns (`timestamp` may be missing: then it is now), as `send` does, but much faster."""
-        while (partition_count := self._delivery.partition_count(topic)) is None:
+        while (route := self._delivery.route(topic)) is None:
             await self._delivery.until_ready(topic)
-        pieces = split_columns(columns, partition, partition_count, self._config, self._clock.wall_ms())
+        pieces = split_columns(columns, partition, route, self._config, self._clock.wall_ms())
         batches = []
         for target, rows in pieces:
             while (batch := self._delivery.append_rows(topic, target, rows)) is None:

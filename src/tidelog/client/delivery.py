@@ -155,11 +155,10 @@ class Delivery:
             self._call_soon(self.pump)
         return batch
 
-    def partition_count(self, topic: str) -> int | None:
-        """How many partitions a topic has; None if the caller has to wait, as `until_ready` does."""
+    def route(self, topic: str) -> Route | None:
+        """How a topic's records go to its partitions; None if the caller has to wait, as `until_ready` does."""
         with self._lock:
-            route = self._routes.get(topic) or self._new_route(topic)
-            return None if route is None else route.partition_count
+            return self._routes.get(topic) or self._new_route(topic)
 
     # On the loop.
     async def until_ready(self, topic: str) -> None:

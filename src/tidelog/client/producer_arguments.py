@@ -9,6 +9,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.client.core.accumulator import RecordHeaders
 from tidelog.client.core.encoding import split_rows
 from tidelog.client.core.partitioner import KeyPartitioner
+from tidelog.client.core.route import Route
 from tidelog.client.core.rows import rows_by_partition, select_rows
 from tidelog.client.core.sender import SenderSettings
 from tidelog.client.core.sequences import REMEMBERED_BATCHES
@@ -73,9 +74,9 @@ def check_timestamp(timestamp_ms: int) -> int:
 
 
 def split_columns(
-    columns: ColumnBuffers, partition: int | None, partition_count: int, config: ProducerConfig, wall_ms: int
+    columns: ColumnBuffers, partition: int | None, route: Route, config: ProducerConfig, wall_ms: int
 ) -> list[tuple[int | None, EncodedRecords]]:
-    """Encode all rows, as batches for partitions; None for those that may go to any.
+    """Encode all rows, as batches for partitions, in their order within each; None for those that may go to any.
 
     Raises:
         ValueError: the columns contradict each other.
@@ -83,12 +84,13 @@ def split_columns(
     if columns.timestamp is None:
         columns = columns._replace(timestamp=memoryview(array("q", (wall_ms,)) * columns.row_count))
     groups: Sequence[tuple[int | None, ColumnBuffers]]
-    if partition is not None or columns.key_offsets is None:
+    if partition is not None or columns.key_offsets is None or route.partition_count == 1:
         groups = ((partition, columns),)
     else:
-        found = rows_by_partition(columns, KeyPartitioner(partition_count))
-        if len(found) == 1:
-            groups = ((next(iter(found)), columns),)
-        else:
-            groups = [(target, select_rows(columns, rows)) for target, rows in found.items()]
+        found = rows_by_partition(columns, KeyPartitioner(route.partition_count))
+        keyless = found.pop(None, None)
+        if keyless is not None:
+            target = route.keyless_partition(len(keyless))
+            found[target] = sorted([*found.get(target, ()), *keyless])
+        groups = [(target, select_rows(columns, rows)) for target, rows in found.items()]
     return [(target, piece) for target, rows in groups for piece in split_rows(rows, config.batch_size)]

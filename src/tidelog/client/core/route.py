@@ -43,10 +43,7 @@ class Route:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION if the topic has no such partition.
         """
         if partition is None:
-            if key is not None:
-                partition = self._keyed.partition(key)
-            else:
-                partition = self._sticky.partition(size_bytes, self._available)
+            partition = self.keyless_partition(size_bytes) if key is None else self._keyed.partition(key)
         elif not 0 <= partition < self.partition_count:
             raise KafkaError(
                 f"topic {self._name!r} has no partition {partition}: it has {self.partition_count}, counted from 0",
@@ -57,3 +54,7 @@ class Route:
             queue = self._make_queue(TopicPartition(self._name, PartitionIndex(partition)))
             self._queues[partition] = queue
         return queue
+
+    def keyless_partition(self, size_bytes: int) -> int:
+        """Where records without a key go now, of which these are so many bytes."""
+        return self._sticky.partition(size_bytes, self._available)
