@@ -90,10 +90,11 @@ class WireClient:
         self.send(key, version, request)
         return self.receive(key, version, response)
 
-    def send(self, key: ApiKey, version: int, request: object) -> None:
+    def send(self, key: ApiKey, version: int, request: object, *, size_bytes_max: int | None = None) -> None:
+        """Send a request, or no more than its first `size_bytes_max` bytes; `receive` is for its answer."""
         self._correlation_id += 1
         pieces: list[Any] = encode_request(key, version, self._correlation_id, "tidelog-test", request)
-        self.stream.sendall(b"".join(pieces))
+        self.stream.sendall(b"".join(pieces)[:size_bytes_max])
 
     def receive(self, key: ApiKey, version: int, response: type[R]) -> R:
         """The next answer, taken for the answer to a request of this API and version."""
