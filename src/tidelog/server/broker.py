@@ -197,9 +197,9 @@ class Broker:
                 continue
             replica = partition.replica
             if one.state.leader != self.broker_id:
-                partition.stop()
+                partition.stop(one.state.leader_epoch)
             elif replica is None or replica.leader_epoch != one.state.leader_epoch:
-                partition.stop()
+                partition.stop(one.state.leader_epoch)
                 to_lead.append((one, partition))
         if not to_lead:
             return

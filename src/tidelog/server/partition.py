@@ -9,7 +9,7 @@ from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.log import AppendResult, Log, LogSlice
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
-from tidelog.replica import LeaderReplica
+from tidelog.replica import LeaderReplica, check_leader_epoch
 
 READ_UNCOMMITTED = 0
 
@@ -24,13 +24,22 @@ class Partition:
     wakes fetches that wait when the high watermark moves.
     """
 
-    __slots__ = ("_high_watermark_when_stopped", "log", "replica", "topic_id", "topic_partition", "waiting")
+    __slots__ = (
+        "_high_watermark_when_stopped",
+        "known_leader_epoch",
+        "log",
+        "replica",
+        "topic_id",
+        "topic_partition",
+        "waiting",
+    )
 
     def __init__(self, topic_partition: TopicPartition, topic_id: TopicId, log: Log) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.replica: LeaderReplica | None = None
+        self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
         self._high_watermark_when_stopped = log.log_start_offset
         self.waiting: set[Callable[[], None]] = set()
 
@@ -38,10 +47,17 @@ class Partition:
     def lead(self, replica: LeaderReplica) -> None:
         """Serve as the leader of `replica.leader_epoch`, which the lineage holds already (rule 1)."""
         self.replica = replica
+        self.known_leader_epoch = replica.leader_epoch
         self._settle(replica)
 
-    def stop(self) -> None:
-        """Serve no more: not the leader, or deleted. Whoever waits is told to look again."""
+    def stop(self, leader_epoch: LeaderEpoch | None = None) -> None:
+        """Serve no more: not the leader, or deleted. Whoever waits is told to look again.
+
+        Args:
+            leader_epoch: of which the metadata tells; None for no news.
+        """
+        if leader_epoch is not None:
+            self.known_leader_epoch = leader_epoch
         self._high_watermark_when_stopped = self.high_watermark
         self.replica = None
         self._wake()
@@ -56,10 +72,13 @@ class Partition:
         Raises:
             FencedLeaderEpochError: the sender missed an election.
             UnknownLeaderEpochError: the sender knows of a newer one.
-            KafkaError: NOT_LEADER_OR_FOLLOWER.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, where the epochs agree: where they differ, that says more.
         """
         replica = self.replica
         if replica is None:
+            known = self.known_leader_epoch
+            if known is not None and 0 <= sent_leader_epoch != known:
+                check_leader_epoch(self.topic_partition, sent=LeaderEpoch(sent_leader_epoch), leader_epoch=known)
             raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: this broker is not its leader")
         if sent_leader_epoch >= 0:
             replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
