@@ -1,4 +1,4 @@
-"""The README's Python is run as it stands, against a real node."""
+"""The Python of the README and of docs/clients.md is run as it stands, against a real node."""
 
 from __future__ import annotations
 
@@ -11,16 +11,27 @@ import pytest
 
 from support.node import NodeProcess
 
-README = Path(__file__).parents[2] / "README.md"
-SNIPPETS = [text for text in re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL) if "spark" not in text]
+ROOT = Path(__file__).parents[2]
+SECONDS_MAX = 60.0
 
 
-@pytest.mark.parametrize("snippet", SNIPPETS, ids=range(len(SNIPPETS)))
-def test_the_readmes_python_runs(shared_node: NodeProcess, snippet: str) -> None:
-    assert "127.0.0.1:9092" in snippet
-    program = snippet.replace("127.0.0.1:9092", shared_node.bootstrap)
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
-    assert "b'hello'" in ran.stdout
+def snippets(path: Path) -> list[str]:
+    """The Python blocks of a page, but for those that need Spark."""
+    return [text for text in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL) if "spark." not in text]
+
+
+@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "clients.md"], ids=lambda path: path.name)
+def test_the_python_of_a_page_runs_from_top_to_bottom(shared_node: NodeProcess, path: Path) -> None:
+    assert snippets(path)
+    for snippet in snippets(path):
+        assert "127.0.0.1:9092" in snippet
+        program = snippet.replace("127.0.0.1:9092", shared_node.bootstrap)
+        ran = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
+        )
+        assert (ran.returncode, ran.stderr) == (0, ""), program
+        assert ran.stdout, program
