@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tidelog.base.errors import MissingExtraError
@@ -126,15 +126,19 @@ def _buffer(view: Any) -> Any:
 
 
 def columns_from_arrow(
-    data: pa.RecordBatch | pa.Table, partition: int | None = None
+    data: pa.RecordBatch | pa.Table,
+    partition: int | None = None,
+    *,
+    part: Callable[[ColumnBuffers], dict[int, list[int]] | None] | None = None,
 ) -> Iterator[tuple[int | None, ColumnBuffers]]:
-    """What a producer takes out of Arrow data, as columns for partitions (None: by key, or any).
+    """What a producer takes out of Arrow data, as columns for partitions (None: any).
 
     Args:
         data: columns `key` and `value` (binary or string, either may be missing), `timestamp` (a timestamp, or int64 ms
             since 1970), `headers` (list<struct<key: string, value: binary>>, or a map), `partition` (an integer; null:
             by key, or any).
         partition: for all rows, in place of that column.
+        part: says which rows go to which partition, where no partition is given.
 
     Raises:
         ValueError: there is a column of another name, or of a type that is not one of these.
@@ -142,17 +146,35 @@ def columns_from_arrow(
     for name in data.schema.names:
         if name not in _WRITABLE:
             raise ValueError(f"there is no use for column {name!r}: records are made of {', '.join(_WRITABLE)}")
-    batches = data.to_batches() if isinstance(data, pa.Table) else [data]
-    for batch in batches:
+    for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
         if batch.num_rows == 0:
             continue
-        if partition is not None or "partition" not in batch.schema.names:
+        if partition is not None:
             yield partition, _columns(batch)
+            continue
+        if "partition" not in batch.schema.names:
+            yield from _parted(batch, part)
             continue
         targets = batch.column("partition").cast(pa.int32())
         for target in pc.unique(targets).to_pylist():
-            mask = pc.is_null(targets) if target is None else pc.equal(targets, target)
-            yield target, _columns(batch.filter(mask))
+            if target is None:
+                yield from _parted(batch.filter(pc.is_null(targets)), part)
+            else:
+                yield target, _columns(batch.filter(pc.equal(targets, target)))
+
+
+def _parted(
+    batch: pa.RecordBatch, part: Callable[[ColumnBuffers], dict[int, list[int]] | None] | None
+) -> Iterator[tuple[int | None, ColumnBuffers]]:
+    columns = _columns(batch)
+    targets = part(columns) if part is not None else None
+    if targets is None:
+        yield None, columns
+    elif len(targets) == 1:
+        yield next(iter(targets)), columns
+    else:
+        for target, rows in targets.items():
+            yield target, _columns(batch.take(pa.array(rows, pa.int64())))
 
 
 def _columns(batch: pa.RecordBatch) -> ColumnBuffers:
@@ -181,10 +203,13 @@ def _timestamps(array: Any) -> Any:
     return _bytes(array.buffers()[1])[array.offset * 8 : (array.offset + len(array)) * 8]
 
 
-def _binary_buffers(array: Any, name: str) -> tuple[Any, Any, Any]:
-    """Offsets, validity and data; nothing is copied unless the type, or a slice that starts within a byte, needs it."""
+def _binary_buffers(array: Any, name: str, *, keep: bool = False) -> tuple[Any, Any, Any]:
+    """Offsets, validity and data, or three times None if all is null (unless `keep`).
+
+    Nothing is copied unless the type, or a slice that starts within a byte, needs it.
+    """
     kind = array.type
-    if pa.types.is_null(kind):
+    if array.null_count == len(array) and not keep:
         return None, None, None
     if pa.types.is_dictionary(kind):
         array = array.cast(kind.value_type)
@@ -222,8 +247,10 @@ def _with_headers(columns: ColumnBuffers, array: Any) -> ColumnBuffers:
     pairs = array.values
     if not pa.types.is_struct(pairs.type) or pairs.type.num_fields != 2:
         raise ValueError(f"column 'headers' is {array.type}: list<struct<key: string, value: binary>> is expected")
-    names, _, name_data = _binary_buffers(pairs.field(0), "headers.key")
-    contents, validity, content_data = _binary_buffers(pairs.field(1), "headers.value")
+    if not len(pairs):
+        return columns
+    names, _, name_data = _binary_buffers(pairs.field(0), "headers.key", keep=True)
+    contents, validity, content_data = _binary_buffers(pairs.field(1), "headers.value", keep=True)
     offsets = array.offsets
     ends = _bytes(offsets.buffers()[1])[offsets.offset * 4 : (offsets.offset + len(offsets)) * 4]
     return columns._replace(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 from tidelog.base.errors import TidelogError, TimedOutError
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.route import Route
 from tidelog.client.core.values import RecordMetadata
 from tidelog.client.delivery import Delivery
 from tidelog.client.futures import ColumnsFuture, Future
@@ -21,8 +22,10 @@ from tidelog.client.producer_arguments import (
     as_bytes,
     as_headers,
     check_timestamp,
+    columns_by_target,
+    encode_rows,
+    rows_by_target,
     sender_settings,
-    split_columns,
 )
 from tidelog.net.address import parse_bootstrap
 from tidelog.records.columns import ColumnBuffers
@@ -124,15 +127,10 @@ class AsyncProducer:
 
     async def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
         """Take all rows of columns (`timestamp` may be missing: then it is now), as `send` does, but much faster."""
-        while (route := self._delivery.route(topic)) is None:
-            await self._delivery.until_ready(topic)
-        pieces = split_columns(columns, partition, route, self._config, self._clock.wall_ms())
-        batches = []
-        for target, rows in pieces:
-            while (batch := self._delivery.append_rows(topic, target, rows)) is None:
-                await self._delivery.until_ready(topic)
-            batches.append(batch)
-        return ColumnsFuture(tuple(batches))
+        parts = (
+            [(partition, columns)] if partition is not None else columns_by_target(columns, await self._route(topic))
+        )
+        return await self._send_parts(topic, parts)
 
     async def send_arrow(
         self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None
@@ -140,10 +138,23 @@ class AsyncProducer:
         """Take all rows of an Arrow table. See `tidelog.client.arrow.columns_from_arrow` for its columns."""
         from tidelog.client.arrow import columns_from_arrow
 
-        futures = []
-        for target, columns in columns_from_arrow(data, partition):
-            futures.append(await self.send_columns(topic, columns, partition=target))
-        return ColumnsFuture.joined(futures)
+        route = await self._route(topic)
+        parts = columns_from_arrow(data, partition, part=lambda columns: rows_by_target(columns, route))
+        return await self._send_parts(topic, parts)
+
+    async def _route(self, topic: str) -> Route:
+        while (route := self._delivery.route(topic)) is None:
+            await self._delivery.until_ready(topic)
+        return route
+
+    async def _send_parts(self, topic: str, parts: Iterable[tuple[int | None, ColumnBuffers]]) -> ColumnsFuture:
+        batches = []
+        for target, columns in parts:
+            for rows in encode_rows(columns, self._config, self._clock.wall_ms()):
+                while (batch := self._delivery.append_rows(topic, target, rows)) is None:
+                    await self._delivery.until_ready(topic)
+                batches.append(batch)
+        return ColumnsFuture(tuple(batches))
 
     async def flush(self, timeout: float | None = None) -> None:
         """Wait until all that was taken is delivered or has failed.

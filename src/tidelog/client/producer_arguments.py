@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from tidelog.base.errors import ConfigError
 from tidelog.client.core.accumulator import RecordHeaders
@@ -73,24 +73,37 @@ def check_timestamp(timestamp_ms: int) -> int:
     return timestamp_ms
 
 
-def split_columns(
-    columns: ColumnBuffers, partition: int | None, route: Route, config: ProducerConfig, wall_ms: int
-) -> list[tuple[int | None, EncodedRecords]]:
-    """Encode all rows, as batches for partitions, in their order within each; None for those that may go to any.
+def rows_by_target(columns: ColumnBuffers, route: Route) -> dict[int, list[int]] | None:
+    """The rows for each partition by their keys, in order; None if they need not be parted."""
+    if columns.key_offsets is None or route.partition_count == 1:
+        return None
+    found = rows_by_partition(columns, KeyPartitioner(route.partition_count))
+    keyless = found.pop(None, None)
+    targets = {partition: rows for partition, rows in found.items() if partition is not None}
+    if keyless is not None:
+        target = route.keyless_partition(len(keyless))
+        targets[target] = sorted([*targets.get(target, ()), *keyless])
+    return targets
+
+
+def columns_by_target(columns: ColumnBuffers, route: Route) -> Iterator[tuple[int | None, ColumnBuffers]]:
+    """The columns for each partition by their keys; for None if they may go to any."""
+    targets = rows_by_target(columns, route)
+    if targets is None:
+        yield None, columns
+    elif len(targets) == 1:
+        yield next(iter(targets)), columns
+    else:
+        for target, rows in targets.items():
+            yield target, select_rows(columns, rows)
+
+
+def encode_rows(columns: ColumnBuffers, config: ProducerConfig, wall_ms: int) -> list[EncodedRecords]:
+    """All rows, encoded as batches. Where there are no timestamps, it is now.
 
     Raises:
-        ValueError: the columns contradict each other.
+        ValueError: the columns contradict each other, or a timestamp lies below -1.
     """
     if columns.timestamp is None:
         columns = columns._replace(timestamp=memoryview(array("q", (wall_ms,)) * columns.row_count))
-    groups: Sequence[tuple[int | None, ColumnBuffers]]
-    if partition is not None or columns.key_offsets is None or route.partition_count == 1:
-        groups = ((partition, columns),)
-    else:
-        found = rows_by_partition(columns, KeyPartitioner(route.partition_count))
-        keyless = found.pop(None, None)
-        if keyless is not None:
-            target = route.keyless_partition(len(keyless))
-            found[target] = sorted([*found.get(target, ()), *keyless])
-        groups = [(target, select_rows(columns, rows)) for target, rows in found.items()]
-    return [(target, piece) for target, rows in groups for piece in split_rows(rows, config.batch_size)]
+    return split_rows(columns, config.batch_size)
