@@ -135,8 +135,9 @@ class Continuity:
     def take_in(self, header: BatchHeader) -> None:
         """The batch was found to be the next one, and whole."""
         self.next_offset = Offset(header.base_offset + header.last_offset_delta + 1)
-        if self.next_offset > self._epoch_end_offset and header.leader_epoch >= 0:
-            self._latest_epoch = max(self._latest_epoch, header.leader_epoch)
+        epoch = header.leader_epoch
+        if epoch >= 0 and (epoch != self._latest_epoch or self.next_offset > self._epoch_end_offset):
+            self._latest_epoch = epoch
             self._epoch_end_offset = self._find_epoch_end(header)
 
     def _check_closely(self, position: int, header: BatchHeader) -> None:

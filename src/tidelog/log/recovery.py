@@ -192,10 +192,10 @@ class Recovery:
                 self._disk.rename(later.path, target)
                 kept.append(target)
             later.remove()
+        if kept:
+            self._disk.sync_dir(self._directory)  # before the original may be gone
         segment.truncate(fault.position, segment.end_offset)
         segment.finish_indexes()
-        segment.file.sync()
-        self._disk.sync_dir(self._directory)
         self._report.cut = Cut(
             segment.path, fault.position, lost_size_bytes, segment.end_offset, fault.reason, tuple(reversed(kept))
         )

@@ -36,6 +36,7 @@ RECENT_MAX = 256
 """Batches at the end of a segment whose places are in memory; half of them are dropped at a time."""
 
 NO_TIMESTAMP = -1
+TIMESTAMP_MAX = 2**63 - 1
 OFFSET_DELTA_MAX = 2**31 - 1
 
 _BASE_OFFSET = Struct(">q")
@@ -63,6 +64,7 @@ class Segment:
         "_disk",
         "_file",
         "_index_interval_bytes",
+        "_is_damaged",
         "_is_rebuilt",
         "_is_spill_due",
         "_recent_base_offset",
@@ -111,6 +113,7 @@ class Segment:
         self.is_index_full = False
         """Whether `segment.index.bytes` asks for a new segment."""
         self._is_spill_due = False
+        self._is_damaged = False
         self._is_rebuilt = False
         self._cuts: list[int] = []
         self._recent_base_offset = base_offset
@@ -236,7 +239,7 @@ class Segment:
 
     def _note_index_entries(self, last_offset: int, position: int) -> None:
         self.offset_index.note(last_offset, position)
-        if self.max_timestamp is not None:
+        if self.max_timestamp is not None and not self._is_damaged:
             self.time_index.note(*self.max_timestamp)
         self._size_since_index_entry = 0
         self._is_spill_due = self.offset_index.is_spill_due or self.time_index.is_spill_due
@@ -341,12 +344,20 @@ class Segment:
         """Derive both indexes from the batches' headers, up to the first place that holds none.
 
         Raises:
-            CorruptLogError: there is such a place. What lies below it can be found from now on.
+            CorruptLogError: there is such a place. What lies below it can be found from now on. No time index is
+                left, so that the next start looks again, and says so again.
         """
         self.begin_indexes()
         try:
             for position, header in self.headers():
                 self.note_indexed(position, header)
+        except CorruptLogError:
+            self._is_damaged = True
+            self.time_index.clear()
+            self.time_index.remove()
+            self.max_timestamp = MaxTimestamp(TIMESTAMP_MAX, self.end_offset - 1)  # who looks for a time must look here
+            self.holds_producers = True
+            raise
         finally:
             self.finish_indexes()
 
@@ -354,6 +365,7 @@ class Segment:
         """Forget both indexes, to derive them anew with `note_indexed` and `finish_indexes`."""
         self.offset_index.clear()
         self.time_index.clear()
+        self._is_damaged = False
         self.holds_producers = False
         self.max_timestamp = None
         self.first_timestamp = None
@@ -378,9 +390,11 @@ class Segment:
 
     def finish_indexes(self) -> None:
         """Write what was derived."""
+        self.offset_index.spill()
+        if self._is_damaged:
+            return
         if self.max_timestamp is not None:
             self.time_index.note(*self.max_timestamp)
-        self.offset_index.spill()
         self.time_index.spill()
 
     def truncate(self, position: int, end_offset: Offset) -> None:

@@ -274,6 +274,15 @@ def test_segments_roll_when_an_index_is_full() -> None:
     assert log.segment_base_offsets == (0, 6)  # the first batch needs no entry, 5 entries of 8 bytes fit
 
 
+def test_index_blocks_are_written_as_they_fill_up() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, index_interval_bytes=0)
+    for index in range(1100):
+        append(log, "a", timestamp=NOW_MS + index)
+    sizes = {path.rpartition(".")[2]: len(each.data) for path, each in disk.files.items()}
+    assert (sizes["index"], sizes["timeindex"]) == (2 * 512 * 8, 2 * 512 * 12)
+
+
 def test_rolling_an_empty_segment_does_nothing() -> None:
     log = open_log(MemoryDisk())
     log.roll(NOW_MS)

@@ -305,4 +305,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(max_examples=60, stateful_step_count=30, report_multiple_bugs=False)
+TestLogMachine.settings = settings(max_examples=150, stateful_step_count=30, report_multiple_bugs=False)

@@ -286,3 +286,14 @@ def test_a_snapshot_beyond_the_log_end_is_removed() -> None:
     again = open_log(disk, clean=False)
     assert not disk.exists(f"{DIRECTORY}/00000000000000000002.snapshot")
     assert send(again, "b", sequence=1).first_offset == 1
+
+
+def test_a_log_that_was_recovered_without_producers_learns_of_new_ones() -> None:
+    disk = MemoryDisk()
+    append(open_log(disk), "x")
+    log = open_log(disk, clean=False)
+    send(log, "a", sequence=0)
+    send(log, "b", sequence=1)
+    log.truncate_to(Offset(2))
+    assert send(log, "a", sequence=0).is_duplicate
+    assert refusal_of(log, "c", sequence=2) == Code.OUT_OF_ORDER_SEQUENCE_NUMBER

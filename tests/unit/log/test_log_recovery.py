@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from random import Random
 from typing import Any
 
 import pytest
@@ -191,6 +192,20 @@ def test_a_flipped_bit_cuts_the_log_and_nothing_is_thrown_away(field: str, bit: 
     reads_well(log, "0123")
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_what_was_cut_off_survives_a_loss_of_power(seed: int) -> None:
+    disk = MemoryDisk()
+    written(disk, **SEGMENTED).flush()
+    data_of(disk, path_of(3))[SIZE + 65] ^= 1
+    disk.files[path_of(3)].synced = bytes(data_of(disk, path_of(3)))
+    tails = [bytes(data_of(disk, path_of(3)))[SIZE:], *(bytes(data_of(disk, path_of(base))) for base in (6, 9))]
+    open_log(disk, clean=False, **SEGMENTED)
+    disk.lose_power(Random(seed))
+    everything = [bytes(each.data) for each in disk.files.values()]
+    assert all(any(tail in data for data in everything) for tail in tails)
+    reads_well(open_log(disk, clean=False, **SEGMENTED), "0123")
+
+
 def test_a_second_cut_at_the_same_offset_keeps_the_first_one() -> None:
     disk = MemoryDisk()
     for _ in range(2):
@@ -216,6 +231,23 @@ def test_a_flipped_bit_below_the_recovery_point_is_neither_cut_nor_served() -> N
     for offset in (0, 2, 3, 5, 6, 9):
         found = log.read(Offset(offset), size_bytes_max=1, end_offset=Offset(10))
         assert found.first_offset == offset
+
+
+def test_an_index_is_not_built_from_offsets_that_cannot_be() -> None:
+    disk = MemoryDisk()
+    written(disk, close=True, **SEGMENTED)
+    data_of(disk, path_of(3))[SIZE + 2] ^= 1  # the base offset of batch 4, which no CRC covers
+    disk.remove(path_of(3, "index"))
+    for _ in range(2):  # every start says so
+        log = open_log(disk, clean=True, **SEGMENTED)
+        assert "outside [4, 6)" in log.recovery.damages[0]
+        for timestamp in (NOW_MS + 4, NOW_MS + 5):
+            with pytest.raises(CorruptLogError, match="outside"):
+                log.offset_for_timestamp(timestamp, Offset(10))
+        for index in (0, 2, 3):
+            assert log.offset_for_timestamp(NOW_MS + index, Offset(10)) == (NOW_MS + index, index, 0)
+            assert log.read(Offset(index), size_bytes_max=1, end_offset=Offset(10)).first_offset == index
+        log.close()
 
 
 def test_damage_that_hides_an_index_entry_is_reported() -> None:
@@ -402,6 +434,17 @@ def test_a_lineage_that_cannot_be_read_is_derived_from_the_batches(clean: bool, 
     assert log.recovery.is_worth_a_warning
     assert disk.files[path].synced == b"0\n2\n0 0\n2 5\n"
     reads_well(log, DIGITS)
+
+
+def test_without_a_lineage_leader_epochs_may_still_not_go_back() -> None:
+    disk = MemoryDisk()
+    written(disk)
+    disk.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
+    data_of(disk, path_of(0))[7 * SIZE + 15] = 1  # the leader epoch is not under the CRC
+    log = open_log(disk, clean=False)
+    assert log.recovery.cut is not None
+    assert "says leader epoch 1, those before it 2" in log.recovery.cut.reason
+    reads_well(log, "0123456")
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from support.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.log import Log
+from tidelog.log import Log, LogConfig
 
 SIZE = len(make_batch("a"))
 
@@ -44,7 +46,7 @@ def test_everything_from_the_end_offset_on_goes(end_offset: int, reopened: bool,
         found = log.offset_for_timestamp(NOW_MS + index, log.log_end_offset)
         assert found is not None
         assert found.offset == index
-    log.remove_deleted_files()
+    assert not [path for path in disk.files if path.endswith(".deleted")]
     again = open_log(disk, clean=False, segment_size_bytes=segment_size_bytes)
     assert (again.recovery.lines(), values_of(again)) == ([], values_of(log))
     assert lineage_of(again) == lineage_of(log)
@@ -156,3 +158,37 @@ def test_truncation_in_a_gap_leaves_the_end_where_it_was_asked_for() -> None:
     log.truncate_to(Offset(15))
     assert log.log_end_offset == 15
     assert append(log, "b", epoch=2).first_offset == 15
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("segment_size_bytes", [3 * SIZE, 1 << 20])
+def test_what_was_truncated_does_not_come_back_with_the_power(seed: int, segment_size_bytes: int) -> None:
+    """Recovery does not look below the recovery point: what stands there has to be what was left."""
+    disk = MemoryDisk()
+    log = filled(disk, segment_size_bytes)
+    log.flush()
+    log.truncate_to(Offset(4))
+    log.roll(NOW_MS)
+    log.assign_leader_epoch(LeaderEpoch(9))
+    disk.lose_power(Random(seed))
+    again = open_log(disk, clean=False, recovery_point=4, segment_size_bytes=segment_size_bytes)
+    assert values_of(again) == ["0", "1", "2", "3"]
+    append(again, "new", epoch=9)
+    assert values_of(again) == ["0", "1", "2", "3", "new"]
+    assert again.recovery.damages == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_segments_that_truncation_removed_do_not_come_back_with_the_power(seed: int) -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    log.flush()
+    log.truncate_to(Offset(4))
+    log.configure(LogConfig())
+    for _ in range(8):
+        append(log, "new", epoch=9)
+    log.flush()
+    disk.lose_power(Random(seed))
+    again = open_log(disk, clean=False, recovery_point=12)
+    assert values_of(again) == ["0", "1", "2", "3", *["new"] * 8]
+    assert again.segment_base_offsets == (0, 3)
