@@ -84,13 +84,7 @@ class AsyncConsumer:
         world = world or real_world()
         self._config = config
         self._clock = world.clock
-        self._cluster = Cluster(
-            parse_bootstrap(bootstrap_servers),
-            config,
-            world,
-            consistency=consistency,
-            auto_create=config.allow_auto_create_topics,
-        )
+        self._cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
         self._isolation_level = IsolationLevel(config.isolation_level)
         self._fetching = FetchSettings(
             min_bytes=config.fetch_min_bytes,
@@ -126,7 +120,8 @@ class AsyncConsumer:
         """
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
-        self._cluster.want({partition.topic for partition in wanted})
+        topics = {partition.topic for partition in wanted}
+        self._cluster.want(topics, create=self._config.allow_auto_create_topics)
         self._subscription.assign(wanted, self._cluster.metadata, self._clock.now_ms())
         self._pump_soon()
 

@@ -66,13 +66,7 @@ class AsyncProducer:
         self._config = config
         self._is_closed = False
         world = world or real_world()
-        cluster = Cluster(
-            parse_bootstrap(bootstrap_servers),
-            config,
-            world,
-            consistency=consistency,
-            auto_create=config.allow_auto_create_topics,
-        )
+        cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
         self._clock = world.clock
         self._delivery = Delivery(config, sender_settings(config), cluster, world, call_soon or _call_soon)
 

@@ -56,7 +56,6 @@ class Cluster:
         config: the client's.
         world: network, clock, randomness.
         consistency: shared with other clients, or None: metadata may go back in time between brokers.
-        auto_create: whether asking for a topic may make the broker create it.
     """
 
     def __init__(
@@ -66,7 +65,6 @@ class Cluster:
         world: World,
         *,
         consistency: ConsistencyContextStore | None = None,
-        auto_create: bool = False,
     ) -> None:
         self.metadata = MetadataCache()
         self.backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms, world.rng)
@@ -82,8 +80,8 @@ class Cluster:
         self._bootstrap = bootstrap
         self._config = config
         self._world = world
-        self._auto_create = auto_create
         self._wanted: set[str] = set()
+        self._to_create: set[str] = set()
         self._stale = asyncio.Event()
         self._refreshed: asyncio.Future[None] | None = None
         self._listeners: list[Callable[[MetadataChanges], None]] = []
@@ -146,11 +144,19 @@ class Cluster:
         return await self.pool.connection(view.leader_id, lane)
 
     # Metadata.
-    def want(self, topics: Iterable[str]) -> None:
-        """Keep these topics in the metadata, from now on."""
-        new = set(topics) - self._wanted
-        if new:
-            self._wanted |= new
+    def want(self, topics: Iterable[str], *, create: bool = False) -> None:
+        """Keep these topics in the metadata, from now on.
+
+        Args:
+            topics: by name.
+            create: let the broker make those that are not there, if it is set up to. Once they were there, nobody
+                makes them again: whoever deletes a topic means it.
+        """
+        asked = set(topics)
+        if create:
+            self._to_create |= asked - self.metadata.topics.keys()
+        if asked - self._wanted:
+            self._wanted |= asked
             self.refresh_soon()
 
     def on_changes(self, listener: Callable[[MetadataChanges], None]) -> None:
@@ -171,11 +177,12 @@ class Cluster:
         self.refresh_soon()
         await asyncio.shield(self._refreshed)
 
-    async def fetch_metadata(self, topics: Iterable[str] | None) -> MetadataResponse:
+    async def fetch_metadata(self, topics: Iterable[str] | None, *, create: bool = False) -> MetadataResponse:
         """Ask any broker once, and take over what it says.
 
         Args:
             topics: those to ask for; None for all.
+            create: let the broker make those that are not there.
 
         Raises:
             NetworkError, KafkaError: worth a retry if `is_retriable` says so.
@@ -183,7 +190,7 @@ class Cluster:
         asked = None if topics is None else sorted(set(topics))
         request = MetadataRequest(
             topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
-            allow_auto_topic_creation=self._auto_create,
+            allow_auto_topic_creation=create,
         )
         connection = await self.any_broker()
         response = await connection.request(
@@ -210,7 +217,7 @@ class Cluster:
             asked_at = loop.time()
             try:
                 async with asyncio.timeout(self._config.request_timeout_ms / 1000):
-                    await self.fetch_metadata(self._wanted)
+                    await self._fetch_wanted()
             except (TidelogError, TimeoutError) as error:
                 failures += 1
                 self._on_failure(error, failures)
@@ -233,6 +240,14 @@ class Cluster:
             wait_s = asked_at + self.backoff.delay_ms(max(self._unchanged, 1)) / 1000 - loop.time()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
+
+    async def _fetch_wanted(self) -> None:
+        self._to_create -= self.metadata.topics.keys()
+        missing = set(self._to_create)
+        if missing:
+            await self.fetch_metadata(missing, create=True)
+        if self._wanted - missing or not missing:
+            await self.fetch_metadata(self._wanted - missing)
 
     def _on_failure(self, error: TidelogError | TimeoutError, failures: int) -> None:
         if isinstance(error, TidelogError):

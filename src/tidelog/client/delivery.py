@@ -12,7 +12,16 @@ import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
 
-from tidelog.base.errors import ClientClosedError, Code, KafkaError, NetworkError, TidelogError, TimedOutError, refusal
+from tidelog.base.errors import (
+    ClientClosedError,
+    Code,
+    KafkaError,
+    NetworkError,
+    RecordsLostError,
+    TidelogError,
+    TimedOutError,
+    refusal,
+)
 from tidelog.base.ids import BrokerId, TopicId
 from tidelog.client.cluster import Cluster, World, is_retriable
 from tidelog.client.core.accumulator import (
@@ -171,7 +180,7 @@ class Delivery:
         what = f"topic {topic!r} is not known"
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
-                self._cluster.want([topic])
+                self._cluster.want([topic], create=self._config.allow_auto_create_topics)
                 while True:
                     if self._is_closed:
                         raise ClientClosedError("the producer is closed")
@@ -395,9 +404,7 @@ class Delivery:
             if self._is_full and self._accumulator.used_bytes <= self._config.buffer_memory * _ROOM_AGAIN:
                 self._is_full = False
         for loss in losses:
-            logger.error("%s: %s", self._config.client_id, loss)
-            if self._config.on_records_lost is not None:
-                self._config.on_records_lost(loss)
+            self._tell(loss)
         for batch in done:
             self._outcomes.on_done(batch)
             if isinstance(batch.outcome, TidelogError):
@@ -411,6 +418,14 @@ class Delivery:
             self._cluster.refresh_soon()
         if wants_id:
             self._start(self._fetch_producer_id())
+
+    def _tell(self, loss: RecordsLostError) -> None:
+        logger.error("%s: %s", self._config.client_id, loss)
+        if self._config.on_records_lost is not None:
+            try:
+                self._config.on_records_lost(loss)
+            except Exception:
+                logger.exception("on_records_lost failed")
 
     def _next_progress(self) -> asyncio.Future[None]:
         if self._progress is None:

@@ -17,7 +17,7 @@ from tidelog.client.core.fetch_messages import (
 )
 from tidelog.client.core.values import IsolationLevel, OffsetAndEpoch, code_of
 from tidelog.net.connection import Connection
-from tidelog.wire.messages.api_02_list_offsets import ListOffsetsResponse
+from tidelog.wire.messages.api_02_list_offsets import MAX_TIMESTAMP, ListOffsetsResponse
 from tidelog.wire.messages.api_23_offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 A = TypeVar("A")
@@ -54,6 +54,8 @@ class Leaders:
             KafkaError: what will not pass, as a topic that may not be read.
         """
 
+        min_version = _MAX_TIMESTAMP_VERSION if MAX_TIMESTAMP in timestamps.values() else 0
+
         async def ask(connection: Connection, asked: list[TopicPartition]) -> Answers[OffsetAndEpoch | None]:
             epochs = {partition: self._leader_epoch(partition) for partition in asked}
             wanted = {partition: timestamps[partition] for partition in asked}
@@ -61,6 +63,7 @@ class Leaders:
                 list_offsets_request(wanted, epochs, isolation_level),
                 ListOffsetsResponse,
                 timeout_ms=self._request_timeout_ms,
+                min_version=min_version,
             )
             found: Answers[OffsetAndEpoch | None] = {}
             rows = list_offsets_rows(response)
@@ -203,6 +206,7 @@ class Leaders:
         return None if view is None else view.leader_epoch
 
 
+_MAX_TIMESTAMP_VERSION = 7  # before, a broker would take it for a time
 _TIMES_UNKNOWN_MAX = 6  # with the back-off between them that is a second or two
 _EPOCH_ERRORS = (Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH)
 

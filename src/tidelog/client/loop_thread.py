@@ -60,7 +60,8 @@ class LoopThread:
             raise
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """Have `callback` run there. Nothing happens once the loop is closed."""
+        """Have `callback` run there. Nothing happens once the loop is closed. Raises as `run` does after a fork."""
+        self._check_process()
         try:
             self.loop.call_soon_threadsafe(callback)
         except RuntimeError:
@@ -79,13 +80,16 @@ class LoopThread:
     def _check_caller(self) -> None:
         if self._closed:
             raise ClientClosedError("the client is closed")
-        if self._pid != os.getpid():
-            raise TidelogError("a client does not survive a fork: make a new one in the child process")
+        self._check_process()
         if threading.current_thread() is self._thread:
             raise TidelogError(
                 "a callback called a blocking method of its own client, which would wait for itself forever:"
                 " do that in another thread"
             )
+
+    def _check_process(self) -> None:
+        if self._pid != os.getpid():
+            raise TidelogError("a client does not survive a fork: make a new one in the child process")
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)

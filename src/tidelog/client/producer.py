@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import weakref
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -151,6 +152,7 @@ class Producer:
 
 
 _open_producers: weakref.WeakSet[Producer] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_open_producers.clear)  # the parent's to close
 
 
 @atexit.register

@@ -33,6 +33,7 @@ from tidelog.wire.messages import api_19_create_topics as create_topics
 from tidelog.wire.messages import api_20_delete_topics as delete_topics
 from tidelog.wire.messages import api_32_describe_configs as describe_configs
 from tidelog.wire.messages import api_60_describe_cluster as describe_cluster
+from tidelog.wire.messages.api_03_metadata import MetadataResponse
 
 FAST: dict[str, Any] = {
     "retry_backoff_ms": 2,
@@ -231,6 +232,18 @@ def test_time_runs_out_with_the_reason(caplog: pytest.LogCaptureFixture) -> None
                     await admin.create_topics([NewTopic("t0")])
 
     asyncio.run(do())
+
+
+def test_a_broker_with_stale_metadata_is_asked_again() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        cluster.create("t")
+        intact = cluster._handlers[ApiKey.METADATA]
+        refusals = iter([MetadataResponse(error_code=Code.STALE_METADATA)] * 2)
+        cluster.on(ApiKey.METADATA, lambda request, version: next(refusals, None) or intact(request, version))
+        assert [found.name for found in await admin.list_topics()] == ["t"]
+        assert len(cluster.messages(ApiKey.METADATA)) == 3
+
+    run(work)
 
 
 def test_a_factorys_clients_share_what_they_have_seen() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import warnings
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -203,6 +205,21 @@ def test_a_topic_that_is_not_there_is_waited_for_and_named() -> None:
     run(work)
 
 
+def test_a_topic_that_was_deleted_is_not_made_again_behind_its_owners_back() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.auto_create = True
+        async with aio.Producer(cluster.address, **{**FAST, "delivery_timeout_ms": 100}) as producer:
+            await (await producer.send("t", b"0"))
+            del cluster.topics["t"]
+            future = await producer.send("t", b"1")
+            with pytest.raises(TimedOutError, match="UNKNOWN_TOPIC"):
+                await future
+            assert "t" not in cluster.topics
+            assert (await (await producer.send("t", b"2"))).offset == 0  # unless somebody asks for it
+
+    run(work)
+
+
 def test_nobody_there_names_the_servers_and_the_reason() -> None:
     async def work(cluster: ModelCluster) -> None:
         await cluster.stop()
@@ -296,7 +313,12 @@ def test_without_sequences_a_loss_shows_by_the_offsets() -> None:
     async def work(cluster: ModelCluster) -> None:
         partition = cluster.create("t")
         losses: list[RecordsLostError] = []
-        async with aio.Producer(cluster.address, acks=1, on_records_lost=losses.append, **FAST) as producer:
+
+        def note(loss: RecordsLostError) -> None:
+            losses.append(loss)
+            raise ZeroDivisionError  # which harms nobody
+
+        async with aio.Producer(cluster.address, acks=1, on_records_lost=note, **FAST) as producer:
             for number in range(5):
                 await (await producer.send("t", b"%d" % number))
             partition.truncate(2)
@@ -427,6 +449,24 @@ def test_a_blocking_producer_says_what_a_callback_must_not_do(cluster: ModelClus
     with pytest.raises(ClientClosedError):
         producer.flush()
     producer.close()
+
+
+def test_a_forked_process_is_told_to_make_a_client_of_its_own(cluster: ModelCluster) -> None:
+    cluster.create("t")
+    with Producer(cluster.address, **FAST) as producer:
+        producer.send("t", b"0").result(5)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons advise against what is tested here
+            child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                producer.send("t", b"1")
+            except TidelogError as error:
+                status = 0 if "does not survive a fork" in str(error) else 2
+            os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0
+        assert producer.send("t", b"2").result(5).offset == 1
 
 
 def test_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: ModelCluster) -> None:

@@ -471,6 +471,15 @@ def test_a_batch_larger_than_the_fetch_size_is_asked_for_with_more_room() -> Non
     assert bench.need() == FetchFrom(Offset(0), 2_000)
 
 
+def test_epochs_that_go_back_show_a_truncation_where_no_leader_fences() -> None:
+    bench = Bench()
+    bench.reader.seek(Offset(0), None)
+    bench.fetch((0, 4, 5))
+    bench.fetch((5, 3, 5))
+    assert isinstance(bench.error, LogTruncatedError)
+    assert bench.error.divergent_offset is None
+
+
 def test_seeking_elsewhere_forgets_what_was_read_elsewhere() -> None:
     bench = Bench()
     bench.metadata(epoch=3)

@@ -266,7 +266,9 @@ class PartitionReader:
         self.log_start_offset = fetched.log_start_offset
         if fetched.is_cut_short:
             self._fetch_size_bytes = min(self._fetch_size_bytes * 2, 0x7FFFFFFF)
-        if fetched.next_offset > fetched.fetch_offset:
+        if self._goes_back(fetched):
+            self._on_truncated(None)
+        elif fetched.next_offset > fetched.fetch_offset:
             self._doubts = 0
             self.held.append(fetched)
 
@@ -362,6 +364,18 @@ class PartitionReader:
     def _is_behind(self) -> bool:
         """Whether our epoch is of a leader that the metadata has not heard of yet."""
         return self._epoch is not None and self.leader_epoch is not None and self._epoch > self.leader_epoch
+
+    def _goes_back(self, fetched: Fetched) -> bool:
+        """Whether these records are of an older epoch than those before them, which no log ever was.
+
+        Leaders that fence (Fetch 9 and later) never come to this.
+        """
+        if not fetched.epochs:
+            return False
+        before = self._epoch if self._epoch_was_read else None
+        for held in self.held:
+            before = held.epochs[-1][0] if held.epochs else before
+        return before is not None and fetched.epochs[0][0] < before
 
     def _on_undefined(self, now_ms: int) -> None:
         """Nobody can tell, this time, whether the log was truncated. In the end, that is told."""
