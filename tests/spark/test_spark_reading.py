@@ -19,7 +19,7 @@ from tidelog.spark.options import SourceOptions, source_options
 from tidelog.spark.plan import Range
 from tidelog.spark.planner import batch_ranges
 from tidelog.spark.range_check import RangeNotReadError
-from tidelog.spark.reading import ROWS_AT_LEAST, TaskTruncatedError, read_range
+from tidelog.spark.reading import TaskTruncatedError, read_range
 from tidelog.spark.rows import arrow_schema, spark_schema
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tidelog[spark]'")
@@ -65,7 +65,7 @@ def test_a_task_lives_through_the_death_of_the_broker(node: NodeProcess, new_top
         node.kill()
         node.start()
         rest = list(batches)
-    assert first.num_rows >= ROWS_AT_LEAST
+    assert first.num_rows > 1_000
     assert len(rest) > 5  # most of it was read after the restart
     assert values_of([first, *rest]) == list(range(RECORDS))
 
