@@ -252,6 +252,7 @@ class Broker:
     def _take_offline(self, topic_partition: TopicPartition, reason: str) -> None:
         logger.error("%s goes offline: %s", topic_partition, reason)
         self._offline[topic_partition] = reason
+        self._files.on_failed(topic_partition)
         partition = self._by_name.pop(topic_partition, None)
         if partition is not None:
             del self._by_id[partition.topic_id, topic_partition.partition]

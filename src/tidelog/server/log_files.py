@@ -191,11 +191,14 @@ class LogFiles:
                 log_start_offset=self._log_start_offsets.get(topic_partition, Offset(0)),
             )
         except (DiskError, CorruptLogError, KafkaError) as error:
-            self._failed_logs.add(topic_partition)
             return error
         self._failed_logs.discard(topic_partition)
         self._tell_recovery(log)
         return log
+
+    def on_failed(self, topic_partition: TopicPartition) -> None:
+        """The log is not to be trusted: the next start has to look at it, however this run ends."""
+        self._failed_logs.add(topic_partition)
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         """What is in force for a topic's logs at this broker."""

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
-from tidelog.base.errors import Code, OffsetOutOfRangeError, refusal
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DiskError,
+    KafkaError,
+    OffsetOutOfRangeError,
+    TidelogError,
+    refusal,
+)
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
-from tidelog.log import AppendResult, Log, LogSlice
+from tidelog.log import AppendResult, Log, LogSlice, TimestampOffset
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
 from tidelog.replica import LeaderReplica, check_leader_epoch
+
+logger = logging.getLogger("tidelog.server.partition")
 
 READ_UNCOMMITTED = 0
 
@@ -153,7 +164,31 @@ class Partition:
         end_offset = replica.high_watermark if isolation_level == READ_UNCOMMITTED else self.last_stable_offset
         if offset >= end_offset or (size_bytes_max <= 0 and not at_least_one):
             return None
-        return log.read(Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one)
+        try:
+            return log.read(
+                Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
+            )
+        except (CorruptLogError, DiskError) as error:
+            raise self._unreadable(error) from error
+
+    def at_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
+        """The first committed record at or after a time. Raises KafkaError: KAFKA_STORAGE_ERROR where it is damaged."""
+        try:
+            return self.log.offset_for_timestamp(timestamp_ms, end_offset)
+        except (CorruptLogError, DiskError) as error:
+            raise self._unreadable(error) from error
+
+    def newest(self, end_offset: Offset) -> TimestampOffset | None:
+        """The committed record with the largest timestamp. Raises as `at_timestamp`."""
+        try:
+            return self.log.max_timestamp_offset(end_offset)
+        except (CorruptLogError, DiskError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: TidelogError) -> KafkaError:
+        """Damage at one place: who reads there is refused, with the place in the log; the rest is served."""
+        logger.error("%s cannot be read: %s", self.topic_partition, error)
+        return refusal(Code.KAFKA_STORAGE_ERROR, str(error))
 
     @property
     def high_watermark(self) -> Offset:
@@ -191,7 +226,9 @@ class Partition:
 
     def _settle(self, replica: LeaderReplica) -> None:
         before = replica.high_watermark
-        if replica.take_ready().high_watermark != before or self.waiting:
+        high_watermark = replica.take_ready().high_watermark
+        if high_watermark != before:
+            self.log.producers.on_high_watermark(high_watermark)
             self._wake()
 
     def _wake(self) -> None:

@@ -64,7 +64,7 @@ def _answer(partition: Partition, asked: ListOffsetsPartition, isolation_level: 
         epoch = log.lineage.epoch_at(log.log_start_offset)
         row.leader_epoch = -1 if epoch is None else epoch
     elif asked.timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset(end_offset)
+        found = partition.newest(end_offset)
         if found is not None:
             row.timestamp, row.offset, row.leader_epoch = found
     elif asked.timestamp == LATEST_TIERED_TIMESTAMP:
@@ -72,7 +72,7 @@ def _answer(partition: Partition, asked: ListOffsetsPartition, isolation_level: 
     elif asked.timestamp < 0:
         raise refusal(Code.INVALID_REQUEST, f"timestamp {asked.timestamp} has no meaning in ListOffsets")
     else:
-        found = log.offset_for_timestamp(asked.timestamp, end_offset)
+        found = partition.at_timestamp(asked.timestamp, end_offset)
         if found is not None:
             row.timestamp, row.offset, row.leader_epoch = found
     return row
