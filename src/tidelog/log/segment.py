@@ -267,6 +267,10 @@ class Segment:
             end_offset=end_offset,
         )
 
+    def knows_place_of(self, offset: int) -> bool:
+        """Whether the batch that holds `offset` is one of the last, whose places are known without reading."""
+        return bool(self._recent_last_offsets) and offset >= self._recent_base_offset
+
     def position_of(self, offset: int) -> int:
         """Where the first batch that holds `offset` or a higher one starts; the size if there is none.
 

@@ -9,14 +9,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tidelog.base.errors import DiskError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Disk
 from tidelog.log.config import LogConfig
 from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
 from tidelog.log.slice import LogSlice
-from tidelog.records.batch import BatchHeader
+from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader
 
 WARM_MAX = 4
 """Closed segments whose descriptors and index blocks are kept after a read. The last segment's always are."""
@@ -191,7 +191,12 @@ class Segments:
     # Reading.
 
     def read(self, offset: int, *, size_bytes_max: int, end_offset: int, at_least_one: bool) -> LogSlice:
-        """Whole batches of one segment, from the one that holds `offset`, or else the first above it."""
+        """Whole batches of one segment, from the one that holds `offset`; of a compacted log, or the first above it.
+
+        Raises:
+            CorruptLogError: the segment is damaged there, or the batch that held `offset` is gone: no reader is to
+                pass over it without being told.
+        """
         index = self._index_of(offset)
         if offset < end_offset:
             for segment in self._segments[index:] if index < len(self._segments) - 1 else (self.active,):
@@ -201,6 +206,8 @@ class Segments:
                     offset, size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
                 )
                 if found is not None:
+                    if not self.config.is_compacted and not segment.knows_place_of(offset):
+                        _check_no_gap(found, offset)
                     return found
         return LogSlice(self.active.file, self.active.size_bytes, 0, [], lambda _: Offset(offset))
 
@@ -304,3 +311,14 @@ class Segments:
         for segment in self._segments:
             segment.release()
         self._warm = []
+
+
+def _check_no_gap(found: LogSlice, offset: int) -> None:
+    """Raises `CorruptLogError` if what was found does not start with the batch that holds `offset`."""
+    if not len(found):
+        return
+    if len(found) < BATCH_OVERHEAD:
+        raise CorruptLogError(f"{found.path}: {len(found)} bytes at position {found.position} are no batch")
+    first_offset = found.first_offset
+    if first_offset > offset:
+        raise CorruptLogError(f"{found.path}: the records from offset {offset} to {first_offset} are missing")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from tidelog.base.errors import CorruptLogError, MalformedBatchError
 from tidelog.base.ids import Offset
 from tidelog.log.segment import NO_TIMESTAMP, Segment
 from tidelog.records.batch import BatchHeader, Record, read_records
@@ -82,7 +83,10 @@ def _newest_within(records: list[Record], start_offset: int, end_offset: int) ->
 
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
-    return read_records(segment.file.read_at(position, header.size_bytes))
+    try:
+        return read_records(segment.file.read_at(position, header.size_bytes))
+    except MalformedBatchError as error:  # nobody's request is to blame
+        raise CorruptLogError(f"{segment.path}: the batch at position {position}: {error}") from None
 
 
 def _answer(record: Record) -> TimestampOffset:
