@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
@@ -73,6 +74,9 @@ class LogFiles:
         self._recovery_points: dict[TopicPartition, Offset] = {}
         self._log_start_offsets: dict[TopicPartition, Offset] = {}
         self._high_watermarks: dict[TopicPartition, Offset] = {}
+        self._checkpointed: set[TopicPartition] = set()  # whom the checkpoint files speak of
+        self._checkpoint_lock = threading.Lock()  # they are written on the executor's threads
+        self._logs: dict[TopicPartition, Log] = {}  # those that are open and not deleted
         self._failed_logs: set[TopicPartition] = set()
         self._removals: list[asyncio.TimerHandle] = []
         self._removing: set[asyncio.Task[None]] = set()
@@ -106,6 +110,7 @@ class LogFiles:
         self._recovery_points = directory.read_recovery_points()
         self._log_start_offsets = directory.read_log_start_offsets()
         self._high_watermarks = directory.read_high_watermarks()
+        self._checkpointed = {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
         for fault in directory.faults:
             logger.warning("%s; it is taken for missing", fault)
 
@@ -176,9 +181,8 @@ class LogFiles:
         try:
             if self._holds_another_topic(path, topic_id, image):
                 directory.doom(topic_partition, self._rng)
-                self._recovery_points.pop(topic_partition, None)
-                self._log_start_offsets.pop(topic_partition, None)
-                self._high_watermarks.pop(topic_partition, None)
+            if topic_partition in self._checkpointed and not self._disk.exists(path):
+                self._forget_checkpoints()
             log = Log.open(
                 self._disk,
                 path,
@@ -193,8 +197,33 @@ class LogFiles:
         except (DiskError, CorruptLogError, KafkaError) as error:
             return error
         self._failed_logs.discard(topic_partition)
+        self._logs[topic_partition] = log
         self._tell_recovery(log)
         return log
+
+    def _forget_checkpoints(self) -> None:
+        """A log that is yet to be made has no past: what a deleted one of its name left in the checkpoints must go.
+
+        On disk too, and before the new log is made: after a crash it would start where the old one did.
+        """
+        directory = self._held(self._directory)
+        with self._checkpoint_lock:
+            gone = {
+                each
+                for each in self._checkpointed
+                if each != CLUSTER_METADATA and not self._disk.exists(directory.log_path(each))
+            }
+            for known, read, write in (
+                (self._recovery_points, directory.read_recovery_points, directory.write_recovery_points),
+                (self._log_start_offsets, directory.read_log_start_offsets, directory.write_log_start_offsets),
+                (self._high_watermarks, directory.read_high_watermarks, directory.write_high_watermarks),
+            ):
+                for each in gone:
+                    known.pop(each, None)
+                offsets = read()
+                if not gone.isdisjoint(offsets):
+                    write({each: offset for each, offset in offsets.items() if each not in gone})
+            self._checkpointed -= gone
 
     def on_failed(self, topic_partition: TopicPartition) -> None:
         """The log is not to be trusted: the next start has to look at it, however this run ends."""
@@ -222,6 +251,7 @@ class LogFiles:
     def remove_later(self, log: Log) -> None:
         """The topic is deleted: rename the directory now, remove its files after `file.delete.delay.ms`."""
         topic_partition = log.topic_partition
+        self._logs.pop(topic_partition, None)
         for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
             checkpoint.pop(topic_partition, None)
         try:
@@ -330,19 +360,28 @@ class LogFiles:
             logger.error("%s", error)
 
     def _write_high_watermarks(self, partitions: Iterable[Partition]) -> None:
-        self._held(self._directory).write_high_watermarks(
-            self._high_watermarks | {each.topic_partition: each.high_watermark for each in partitions}
-        )
+        with self._checkpoint_lock:
+            offsets = {each.topic_partition: each.high_watermark for each in self._kept(partitions)}
+            self._checkpointed |= offsets.keys()
+            self._held(self._directory).write_high_watermarks(self._high_watermarks | offsets)
 
     def _write_recovery_points(self, partitions: Iterable[Partition]) -> None:
-        logs = [partition.log for partition in partitions]
         directory = self._held(self._directory)
-        directory.write_log_start_offsets({log.topic_partition: log.log_start_offset for log in logs})
-        if self._metadata_log is not None:
-            logs.append(self._metadata_log)
-        directory.write_recovery_points(
-            self._recovery_points | {log.topic_partition: log.recovery_point for log in logs}
-        )
+        with self._checkpoint_lock:
+            logs = [partition.log for partition in self._kept(partitions)]
+            self._checkpointed |= {log.topic_partition for log in logs}
+            directory.write_log_start_offsets(
+                self._log_start_offsets | {log.topic_partition: log.log_start_offset for log in logs}
+            )
+            if self._metadata_log is not None:
+                logs.append(self._metadata_log)
+            directory.write_recovery_points(
+                self._recovery_points | {log.topic_partition: log.recovery_point for log in logs}
+            )
+
+    def _kept(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those whose topics were not deleted since the list was made."""
+        return [each for each in partitions if self._logs.get(each.topic_partition) is each.log]
 
     # Stop.
 

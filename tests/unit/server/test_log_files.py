@@ -1,0 +1,101 @@
+"""What a node writes about its logs, over deletions and crashes: a new topic never inherits the past of an old one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from support.memory_disk import MemoryDisk
+from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.io.clock import SystemClock
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.rng import SystemRng
+from tidelog.log import Log
+from tidelog.metadata import MetadataImage
+from tidelog.records import BatchBuilder
+from tidelog.server.config import NodeConfig
+from tidelog.server.log_files import LogFiles
+from tidelog.server.partition import Partition
+
+PARTITION = TopicPartition("flights", PartitionIndex(0))
+OLD, NEW = TopicId(UUID(int=17)), TopicId(UUID(int=18))
+NOW_MS = 1_700_000_000_000
+PROPERTIES = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": "1@127.0.0.1:0",
+    "log.dirs": "logs",
+}
+
+
+def start(disk: MemoryDisk) -> LogFiles:
+    """What a node does first, after whatever end the one before had."""
+    disk.locked.clear()
+    config = NodeConfig.from_properties(PROPERTIES)
+    files = LogFiles(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    files.open()
+    files.open_metadata_log()
+    return files
+
+
+def open_log(files: LogFiles, topic_id: TopicId) -> Log:
+    log = files.open_log(PARTITION, topic_id, MetadataImage.empty())
+    assert isinstance(log, Log), log
+    return log
+
+
+def append(log: Log, count: int) -> None:
+    builder = BatchBuilder()
+    for number in range(count):
+        builder.append(NOW_MS, None, b"%d" % number)
+    log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+
+
+def disk_with_a_log_that_starts_at_5(disk: MemoryDisk) -> None:
+    files = start(disk)
+    log = open_log(files, OLD)
+    for _ in range(2):
+        append(log, 5)
+    log.advance_log_start_offset(Offset(5))
+    files.close([Partition(PARTITION, OLD, log)], BrokerEpoch(1))
+
+
+async def deleted_by_the_node(disk: MemoryDisk) -> LogFiles:
+    files = start(disk)
+    files.remove_later(open_log(files, OLD))
+    return files
+
+
+async def gone_while_it_was_down(disk: MemoryDisk) -> LogFiles:
+    disk.remove_tree("logs/flights-0")
+    return start(disk)
+
+
+async def deleted_while_it_was_down(disk: MemoryDisk) -> LogFiles:
+    return start(disk)
+
+
+@pytest.mark.parametrize("end", [deleted_by_the_node, gone_while_it_was_down, deleted_while_it_was_down])
+def test_a_topic_created_anew_keeps_its_first_records_over_a_crash(end: Callable[[MemoryDisk], object]) -> None:
+    """The log start of the deleted one was in a checkpoint that is written once a minute."""
+    disk = MemoryDisk()
+    disk_with_a_log_that_starts_at_5(disk)
+
+    async def create_and_crash() -> None:
+        files = await end(disk)  # type: ignore[misc]
+        log = open_log(files, NEW)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 0)
+        assert files.high_watermark(PARTITION) is None
+        append(log, 3)
+
+    asyncio.run(create_and_crash())
+    files = start(disk)
+    log = open_log(files, NEW)
+    assert (log.log_start_offset, log.log_end_offset) == (0, 3)
+    assert log.recovery_point == 0
+    assert files.high_watermark(PARTITION) is None
