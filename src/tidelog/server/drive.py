@@ -160,7 +160,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Answer every whole frame that is here, until one waits or the peer is slow."""
         small: list[Buffer] = []
         try:
-            while self._answering is None and not self._closing:
+            while self._answering is None and not self._closing and not self._write_paused:
                 if self._outbox:
                     self._write_small(small)
                     if not self._write_out():
@@ -299,7 +299,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._answering is not None or self._outbox or self._closing:
+        if self._answering is not None or self._outbox or self._write_paused or self._closing:
             if transport.is_reading():
                 transport.pause_reading()
         elif not transport.is_reading():

@@ -147,6 +147,38 @@ def test_a_peer_that_does_not_read_is_not_read_for() -> None:
     run(scenario)
 
 
+def test_a_peer_that_does_not_read_small_answers_is_not_read_for_either() -> None:
+    count, size = 4_000, 16 << 10
+
+    async def scenario() -> None:
+        answered = 0
+
+        def on_frame(_: bytes) -> Answer:
+            nonlocal answered
+            answered += 1
+            return [bytes(size)]
+
+        async with served_by(on_frame) as (_, writer, _):
+            loop = asyncio.get_running_loop()
+            with socket.socket() as peer:
+                peer.setblocking(False)
+                await loop.sock_connect(peer, writer.get_extra_info("peername"))
+                sending = loop.create_task(loop.sock_sendall(peer, frame(bytes(1_000)) * count))
+                seen = -1
+                while seen != answered:
+                    seen = answered
+                    for _ in range(200):
+                        await asyncio.sleep(0)
+                assert answered * size < 32 << 20  # what the sockets hold, and no more
+                left = count * size
+                while left:
+                    left -= len(await loop.sock_recv(peer, 1 << 20))
+                await sending
+                assert answered == count
+
+    run(scenario)
+
+
 def test_what_is_not_in_the_page_cache_is_read_off_the_loop_and_in_order() -> None:
     async def scenario() -> None:
         stored = Stored(3 << 20, is_cached=False)
