@@ -124,7 +124,10 @@ def test_offsets_are_found_by_time(shared_node: NodeProcess) -> None:
     with Producer(shared_node.bootstrap) as producer:
         for number in range(100):
             producer.send(topic.topic, b"%d" % number, timestamp_ms=1_700_000_000_000 + number * 1_000)
-    with Consumer(shared_node.bootstrap) as consumer, Admin(shared_node.bootstrap) as admin:
+    with (
+        Consumer(shared_node.bootstrap, default_api_timeout_ms=20_000) as consumer,
+        Admin(shared_node.bootstrap) as admin,
+    ):
         found = consumer.offsets_for_times({topic: 1_700_000_000_000 + 41_500})[topic]
         assert found is not None
         assert (found.offset, found.timestamp) == (42, 1_700_000_000_000 + 42_000)

@@ -168,6 +168,7 @@ class Cluster:
         self._stale.set()
         if self._keeper is None and not self._closed:
             self._keeper = asyncio.get_running_loop().create_task(self._keep_fresh())
+            self._keeper.add_done_callback(self._on_keeper_done)
 
     async def refreshed(self) -> None:
         """Ask for metadata, and return when the next answer is there, or the next failure in `last_error`."""
@@ -240,6 +241,12 @@ class Cluster:
             wait_s = asked_at + self.backoff.delay_ms(max(self._unchanged, 1)) / 1000 - loop.time()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
+
+    def _on_keeper_done(self, task: asyncio.Task[None]) -> None:
+        self._keeper = None
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s: keeping metadata failed", self._config.client_id, exc_info=task.exception())
+            self._stale.clear()
 
     async def _fetch_wanted(self) -> None:
         self._to_create -= self.metadata.topics.keys()

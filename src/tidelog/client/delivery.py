@@ -47,6 +47,7 @@ from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest,
 logger = logging.getLogger("tidelog.client")
 
 _BROKERS_SHARE_OF_TIME = 0.9  # the broker gives up waiting for replicas before we give up waiting for the broker
+_FAILED_BATCHES_MAX = 1_000  # remembered until the next flush
 _ROOM_AGAIN = 0.75  # of the buffer: whoever waited for room then finds a good deal of it
 
 
@@ -405,11 +406,13 @@ class Delivery:
                 self._is_full = False
         for loss in losses:
             self._tell(loss)
+        failed = [batch for batch in done if isinstance(batch.outcome, TidelogError)]
+        if failed:
+            self._failed += failed[: _FAILED_BATCHES_MAX - len(self._failed)]
+            count = sum(batch.record_count for batch in failed)
+            logger.error("%s: %d records failed; the first: %s", self._config.client_id, count, failed[0].outcome)
         for batch in done:
             self._outcomes.on_done(batch)
-            if isinstance(batch.outcome, TidelogError):
-                self._failed.append(batch)
-                logger.error("%s: %d records failed: %s", self._config.client_id, batch.record_count, batch.outcome)
         if done and self._progress is not None:
             progress, self._progress = self._progress, None
             progress.set_result(None)
