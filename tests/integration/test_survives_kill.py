@@ -73,17 +73,21 @@ def read_all(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
             "enable.partition.eof": True,
         }
     )
-    found = {}
+    found: dict[tuple[int, int], bytes] = {}
     consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
     ended = 0
     deadline = time.monotonic() + DEADLINE_SECONDS
     while ended < PARTITIONS:
         assert time.monotonic() < deadline, f"{len(found)} records read, then no more"
         for message in consumer.consume(10_000, timeout=0.5):
-            if message.error() is None:
-                found[message.partition(), message.offset()] = message.value()
+            error, partition, offset, value = message.error(), message.partition(), message.offset(), message.value()
+            if error is None:
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                found[partition, offset] = value
             else:
-                assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
                 ended += 1
     consumer.close()
     return found

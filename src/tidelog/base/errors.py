@@ -85,7 +85,7 @@ class Code(IntEnum):
     INVALID_TOPIC_EXCEPTION = 17, False, "The topic's name is not legal, or the operation is not allowed on it."
     RECORD_LIST_TOO_LARGE = 18, False, "The batch is larger than a segment."
     NOT_ENOUGH_REPLICAS = 19, True, "Fewer replicas are in sync than min.insync.replicas asks for."
-    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, True, "The records were written, but to fewer in-sync replicas than asked for."
+    NOT_ENOUGH_REPLICAS_AFTER_APPEND = 20, True, "Written, but to fewer in-sync replicas than asked for."
     INVALID_REQUIRED_ACKS = 21, False, "acks is not one of -1, 0 and 1."
     ILLEGAL_GENERATION = 22, False, "The group has another generation."
     INCONSISTENT_GROUP_PROTOCOL = 23, False, "The member's protocols do not fit the group's."
@@ -260,7 +260,9 @@ class LogTruncatedError(TidelogError):
     was skipped: seek to the divergent offset, after undoing what was derived from the records at and above it.
     """
 
-    def __init__(self, partition: str, *, position: int, divergent_offset: int | None, leader_epoch: int | None) -> None:
+    def __init__(
+        self, partition: str, *, position: int, divergent_offset: int | None, leader_epoch: int | None
+    ) -> None:
         where = "at an offset that cannot be told" if divergent_offset is None else f"from offset {divergent_offset} on"
         super().__init__(
             f"{partition}: the log was truncated {where}; the reader stood at {position}"
