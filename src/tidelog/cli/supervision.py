@@ -64,9 +64,9 @@ class NodeChild:
 
     @property
     def stopped_cleanly(self) -> bool:
-        """Whether it ended as a node that was told to stop should. Before it is ready a SIGTERM may just end it."""
+        """Whether it ended as a node that was told to stop should. Before it is ready a signal just ends it."""
         status = self.process.returncode
-        return status == 0 or (status == -signal.SIGTERM and self.port is None)
+        return status == 0 or (status in (-signal.SIGTERM, -signal.SIGINT) and self.port is None)
 
     def ended(self) -> NodeEndedError | None:
         """How it ended, or None while it runs."""

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidelog.base.errors import Code, DiskError, TidelogError, refusal
+from tidelog.base.errors import Code, CorruptLogError, DiskError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
@@ -143,14 +143,14 @@ class Broker:
         try:
             while self._committed:
                 await self._apply(self._committed.popleft())
-        except Exception:
+        except Exception as error:
             # Without the metadata this broker would answer from the past, for ever. It must not.
             logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)
             for partition in self.partitions:
                 partition.stop()
             self._by_name.clear()
             self._by_id.clear()
-            self._on_failed("the committed metadata cannot be applied")
+            self._on_failed(f"the committed metadata cannot be applied: {error}")
         finally:
             self._applying = None
 
@@ -204,13 +204,13 @@ class Broker:
         if not to_lead:
             return
 
-        def assign() -> list[DiskError | None]:
-            errors: list[DiskError | None] = []
+        def assign() -> list[TidelogError | None]:
+            errors: list[TidelogError | None] = []
             for one, partition in to_lead:
                 try:
-                    partition.log.assign_leader_epoch(one.state.leader_epoch)
+                    _assign_leader_epoch(partition.log, one.state.leader_epoch)
                     errors.append(None)
-                except DiskError as error:
+                except (DiskError, CorruptLogError) as error:
                     errors.append(error)
             return errors
 
@@ -276,3 +276,19 @@ class Broker:
             await asyncio.gather(self._applying, return_exceptions=True)
         for partition in self.partitions:
             partition.stop()
+
+
+def _assign_leader_epoch(log: Log, leader_epoch: LeaderEpoch) -> None:
+    """Write down that the epoch starts here.
+
+    Raises:
+        CorruptLogError: the log is of a later epoch than the metadata knows of.
+        DiskError: the disk refused.
+    """
+    latest = log.lineage.latest_leader_epoch
+    if latest is not None and latest > leader_epoch:
+        raise CorruptLogError(
+            f"{log.directory}: its log is of leader epoch {latest}, but the metadata only of {leader_epoch}: the "
+            f"metadata log is older than the data; put back the one that was here before, then start again"
+        )
+    log.assign_leader_epoch(leader_epoch)

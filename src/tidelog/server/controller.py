@@ -11,16 +11,16 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, TidelogError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
-from tidelog.base.ports import Clock, Executor
+from tidelog.base.ports import Buffer, Clock, Executor
 from tidelog.controller import ControllerState
 from tidelog.journal import Batch, Decision, Journal
 from tidelog.log import Log
 from tidelog.metadata.records import decode_record, encode_record
 from tidelog.quorum import QuorumState, QuorumVoter
-from tidelog.records import BatchBuilder, leader_change_batch, read_records, split_batches
+from tidelog.records import BatchBuilder, BatchHeader, check_crc, leader_change_batch, read_records, split_batches
 
 logger = logging.getLogger("tidelog.server.controller")
 
@@ -125,25 +125,35 @@ class Controller:
             found = log.read(offset, size_bytes_max=READ_SIZE_BYTES_MAX, end_offset=log.log_end_offset)
             data = found.read(0, len(found))
             for position, header in split_batches(data):
-                if not header.is_control:
-                    for record in read_records(data, position, header):
-                        if record.value is None:
-                            raise CorruptLogError(
-                                f"{log.topic_partition}: the metadata record at offset {record.offset} has no value"
-                            )
-                        self.journal.replay(decode_record(record.value), Offset(record.offset))
+                try:
+                    self._replay_batch(data, position, header)
+                except (CorruptLogError, KafkaError) as error:
+                    raise CorruptLogError(
+                        f"{log.directory}: the metadata from offset {header.base_offset} on cannot be read: {error}; "
+                        "put back a copy of this directory that is whole"
+                    ) from error
                 offset = Offset(header.next_offset)
+
+    def _replay_batch(self, data: Buffer, position: int, header: BatchHeader) -> None:
+        check_crc(data, position, header)  # after a clean stop nobody else looked at it
+        if header.is_control:
+            return
+        for record in read_records(data, position, header):
+            if record.value is None:
+                raise CorruptLogError(f"the record at offset {record.offset} has no value")
+            self.journal.replay(decode_record(record.value), Offset(record.offset))
 
     def _advance(self) -> None:
         """Carry out what the journal owes, in its order."""
         ready = self.journal.take_ready()
+        failure = None
         try:
             for batch in ready.batches:
-                self._append(self._encode(batch), batch.leader_epoch)
-        except (DiskError, KafkaError) as error:
-            self._give_up(error)
-            return
-        if ready.batches and self._syncing is None:
+                appended = self._append(self._encode(batch), batch.leader_epoch)
+                invariant(appended == batch.base_offset, "batch {} lies at {}", batch.base_offset, appended)
+        except Exception as error:  # of the disk or a bug of ours: the log is not what the journal goes on from
+            failure = error
+        if ready.batches and failure is None and self._syncing is None:
             self._syncing = asyncio.get_running_loop().create_task(self._sync())
         if ready.committed:
             self._on_committed(ready.committed, self.journal.committed_end_offset)
@@ -155,6 +165,8 @@ class Controller:
                 future.set_exception(reply.outcome)
             else:
                 future.set_result(reply.outcome)
+        if failure is not None:
+            self._give_up(failure)
 
     async def _sync(self) -> None:
         """Sync off the loop until nothing new was appended meanwhile: one sync serves all that came before it."""
@@ -167,19 +179,25 @@ class Controller:
                 if high_watermark is not None:
                     self.journal.on_committed(high_watermark)
                 self._advance()
-        except DiskError as error:
+        except Exception as error:  # as above
             self._give_up(error)
         finally:
             self._syncing = None
 
-    def _give_up(self, error: TidelogError) -> None:
+    def _give_up(self, error: Exception) -> None:
         """Whether what was written is on disk cannot be known any more: nothing may be built on it."""
+        if not isinstance(error, DiskError):
+            logger.critical("the metadata log cannot be written: a bug in Tidelog", exc_info=error)
         self.journal.resign()
         self._advance()
         self._on_failed(f"the metadata log failed: {error}")
 
-    def _append(self, data: memoryview, leader_epoch: LeaderEpoch) -> None:
-        self._log.append_as_leader(data, leader_epoch=leader_epoch, now_ms=self._clock.wall_ms(), origin="controller")
+    def _append(self, data: memoryview, leader_epoch: LeaderEpoch) -> Offset:
+        """Returns the offset of the first record."""
+        now_ms = self._clock.wall_ms()
+        return self._log.append_as_leader(
+            data, leader_epoch=leader_epoch, now_ms=now_ms, origin="controller"
+        ).first_offset
 
     def _encode(self, batch: Batch) -> memoryview:
         builder = BatchBuilder()

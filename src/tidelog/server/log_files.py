@@ -104,9 +104,6 @@ class LogFiles:
         self.directory_id = _directory_uuid(properties)
         if metadata_directory is not directory:
             self._identify(metadata_directory, properties.cluster_id)
-        self._was_clean = directory.take_clean_shutdown().was_clean
-        if metadata_directory is not directory:
-            self._was_clean &= metadata_directory.take_clean_shutdown().was_clean
         self._recovery_points = directory.read_recovery_points()
         self._log_start_offsets = directory.read_log_start_offsets()
         self._high_watermarks = directory.read_high_watermarks()
@@ -141,8 +138,11 @@ class LogFiles:
         return properties
 
     def open_metadata_log(self) -> Log:
-        """The log of `__cluster_metadata-0`. Raises as `Log.open`."""
+        """The log of `__cluster_metadata-0`, from which on a crash is one. Raises as `Log.open`."""
         directory = self._held(self._metadata_directory)
+        self._was_clean = directory.take_clean_shutdown().was_clean
+        if self._directory is not directory:
+            self._was_clean &= self._held(self._directory).take_clean_shutdown().was_clean
         self._metadata_log = Log.open(
             self._disk,
             directory.log_path(CLUSTER_METADATA),
@@ -386,12 +386,16 @@ class LogFiles:
     # Stop.
 
     def close(self, partitions: list[Partition], broker_epoch: BrokerEpoch | None) -> None:
-        """Close every log and let go of the directories; marked as clean only if all of it went well."""
+        """Close every log and let go of the directories; marked as clean only if all of it went well.
+
+        Args:
+            broker_epoch: of this incarnation; None if not all logs were open or something failed: no clean stop.
+        """
         directory, metadata_directory = self._directory, self._metadata_directory
         try:
             if directory is None or metadata_directory is None or self._metadata_log is None:
                 return  # the start did not come so far
-            all_well = not self._failed_logs
+            all_well = broker_epoch is not None and not self._failed_logs
             for log in [*(partition.log for partition in partitions), self._metadata_log]:
                 try:
                     log.close()

@@ -10,6 +10,7 @@ import resource
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from tidelog.base.errors import TidelogError
 from tidelog.io.clock import SystemClock
@@ -53,6 +54,8 @@ def run(
         level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     _raise_file_limit()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it serves: see `_run`
     gc.set_threshold(GC_THRESHOLD)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(_run(config, on_ready, parent_fd))
@@ -66,25 +69,29 @@ async def _run(config: NodeConfig, on_ready: Callable[[int], None], parent_fd: i
         if not stopped.done():
             stopped.set_result(reason)
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop, signal.Signals(number).name)
-    if parent_fd is not None:
-        loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
     executor = ThreadExecutor()
     node = Node(config, disk=RealDisk(), clock=SystemClock(), rng=SystemRng(), executor=executor)
+    starting: asyncio.Future[Any] = asyncio.ensure_future(node.start())
     try:
-        await node.start()
-        gc.freeze()
-        on_ready(node.client_port)
-        failed = asyncio.ensure_future(node.failed())
-        done, _ = await asyncio.wait({stopped, failed}, return_when=asyncio.FIRST_COMPLETED)
-        if failed in done:
-            logger.critical("node %s gives up: %s", config.node_id, failed.result())
+        # Until it serves, a signal ends the process at once, as a crash would: every step of a start bears that.
+        await asyncio.wait([starting, node.failure], return_when=asyncio.FIRST_COMPLETED)
+        if not node.failure.done():
+            starting.result()  # raises what was in the way
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, stop, signal.Signals(number).name)
+            if parent_fd is not None:
+                loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
+            gc.freeze()
+            on_ready(node.client_port)
+            await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)
+        if node.failure.done():
+            logger.critical("node %s gives up: %s", config.node_id, node.failure.result())
             return FAILED
-        failed.cancel()
         logger.info("node %s stops: %s", config.node_id, stopped.result())
         return OK
     finally:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
         try:
             await node.stop()
         except TidelogError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from functools import partial
 
 from tidelog.base.errors import Code, NetworkError, refusal
@@ -45,9 +46,14 @@ IDLE_CHECKS_PER_LIMIT = 4
 class Node:
     """Everything of one process.
 
+    To be made on its event loop.
+
     Args:
         disk: where all files lie.
         executor: takes whatever may wait for the disk.
+
+    Attributes:
+        failure: done when this node cannot go on, be it while it starts or later, with the reason.
     """
 
     def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
@@ -58,16 +64,17 @@ class Node:
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
         self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
         self.connections: set[ServerConnection] = set()
+        self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._disk = disk
         self._executor = executor
         self._controller: Controller | None = None
         self._servers: list[asyncio.Server] = []
         self._listeners: dict[str, Listener] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self._failure: asyncio.Future[str] | None = None
         self._producer_ids: ProducerIdBlock | None = None
         self._producer_ids_lock = asyncio.Lock()
         self._broker_epoch = BrokerEpoch(-1)
+        self._has_started = False
         self._consistency_state = ConsistencyState(None, None)
 
     # What handlers ask.
@@ -143,13 +150,11 @@ class Node:
     # Start and stop.
 
     async def start(self) -> None:
-        """Return when this node serves.
+        """Return when this node serves. Should it fail meanwhile (`failure`), this may never return.
 
         Raises:
             TidelogError: it cannot; the text says why and what to do.
         """
-        loop = asyncio.get_running_loop()
-        self._failure = loop.create_future()
         if not KERNEL_IS_COMPILED:
             logger.warning(
                 "the interpreted kernel serves: to look at each record costs twenty times as much; "
@@ -161,9 +166,10 @@ class Node:
         await self._start_broker()
         for server in self._servers:
             await server.start_serving()
-        self._tasks.append(loop.create_task(self.files.keep(self.broker)))
+        self._start_task(self.files.keep(self.broker))
         if self.config.connection_idle_ms_max is not None:
-            self._tasks.append(loop.create_task(self._close_idle(self.config.connection_idle_ms_max)))
+            self._start_task(self._close_idle(self.config.connection_idle_ms_max))
+        self._has_started = True
         logger.info(
             "node %s of cluster %s serves clients on port %s, metadata at offset %s, controller epoch %s",
             self.config.node_id,
@@ -172,11 +178,6 @@ class Node:
             self.image.last_offset,
             self.controller.leader_epoch,
         )
-
-    async def failed(self) -> str:
-        """Return when this node cannot go on, with the reason."""
-        assert self._failure is not None
-        return await self._failure
 
     async def stop(self) -> None:
         """Stop cleanly: no new requests, answers to those under way, logs synced and marked as clean."""
@@ -189,11 +190,25 @@ class Node:
         await self._close_connections()
         if self._controller is not None:
             await self._controller.stop()
-        await self._executor.run(partial(self.files.close, self.broker.partitions, self._broker_epoch))
+        is_clean = self._has_started and not self.failure.done()
+        broker_epoch = self._broker_epoch if is_clean else None
+        await self._executor.run(partial(self.files.close, self.broker.partitions, broker_epoch))
 
     def _fail(self, reason: str) -> None:
-        if self._failure is not None and not self._failure.done():
-            self._failure.set_result(reason)
+        if not self.failure.done():
+            self.failure.set_result(reason)
+
+    def _start_task(self, work: Coroutine[object, object, None]) -> None:
+        """Start what runs for as long as the node does; if it cannot, neither can the node."""
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._on_task_ended)
+        self._tasks.append(task)
+
+    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.critical("%s ended: a bug in Tidelog", task.get_coro(), exc_info=error)
+            self._fail(f"its upkeep ended: {error}")
 
     async def _bind(self) -> None:
         """Take the ports, so that they can be told; nobody is accepted yet."""

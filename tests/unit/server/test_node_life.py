@@ -1,0 +1,205 @@
+"""A node from start to stop on a disk in memory: what it does when something is in the way; what counts as clean."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from support.memory_disk import MemoryDisk
+from tidelog.base.errors import KafkaError, NetworkError
+from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
+from tidelog.controller import NewTopic
+from tidelog.io.clock import SystemClock
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.rng import SystemRng
+from tidelog.journal import Decision
+from tidelog.log import Log, LogConfig
+from tidelog.metadata.records import FeatureLevelRecord, PartitionChangeRecord, encode_record
+from tidelog.records import BatchBuilder
+from tidelog.server.config import NodeConfig
+from tidelog.server.node import Node
+
+MARKER = "logs/.kafka_cleanshutdown"
+METADATA = "logs/__cluster_metadata-0"
+SECONDS_MAX = 10.0
+
+
+def new_node(disk: MemoryDisk, port: int = 0) -> Node:
+    """A process of its own, as far as the disk can tell."""
+    disk.locked.clear()
+    properties = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@127.0.0.1:0",
+        "log.dirs": "logs",
+    }
+    config = NodeConfig.from_properties(properties)
+    return Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(scenario(), SECONDS_MAX)
+
+    asyncio.run(bounded())
+
+
+async def run_once(disk: MemoryDisk, *topics: str) -> None:
+    """Start, make topics, stop cleanly."""
+    node = new_node(disk)
+    await node.start()
+    for result in await node.create_topics([NewTopic(name, 1, 1) for name in topics]):
+        assert result.code == 0, result.message
+    await node.stop()
+
+
+def append_metadata(disk: MemoryDisk, record: object) -> None:
+    log = Log.open(disk, METADATA, CLUSTER_METADATA, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=0)
+    builder = BatchBuilder()
+    builder.append(0, None, encode_record(record))
+    epoch = log.lineage.latest_leader_epoch or LeaderEpoch(0)
+    log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=epoch, now_ms=0, origin="controller")
+    log.close()
+
+
+def test_a_broker_that_cannot_follow_the_metadata_fails_the_start_with_the_reason() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = new_node(disk)
+        await node.start()
+        (topic,) = await node.create_topics([NewTopic("flights", 1, 1)])
+        await node.stop()
+        assert topic.topic_id is not None
+        # A leader outside of its ISR: whoever wrote that had a bug.
+        append_metadata(disk, PartitionChangeRecord(partition_id=0, topic_id=topic.topic_id, isr=[7]))
+        node = new_node(disk)
+        starting: asyncio.Future[Any] = asyncio.ensure_future(node.start())
+        await asyncio.wait([starting, node.failure], return_when=asyncio.FIRST_COMPLETED)
+        assert "not in its ISR" in node.failure.result()
+        starting.cancel()
+        await node.stop()
+        assert not disk.exists(MARKER)
+
+    run(scenario)
+
+
+def test_a_partition_that_is_ahead_of_the_metadata_goes_offline_and_the_others_serve() -> None:
+    """The metadata log was put back from a backup."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await run_once(disk, "ahead", "fine")
+        log = Log.open(
+            disk, "logs/ahead-0", CLUSTER_METADATA, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=0
+        )
+        log.assign_leader_epoch(LeaderEpoch(99))
+        log.close()
+        node = new_node(disk)
+        await node.start()
+        assert node.broker.partition("fine", 0).replica is not None
+        with pytest.raises(KafkaError, match=r"leader epoch 99.*older than the data") as refused:
+            node.broker.partition("ahead", 0)
+        assert refused.value.code.name == "KAFKA_STORAGE_ERROR"
+        await node.stop()
+        assert not disk.exists(MARKER)
+
+    run(scenario)
+
+
+def test_a_port_that_is_taken_leaves_a_clean_stop_clean_and_an_unclean_one_unclean() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await run_once(disk, "flights")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            for is_clean in (True, False):
+                if not is_clean:
+                    disk.remove(MARKER)
+                node = new_node(disk, port)
+                with pytest.raises(NetworkError, match=str(port)):
+                    await node.start()
+                await node.stop()
+                assert disk.exists(MARKER) is is_clean
+
+    run(scenario)
+
+
+def test_a_start_that_came_half_way_is_no_clean_stop() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await run_once(disk, "flights")
+        disk.remove(MARKER)
+        node = new_node(disk)
+        disk.refusals.add("quorum-state.tmp")
+        with pytest.raises(Exception, match="quorum-state"):
+            await node.start()
+        disk.refusals.clear()
+        await node.stop()
+        assert not disk.exists(MARKER)  # nobody has looked at flights-0 since it was left in whatever state
+
+    run(scenario)
+
+
+def test_a_metadata_log_that_cannot_be_written_fails_the_node_and_says_so() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = new_node(disk)
+        await node.start()
+        disk.free_write_bytes = 0
+        with pytest.raises(KafkaError):
+            await node.create_topics([NewTopic("flights", 1, 1)])
+        assert "no space left" in await node.failure
+        disk.free_write_bytes = None
+        await node.stop()
+        assert not disk.exists(MARKER)
+
+    run(scenario)
+
+
+def test_a_record_that_cannot_be_written_fails_the_node_rather_than_part_the_journal_from_its_log() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        await node.start()
+        too_large = FeatureLevelRecord(name="a.feature", feature_level=1 << 20)
+        with pytest.raises(KafkaError):
+            await node.controller.request(lambda _: Decision((too_large,), None))
+        assert "feature_level" in await node.failure
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_flipped_bit_in_the_metadata_is_found_after_a_clean_stop_too() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await run_once(disk, "flights")
+        data = disk.files[f"{METADATA}/00000000000000000000.log"].data
+        data[data.index(b"flights")] ^= 1
+        node = new_node(disk)
+        with pytest.raises(Exception, match=rf"{METADATA}.*CRC"):
+            await node.start()
+        await node.stop()
+        assert disk.exists("logs/flights-0/00000000000000000000.log")
+
+    run(scenario)
+
+
+def test_upkeep_that_ends_takes_the_node_along() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+
+        async def keep(_: object) -> None:
+            raise ZeroDivisionError("of the upkeep")
+
+        node.files.keep = keep  # type: ignore[assignment, method-assign]
+        await node.start()
+        assert "of the upkeep" in await node.failure
+        await node.stop()
+
+    run(scenario)
