@@ -3,6 +3,7 @@
     python bench/run.py                    all of them
     python bench/run.py kernel produce     those whose names hold one of the words
     python bench/run.py --json             the JSON lines alone, as they come
+    python bench/run.py --markdown         the rows of the table in docs/performance.md
 
 Each `bench/bench_*.py` prints one JSON line per figure: name, value, unit, peer, peer_value, ratio; and `target` and
 `met` where there is one. A benchmark that fails is shown as failed, and the rest still runs; the exit status is 1 then.
@@ -17,12 +18,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SECONDS_MAX = 600
-COLUMNS = ("name", "value", "unit", "target", "peer", "peer_value", "ratio")
+COLUMNS = ("name", "value", "unit", "target", "met", "peer", "peer_value", "ratio")
+FORMATS = ("--json", "--markdown")
 
 
 def main(arguments: list[str]) -> int:
     as_json = "--json" in arguments
-    words = [word for word in arguments if word != "--json"]
+    words = [word for word in arguments if word not in FORMATS]
     files = [path for path in sorted(HERE.glob("bench_*.py")) if not words or any(word in path.name for word in words)]
     if not files:
         print(f"error: no benchmark is named like {' or '.join(words)}; see bench/", file=sys.stderr)
@@ -38,10 +40,13 @@ def main(arguments: list[str]) -> int:
             failed.append(path.name)
             continue
         for figure in found:
+            figure["script"] = path.name
             if as_json:
                 print(json.dumps(figure), flush=True)
         figures += found
-    if not as_json:
+    if "--markdown" in arguments:
+        print_markdown(figures)
+    elif not as_json:
         print_table(figures)
     if failed:
         print(f"error: {', '.join(failed)} failed, as said above", file=sys.stderr)
@@ -69,9 +74,29 @@ def print_table(figures: list[dict[str, object]]) -> None:
         print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
+def print_markdown(figures: list[dict[str, object]]) -> None:
+    for figure in figures:
+        target = (
+            "" if figure.get("target") is None else f"{figure['target']}{'' if figure.get('met') else ' **missed**'}"
+        )
+        peer = "" if figure.get("peer") is None else f"{figure['peer']}: {shown(figure['peer_value'])}"
+        ratio = "" if figure.get("ratio") is None else shown(figure["ratio"])
+        cells = (
+            figure["name"],
+            f"{shown(figure['value'])} {figure['unit']}",
+            target,
+            peer,
+            ratio,
+            f"`{figure['script']}`",
+        )
+        print("| " + " | ".join(str(cell) for cell in cells) + " |")
+
+
 def shown(value: object) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}"
+    if isinstance(value, bool):
+        return "yes" if value else "NO"
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 
