@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from tidelog.base.errors import Code, CorruptLogError, DiskError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
@@ -134,8 +135,12 @@ class Broker:
         await future
 
     def on_disk_error(self, partition: Partition, error: DiskError) -> None:
-        """The disk failed under a partition: it goes offline, and the others serve on."""
-        self._take_offline(partition.topic_partition, str(error))
+        """The disk failed under a partition: it goes offline, and the others serve on.
+
+        One that was deleted meanwhile is nobody's any more, though another may have its name.
+        """
+        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
+            self._take_offline(partition.topic_partition, str(error))
 
     # What to do about it.
 
@@ -159,9 +164,17 @@ class Broker:
         for record in committed.records:
             delta.replay(record)
         image = delta.apply(Offset(committed.end_offset - 1), committed.leader_epoch)
-        for topic in delta.deleted_topics.values():
-            for index in range(len(topic.partitions)):
-                self._forget(TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
+        deleted = [
+            (TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
+            for topic in delta.deleted_topics.values()
+            for index, state in enumerate(topic.partitions)
+            if self.broker_id in state.replicas
+        ]
+        if deleted:
+            for topic_partition, topic_id in deleted:
+                self._forget(topic_partition, topic_id)
+            await self._executor.run(partial(self._files.doom, deleted))
+            self._files.remove_doomed_later()
         assigned = self._assigned(delta, image)
         missing = [a for a in assigned if (a.topic_id, a.topic_partition.partition) not in self._by_id]
         if missing:
@@ -239,7 +252,7 @@ class Broker:
         self._by_id[one.topic_id, one.topic_partition.partition] = partition
 
     def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The topic is deleted: stop serving at once, and leave the files to be removed later."""
+        """The topic is deleted: stop serving at once."""
         self._offline.pop(topic_partition, None)
         partition = self._by_id.pop((topic_id, topic_partition.partition), None)
         if partition is None:
@@ -247,7 +260,6 @@ class Broker:
         if self._by_name.get(topic_partition) is partition:
             del self._by_name[topic_partition]
         partition.stop()
-        self._files.remove_later(partition.log)
 
     def _take_offline(self, topic_partition: TopicPartition, reason: str) -> None:
         logger.error("%s goes offline: %s", topic_partition, reason)

@@ -248,18 +248,24 @@ class LogFiles:
         """As it was checkpointed before this start; None if it was not."""
         return self._high_watermarks.get(topic_partition)
 
-    def remove_later(self, log: Log) -> None:
-        """The topic is deleted: rename the directory now, remove its files after `file.delete.delay.ms`."""
-        topic_partition = log.topic_partition
-        self._logs.pop(topic_partition, None)
-        for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
-            checkpoint.pop(topic_partition, None)
-        try:
-            log.release()
-            self._held(self._directory).doom(topic_partition, self._rng)
-        except DiskError as error:
-            logger.error("%s: its files stay behind: %s", topic_partition, error)
-            return
+    def doom(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
+        """Topics are deleted: rename the directories of their partitions, those that are offline included."""
+        directory = self._held(self._directory)
+        for topic_partition, topic_id in deleted:
+            for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+                checkpoint.pop(topic_partition, None)
+            log = self._logs.pop(topic_partition, None)
+            try:
+                if log is not None:
+                    log.release()
+                if self._topic_id_in(directory.log_path(topic_partition)) == topic_id:
+                    directory.doom(topic_partition, self._rng)
+                    self._failed_logs.discard(topic_partition)
+            except (DiskError, CorruptLogError) as error:
+                logger.error("%s: its files stay behind: %s", topic_partition, error)
+
+    def remove_doomed_later(self) -> None:
+        """Remove the files of what was deleted, after `file.delete.delay.ms`."""
         delay_ms = self._config.file_delete_delay_ms
         loop = asyncio.get_running_loop()
         self._removals = [timer for timer in self._removals if not timer.cancelled() and timer.when() > loop.time()]
@@ -291,12 +297,13 @@ class LogFiles:
 
     def _holds_another_topic(self, path: str, topic_id: TopicId, image: MetadataImage) -> bool:
         """Whether the directory is of a topic that no longer is."""
+        held = self._topic_id_in(path)
+        return held is not None and held != topic_id and held not in image.topics_by_id
 
+    def _topic_id_in(self, path: str) -> TopicId | None:
+        """Of the topic that a directory belongs to. Raises CorruptLogError."""
         file = f"{path}/{PARTITION_METADATA_FILE}"
-        if not self._disk.exists(file):
-            return False
-        held = parse_partition_metadata(self._disk.read_bytes(file), file)
-        return held != topic_id and held not in image.topics_by_id
+        return parse_partition_metadata(self._disk.read_bytes(file), file) if self._disk.exists(file) else None
 
     def _tell_recovery(self, log: Log) -> None:
         for fact in log.recovery.lines():

@@ -67,7 +67,8 @@ def disk_with_a_log_that_starts_at_5(disk: MemoryDisk) -> None:
 
 async def deleted_by_the_node(disk: MemoryDisk) -> LogFiles:
     files = start(disk)
-    files.remove_later(open_log(files, OLD))
+    open_log(files, OLD)
+    files.doom([(PARTITION, OLD)])
     return files
 
 

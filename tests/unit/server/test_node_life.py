@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from support.memory_disk import MemoryDisk
-from tidelog.base.errors import KafkaError, NetworkError
+from tidelog.base.errors import DiskError, KafkaError, NetworkError
 from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
-from tidelog.controller import NewTopic
+from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
@@ -201,5 +201,31 @@ def test_upkeep_that_ends_takes_the_node_along() -> None:
         await node.start()
         assert "of the upkeep" in await node.failure
         await node.stop()
+
+    run(scenario)
+
+
+def test_deleting_a_topic_that_is_offline_gives_its_space_back_and_lets_another_have_its_name() -> None:
+    """A full disk takes a partition offline; deleting it must help."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = new_node(disk)
+        await node.start()
+        (topic,) = await node.create_topics([NewTopic("flights", 1, 1)])
+        old = node.broker.partition("flights", 0)
+        node.broker.on_disk_error(old, DiskError("logs/flights-0", "no space left"))
+        assert topic.topic_id is not None
+        wanted = [TopicToDelete(topic_id=topic.topic_id)]
+        await node.controller.request(lambda state: state.decide_delete_topics(wanted))
+        await node.caught_up()
+        assert not disk.is_directory("logs/flights-0")
+        assert any(path.endswith("-delete") for path in disk.directories)
+        await node.create_topics([NewTopic("flights", 1, 1)])
+        new = node.broker.partition("flights", 0)
+        node.broker.on_disk_error(old, DiskError("logs/flights-0", "a flush that came late"))
+        assert node.broker.partition("flights", 0) is new
+        await node.stop()
+        assert disk.exists(MARKER)
 
     run(scenario)
