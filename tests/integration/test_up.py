@@ -126,3 +126,22 @@ def test_server_runs_one_node_from_a_file_and_loads_only_what_it_needs(tmp_path:
     heavy = {"pyarrow", "pyspark", "rich", "numpy", "matplotlib", "unittest"}
     assert heavy.isdisjoint(json.loads(modules.read_text()))
     assert not any(name.startswith(("tidelog.client", "tidelog.spark")) for name in json.loads(modules.read_text()))
+
+
+def test_server_takes_the_older_name_of_its_id(tmp_path: Path) -> None:
+    settings = tmp_path / "server.properties"
+    settings.write_text(
+        "process.roles=broker,controller\nbroker.id=7\nlisteners=PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0\n"
+        "controller.listener.names=CONTROLLER\ncontroller.quorum.voters=7@127.0.0.1:0\n"
+        f"log.dirs={tmp_path / 'logs'}\n"
+    )
+    node = subprocess.Popen([*START, "server", str(settings)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    try:
+        assert node.stdout is not None
+        with node.stdout as stdout:
+            assert stdout.readline().decode().startswith(f"node id=7 pid={node.pid} port=")
+        node.terminate()
+        assert node.wait(STOP_SECONDS_MAX) == 0
+    finally:
+        node.kill()
+        node.wait()

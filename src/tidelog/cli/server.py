@@ -48,7 +48,8 @@ class Server:
 
         def on_ready(port: int) -> None:
             if self.ready_fd is None:
-                print(f"node id={properties['node.id']} pid={os.getpid()} port={port}")
+                node_id = properties.get("node.id") or properties["broker.id"]
+                print(f"node id={node_id} pid={os.getpid()} port={port}")
                 print(f"ready bootstrap={clients_host(properties)}:{port}", flush=True)
                 return
             os.write(self.ready_fd, f"port={port}\n".encode())

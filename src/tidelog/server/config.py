@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from socket import gethostname
 from typing import cast
 
 from tidelog.base.errors import ConfigError
@@ -12,6 +13,7 @@ from tidelog.metadata.configs import ConfigValue, broker_values
 
 BROKER_ROLE = "broker"
 CONTROLLER_ROLE = "controller"
+EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be refused
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +71,13 @@ class NodeConfig:
         broker_listeners, controller_listeners = _listeners(values)
         _check_voters(values, node_id)
         log_directory = _log_directory(values)
+        advertised = _advertised(values, broker_listeners)
         idle_ms = cast(int, values["connections.max.idle.ms"])
         return NodeConfig(
             node_id=node_id,
             broker_listeners=broker_listeners,
             controller_listeners=controller_listeners,
-            advertised={one.name: one for one in _parse_listeners("advertised.listeners", values)},
+            advertised=advertised,
             rack=cast("str | None", values["broker.rack"]),
             log_directory=log_directory,
             metadata_log_directory=cast("str | None", values["metadata.log.dir"]) or log_directory,
@@ -136,13 +139,36 @@ def _listeners(values: _Values) -> tuple[tuple[Listener, ...], tuple[Listener, .
 
 
 def _check_protocols(values: _Values, in_use: set[str]) -> None:
-    """Kafka's stock file maps names that no listener has; those are nobody's business."""
-    for entry in cast("tuple[str, ...]", values["listener.security.protocol.map"]):
-        name, _, protocol = entry.partition(":")
-        if name in in_use and protocol != "PLAINTEXT":
+    """Kafka's stock file maps names that no listener has; those are nobody's business.
+
+    A name that is not in the map is that of a protocol: whoever calls a listener SSL must not be served without it.
+    """
+    entries = cast("tuple[str, ...]", values["listener.security.protocol.map"])
+    protocols = {name: protocol for name, _, protocol in (entry.partition(":") for entry in entries)}
+    for name in sorted(in_use):
+        protocol = protocols.get(name, name)
+        if protocol != "PLAINTEXT":
             raise ConfigError(
-                f"listener.security.protocol.map: {name} speaks {protocol or 'nothing'}; this release serves PLAINTEXT"
+                f"listener.security.protocol.map: listener {name} speaks {protocol or 'nothing'}; "
+                f"this release serves PLAINTEXT only ({name}:PLAINTEXT in the map, if that is what you want)"
             )
+
+
+def _advertised(values: _Values, listeners: tuple[Listener, ...]) -> dict[str, Listener]:
+    """What clients are told of listeners, by their names. They must be able to go there."""
+    told = {one.name: one for one in _parse_listeners("advertised.listeners", values)}
+    bound = {one.name: one for one in listeners}
+    for name in told.keys() - bound.keys():
+        raise ConfigError(
+            f"advertised.listeners: {name} is none of the listeners for clients, which are {', '.join(bound)}"
+        )
+    for name, listener in bound.items():
+        if told.get(name, listener).host in EVERY_ADDRESS:
+            raise ConfigError(
+                f"advertised.listeners: no client can connect to {told.get(name, listener).host}; "
+                f"say what clients are to be told, such as {name}://{gethostname()}:{listener.port}"
+            )
+    return told
 
 
 def _parse_listeners(key: str, values: _Values) -> tuple[Listener, ...]:
@@ -160,7 +186,13 @@ def _parse_listeners(key: str, values: _Values) -> tuple[Listener, ...]:
 
 def _check_voters(values: _Values, node_id: BrokerId) -> None:
     voters = cast("tuple[str, ...] | None", values["controller.quorum.voters"])
-    if voters is None and values["controller.quorum.bootstrap.servers"] is None:
+    controllers = cast("tuple[str, ...] | None", values["controller.quorum.bootstrap.servers"])
+    if controllers is not None and len(controllers) != 1:
+        raise ConfigError(
+            f"controller.quorum.bootstrap.servers={','.join(controllers)}: this release runs a quorum of one voter, "
+            "this node: with several of them each would be a cluster of its own"
+        )
+    if voters is None and controllers is None:
         raise ConfigError(
             f"controller.quorum.voters is missing: name this node as the only voter, such as {node_id}@127.0.0.1:9093"
         )

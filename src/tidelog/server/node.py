@@ -41,6 +41,7 @@ logger = logging.getLogger("tidelog.server.node")
 
 STOP_SECONDS_MAX = 5.0
 IDLE_CHECKS_PER_LIMIT = 4
+IDLE_CHECK_INTERVAL_MS_MIN = 10
 
 
 class Node:
@@ -307,6 +308,6 @@ class Node:
     async def _close_idle(self, idle_ms_max: int) -> None:
         """Close connections on which nothing came for so long (`connections.max.idle.ms`)."""
         while True:
-            await asyncio.sleep(idle_ms_max / IDLE_CHECKS_PER_LIMIT / 1000)
+            await asyncio.sleep(max(idle_ms_max / IDLE_CHECKS_PER_LIMIT, IDLE_CHECK_INTERVAL_MS_MIN) / 1000)
             for connection in list(self.connections):
                 connection.sweep(IDLE_CHECKS_PER_LIMIT)

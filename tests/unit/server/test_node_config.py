@@ -33,6 +33,12 @@ def test_protocols_of_listeners_that_are_not_there_do_not_matter() -> None:
     assert NodeConfig.from_properties(GOOD | stock).node_id == 7
 
 
+def test_every_interface_will_do_if_clients_are_told_a_name() -> None:
+    outside = {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093"}
+    config = NodeConfig.from_properties(GOOD | outside | {"advertised.listeners": "PLAINTEXT://name:9092"})
+    assert config.broker_listeners[0].host == "0.0.0.0"
+
+
 def test_minus_one_means_never() -> None:
     assert NodeConfig.from_properties(GOOD | {"connections.max.idle.ms": "-1"}).connection_idle_ms_max is None
 
@@ -51,6 +57,16 @@ def test_minus_one_means_never() -> None:
         ({"listeners": "127.0.0.1:9092"}, "NAME://HOST:PORT"),
         ({"listeners": "PLAINTEXT://127.0.0.1:70000"}, "NAME://HOST:PORT"),
         ({"listener.security.protocol.map": "PLAINTEXT:SSL"}, "this release serves PLAINTEXT"),
+        ({"listeners": "SSL://127.0.0.1:9092,CONTROLLER://:9093"}, "SSL speaks SSL"),
+        ({"listeners": "OUTSIDE://127.0.0.1:9092,CONTROLLER://:9093"}, "OUTSIDE:PLAINTEXT"),
+        ({"advertised.listeners": "PLAINTXT://name:9092"}, "PLAINTXT is none of the listeners.*PLAINTEXT"),
+        ({"advertised.listeners": "CONTROLLER://name:9093"}, "CONTROLLER is none of the listeners"),
+        ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093"}, "no client can connect to 0.0.0.0"),
+        ({"advertised.listeners": "PLAINTEXT://[::]:9092"}, "no client can connect"),
+        (
+            {"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "a:9093,b:9093,c:9093"},
+            "each would be a cluster of its own",
+        ),
         ({"controller.quorum.voters": None}, "controller.quorum.voters is missing"),
         ({"controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "a quorum of one voter"),
         ({"controller.quorum.voters": "8@a:1"}, "must be this node"),

@@ -21,6 +21,7 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata.records import FeatureLevelRecord, PartitionChangeRecord, encode_record
 from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
+from tidelog.server.drive import ServerConnection
 from tidelog.server.node import Node
 
 MARKER = "logs/.kafka_cleanshutdown"
@@ -28,7 +29,7 @@ METADATA = "logs/__cluster_metadata-0"
 SECONDS_MAX = 10.0
 
 
-def new_node(disk: MemoryDisk, port: int = 0) -> Node:
+def new_node(disk: MemoryDisk, port: int = 0, **settings: str) -> Node:
     """A process of its own, as far as the disk can tell."""
     disk.locked.clear()
     properties = {
@@ -39,7 +40,8 @@ def new_node(disk: MemoryDisk, port: int = 0) -> Node:
         "controller.quorum.voters": "1@127.0.0.1:0",
         "log.dirs": "logs",
     }
-    config = NodeConfig.from_properties(properties)
+    more = {key.replace("_", "."): value for key, value in settings.items()}
+    config = NodeConfig.from_properties(properties | more)
     return Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
 
 
@@ -227,5 +229,34 @@ def test_deleting_a_topic_that_is_offline_gives_its_space_back_and_lets_another_
         assert node.broker.partition("flights", 0) is new
         await node.stop()
         assert disk.exists(MARKER)
+
+    run(scenario)
+
+
+class Swept(ServerConnection):
+    """Counts how often the node looks whether it is idle."""
+
+    def __init__(self) -> None:
+        self.sweeps = 0
+
+    def sweep(self, sweeps_max: int) -> None:
+        self.sweeps += 1
+
+    def close_when_answered(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_connections_that_may_not_idle_at_all_do_not_keep_the_node_busy() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk(), connections_max_idle_ms="0")
+        await node.start()
+        connection = Swept()
+        node.connections.add(connection)
+        for _ in range(1_000):
+            await asyncio.sleep(0)
+        assert connection.sweeps < 100
+        node.connections.clear()
+        await node.stop()
 
     run(scenario)
