@@ -29,6 +29,12 @@ from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataReque
 from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.api_32_describe_configs import (
+    RESOURCE_TOPIC,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
 
 TOPIC = "bad-requests"
 WIDE_TOPIC = "bad-requests-wide"
@@ -251,3 +257,26 @@ def test_the_same_partition_twice_in_one_request(client: WireClient) -> None:
     accepted = [row.base_offset for row in rows if row.error_code == 0]
     assert accepted == list(range(len(accepted)))
     assert client.log_end_offset(topic) == len(accepted)
+
+
+@pytest.mark.parametrize("version", [1, 4])
+def test_a_refusal_that_quotes_a_very_long_name_can_be_sent(client: WireClient, version: int) -> None:
+    """Strings of versions that are not flexible take 32,767 bytes, the quoted name included."""
+    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(RESOURCE_TOPIC, "n" * 32_767)])
+    (row,) = client.ask(ApiKey.DESCRIBE_CONFIGS, version, asked, DescribeConfigsResponse).results
+    assert Code(row.error_code) is Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert row.error_message is not None
+    assert "there is no topic 'nnn" in row.error_message
+
+
+def test_what_is_asked_for_often_is_told_once(client: WireClient) -> None:
+    asked = DescribeConfigsRequest(resources=[DescribeConfigsResource(RESOURCE_TOPIC, TOPIC) for _ in range(9)])
+    assert len(client.ask(ApiKey.DESCRIBE_CONFIGS, 4, asked, DescribeConfigsResponse).results) == 1
+    named = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC) for _ in range(9)])
+    assert len(client.ask(ApiKey.METADATA, 12, named, MetadataResponse).topics) == 1
+
+
+def test_without_an_answer_the_log_says_why_a_produce_request_failed(shared_node: NodeProcess) -> None:
+    with WireClient(shared_node.port) as unanswered, pytest.raises(ConnectionError):
+        unanswered.produce("bad-requests-none", batch_of(b"x"), acks=0)
+    assert "UNKNOWN_TOPIC_OR_PARTITION: there is no partition bad-requests-none-0" in shared_node.log

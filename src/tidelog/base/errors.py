@@ -202,6 +202,10 @@ class Code(IntEnum):
     STALE_METADATA = 134, True, "This broker's metadata is older than the token; provisional number (KIP-1243)."
 
 
+MESSAGE_LENGTH_MAX = 1_000
+"""Characters. What was sent is quoted in it, and may have been long; an answer takes 32,767 bytes."""
+
+
 class KafkaError(TidelogError):
     """A refusal: raised before any state changed, and answered with its code."""
 
@@ -210,6 +214,8 @@ class KafkaError(TidelogError):
     def __init__(self, message: str = "", *, code: Code | None = None) -> None:
         if code is not None:
             self.code = code
+        if len(message) > MESSAGE_LENGTH_MAX:
+            message = f"{message[: MESSAGE_LENGTH_MAX // 2]} … {message[-MESSAGE_LENGTH_MAX // 2 :]}"
         super().__init__(message or self.code.meaning)
 
     @property

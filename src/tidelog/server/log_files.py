@@ -28,7 +28,7 @@ from tidelog.base.ids import (
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.checkpoint import MetaProperties, parse_partition_metadata
-from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, LogDirectory
+from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NAME_SIZE_MAX, LogDirectory
 from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings, topic_values
@@ -285,7 +285,8 @@ class LogFiles:
             state = image.partition(topic_partition.topic, topic_partition.partition)
             if state is None or self._config.node_id not in state.replicas:
                 path = directory.log_path(topic_partition)
-                aside = f"{path}.{self._rng.uuid().hex}-stray"
+                suffix = f"-{topic_partition.partition}.{self._rng.uuid().hex}-stray"
+                aside = f"{directory.path}/{topic_partition.topic[: NAME_SIZE_MAX - len(suffix)]}{suffix}"
                 self._disk.rename(path, aside)
                 logger.warning(
                     "%s is in no topic that the metadata assigns to this node: renamed to %s; "

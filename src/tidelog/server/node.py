@@ -129,9 +129,12 @@ class Node:
 
     async def create_topics_with_defaults(self, names: list[str]) -> None:
         """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there."""
-        for result in await self.create_topics([NewTopic(name) for name in names]):
-            if result.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
-                logger.warning("topic %s was not created: %s: %s", result.name, result.code.name, result.message)
+        results = await self.create_topics([NewTopic(name) for name in names])
+        refused = [one for one in results if one.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS)]
+        if refused:
+            first = refused[0]
+            more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+            logger.warning("topic %s%s was not created: %s: %s", first.name, more, first.code.name, first.message)
 
     async def caught_up(self) -> None:
         """Return once this broker's image reflects all that the controller has committed by now (own writes)."""

@@ -133,8 +133,8 @@ class Partition:
                     f"{self.topic_partition}: transactions are not served; produce without a transactional id",
                 )
             length = int.from_bytes(batches[position + LENGTH_START : position + LENGTH_END], signed=True)
-            if length < 0:
-                return  # the log says what is wrong with it
+            if length < BATCH_OVERHEAD - LENGTH_END:
+                return  # it cannot be: the log says what is wrong with it
             position += LENGTH_END + length
 
     def read(

@@ -100,3 +100,15 @@ def test_a_topic_created_anew_keeps_its_first_records_over_a_crash(end: Callable
     assert (log.log_start_offset, log.log_end_offset) == (0, 3)
     assert log.recovery_point == 0
     assert files.high_watermark(PARTITION) is None
+
+
+def test_a_stray_of_any_name_is_set_aside_under_one_that_fits() -> None:
+    """Names of files end at 255 bytes, topics' at 249."""
+    disk = MemoryDisk()
+    files = start(disk)
+    name = "n" * 249
+    disk.make_dirs(f"logs/{name}-0")
+    files.set_strays_aside(MetadataImage.empty())
+    (aside,) = [path for path in disk.directories if path.startswith("logs/nnn")]
+    assert aside.endswith("-stray")
+    assert len(aside.removeprefix("logs/")) <= 255

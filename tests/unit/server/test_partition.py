@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from support.memory_disk import MemoryDisk
@@ -87,3 +89,14 @@ def test_those_who_wait_are_woken_once_per_move() -> None:
     assert calls == [1]
     partition.stop()
     assert calls == [1, 1]
+
+
+def test_lengths_that_cannot_be_are_not_walked_one_by_one() -> None:
+    """Thirty megabytes of zeros are two and a half million batches of no bytes, for whoever believes it."""
+    partition = stopped_partition()
+    lead(partition, 1)
+    zeros = memoryview(bytearray(30_000_000))
+    started = time.process_time()
+    with pytest.raises(KafkaError):
+        partition.append(zeros, acks_all=True, now_ms=NOW_MS)
+    assert time.process_time() - started < 0.3

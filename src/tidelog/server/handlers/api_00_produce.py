@@ -34,18 +34,22 @@ def handle(
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
     acks = request.acks
     now_ms = node.clock.wall_ms()
-    failed = False
+    failed: PartitionProduceResponse | None = None
     topics = []
     for topic in request.topic_data:
         rows = []
         for data in topic.partition_data:
             row = _append(node, topic.topic_id if by_id else topic.name, data, acks, now_ms)
-            failed |= row.error_code != 0
+            if row.error_code and failed is None:
+                failed = row
             rows.append(row)
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     if acks == 0:
-        if failed:
-            raise MalformedMessageError("a produce request with acks=0 failed; the producer is told by the close")
+        if failed is not None:
+            raise MalformedMessageError(
+                "a produce request with acks=0 failed, which only a close can tell its producer: "
+                f"{Code(failed.error_code).name}: {failed.error_message}"
+            )
         return None
     return ProduceResponse(responses=topics)
 

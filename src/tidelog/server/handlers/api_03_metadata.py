@@ -65,7 +65,8 @@ def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> Me
     if asked is None or (not asked and context.api_version < NO_TOPICS_MEANS_ALL_BEFORE_VERSION):
         topics = [_topic(image, topic) for topic in image.topics_by_name.values()]
     else:
-        topics = [_asked_topic(image, one) for one in asked]
+        distinct = {(one.topic_id, one.name): one for one in asked}  # each once, as Kafka does
+        topics = [_asked_topic(image, one) for one in distinct.values()]
     brokers = []
     for broker in image.brokers.values():
         endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
