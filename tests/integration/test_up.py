@@ -62,6 +62,11 @@ def test_a_node_dies_with_a_parent_that_was_killed(fresh: NodeProcess) -> None:
     wait_until_gone(fresh.pid)
 
 
+def test_ctrl_c_in_a_terminal_reaches_up_alone_which_tells_its_node(fresh: NodeProcess) -> None:
+    fresh.start()
+    assert os.getpgid(fresh.pid) == fresh.pid != os.getpgid(0)
+
+
 def test_a_node_that_was_killed_ends_up_with_status_1(fresh: NodeProcess) -> None:
     fresh.start()
     assert fresh.kill() == 1

@@ -127,7 +127,11 @@ class Supervision:
         command = [sys.executable, "-m", "tidelog", "server", *arguments]
         command += ["--ready-fd", str(ready_write), "--parent-fd", str(lifeline_read)]
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=(ready_write, lifeline_read)
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            pass_fds=(ready_write, lifeline_read),
+            process_group=0,  # Ctrl-C in a terminal is for us alone; we tell the nodes
         )
         os.close(ready_write)
         os.close(lifeline_read)
