@@ -56,6 +56,18 @@ def test_a_node_keeps_its_port_and_its_identity_over_a_restart(fresh: NodeProces
     assert (fresh.data_dir / "node-1" / "meta.properties").read_text() == meta
 
 
+def test_a_directory_that_was_formatted_beforehand_keeps_its_cluster(fresh: NodeProcess) -> None:
+    command = [*START, "storage", "format", "--cluster-id", "a-cluster-of-ours", "--node-id", "1"]
+    command += ["--data", str(fresh.data_dir / "node-1")]
+    subprocess.run(command, check=True, capture_output=True)
+    fresh.start()
+    assert "cluster.id=a-cluster-of-ours\n" in (fresh.data_dir / "node-1" / "meta.properties").read_text()
+    fresh.stop()
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "belongs to node 1 of cluster a-cluster-of-ours already" in again.stderr
+
+
 def test_a_node_dies_with_a_parent_that_was_killed(fresh: NodeProcess) -> None:
     fresh.start()
     fresh.kill_up()

@@ -13,9 +13,6 @@ from tidelog.cli.command import UsageError, log_level_option, option, output_opt
 from tidelog.cli.output import Row, Rows
 from tidelog.cli.server import read_properties
 
-OWN_FILES = {".lock", "lost+found"}
-"""What an empty directory may hold."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatStorage:
@@ -71,6 +68,7 @@ class FormatStorage:
         from tidelog.io.disk import RealDisk
         from tidelog.log.checkpoint import MetaProperties
         from tidelog.log.directory import LogDirectory
+        from tidelog.server.log_files import OWN_FILES
 
         disk = RealDisk()
         directory = LogDirectory.open(disk, path)
