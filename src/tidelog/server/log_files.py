@@ -334,6 +334,10 @@ class LogFiles:
                 retention_due_ms = now_ms + config.retention_check_interval_ms
                 await self._retain(partitions, hosted)
 
+    async def flush(self, partition: Partition) -> None:
+        """Return once all that was appended is synced. Raises DiskError."""
+        await self._executor.run(partition.log.flush)
+
     async def _flush(self, partitions: list[Partition], hosted: Hosted, now_ms: int) -> None:
         for partition in partitions:
             log = partition.log

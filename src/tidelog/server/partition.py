@@ -123,6 +123,12 @@ class Partition:
         )
         return result
 
+    @property
+    def is_sync_awaited(self) -> bool:
+        """Whether `flush.messages` asks for what was appended to be synced before it is acknowledged."""
+        record_count = self.log.config.flush_messages
+        return record_count is not None and self.log.log_end_offset - self.log.recovery_point >= record_count
+
     def _refuse_transactions(self, batches: memoryview) -> None:
         """No coordinator here begins transactions, so none could ever end: committed readers would wait for ever."""
         position = 0

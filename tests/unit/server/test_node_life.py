@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from support.memory_disk import MemoryDisk
-from tidelog.base.errors import DiskError, KafkaError, NetworkError
+from support.wire_client import batch_of
+from tidelog.base.errors import Code, DiskError, KafkaError, NetworkError
 from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
 from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
@@ -21,8 +22,17 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata.records import FeatureLevelRecord, PartitionChangeRecord, encode_record
 from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
+from tidelog.server.dispatch import BROKER, RequestContext
 from tidelog.server.drive import ServerConnection
+from tidelog.server.handlers.api_00_produce import handle
 from tidelog.server.node import Node
+from tidelog.wire import ApiKey, RequestHeader
+from tidelog.wire.messages.api_00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
 
 MARKER = "logs/.kafka_cleanshutdown"
 METADATA = "logs/__cluster_metadata-0"
@@ -274,3 +284,49 @@ def test_many_topics_that_cannot_be_made_are_one_line_of_the_log(caplog: pytest.
         await node.stop()
 
     run(scenario)
+
+
+@pytest.mark.parametrize(("flush_messages", "synced"), [("1", 2), ("2", 2), ("3", 0)])
+def test_records_are_synced_before_they_are_acknowledged_where_that_is_asked_for(
+    flush_messages: str, synced: int
+) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = new_node(disk)
+        await node.start()
+        await node.create_topics([NewTopic("flights", 1, 1, configs=[("flush.messages", flush_messages)])])
+        row = await produce(node, batch_of(b"one", b"two"))
+        assert (row.error_code, row.base_offset) == (0, 0)
+        assert node.broker.partition("flights", 0).log.recovery_point == synced
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_sync_that_fails_is_no_acknowledgement() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = new_node(disk)
+        await node.start()
+        await node.create_topics([NewTopic("flights", 1, 1, configs=[("flush.messages", "1")])])
+        disk.refusals.add("sync")
+        row = await produce(node, batch_of(b"one"))
+        disk.refusals.clear()
+        assert (Code(row.error_code), row.base_offset) == (Code.KAFKA_STORAGE_ERROR, -1)
+        with pytest.raises(KafkaError, match="offline"):
+            node.broker.partition("flights", 0)
+        await node.stop()
+
+    run(scenario)
+
+
+async def produce(node: Node, batch: bytes) -> PartitionProduceResponse:
+    data = PartitionProduceData(index=0, records=memoryview(bytearray(batch)))
+    request = ProduceRequest(
+        acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name="flights", partition_data=[data])]
+    )
+    header = RequestHeader(ApiKey.PRODUCE, 9, 1, None, None)
+    answer = handle(node, request, RequestContext(header, Swept(), BROKER))
+    response = await answer if isinstance(answer, Awaitable) else answer
+    assert response is not None
+    return response.responses[0].partition_responses[0]

@@ -1,8 +1,9 @@
 """Produce 3-13: append batches to the partitions that this broker leads.
 
-Behaviour: each partition stands for itself; what is acknowledged has been written (not synced: `flush.*` says when),
-stamped with the leader epoch (KIP-101). A duplicate of an idempotent producer is answered with the offsets of the
-original. acks=0 has no answer: where it fails, the connection is closed, which is all that the protocol offers.
+Behaviour: each partition stands for itself; what is acknowledged has been written, stamped with the leader epoch
+(KIP-101), and synced first where `flush.messages` asks for it. A duplicate of an idempotent producer is answered with
+the offsets of the original. acks=0 has no answer: where it fails, the connection is closed, which is all that the
+protocol offers.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import UUID
 from tidelog.base.errors import Code, DiskError, KafkaError, MalformedMessageError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -30,32 +32,52 @@ TOPIC_IDS_FROM_VERSION = 13
 
 def handle(
     node: Node, request: ProduceRequest, context: RequestContext
-) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
     acks = request.acks
-    now_ms = node.clock.wall_ms()
-    failed: PartitionProduceResponse | None = None
+    unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
     topics = []
     for topic in request.topic_data:
-        rows = []
-        for data in topic.partition_data:
-            row = _append(node, topic.topic_id if by_id else topic.name, data, acks, now_ms)
-            if row.error_code and failed is None:
-                failed = row
-            rows.append(row)
+        name = topic.topic_id if by_id else topic.name
+        rows = [_append(node, name, data, acks, unsynced) for data in topic.partition_data]
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
-    if acks == 0:
-        if failed is not None:
-            raise MalformedMessageError(
-                "a produce request with acks=0 failed, which only a close can tell its producer: "
-                f"{Code(failed.error_code).name}: {failed.error_message}"
-            )
-        return None
-    return ProduceResponse(responses=topics)
+    response = ProduceResponse(responses=topics)
+    if unsynced:
+        return _sync_then_answer(node, unsynced, response, acks)
+    return _answer(response, acks)
+
+
+def _answer(response: ProduceResponse, acks: int) -> ProduceResponse | None:
+    if acks:
+        return response
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            if row.error_code:
+                raise MalformedMessageError(
+                    "a produce request with acks=0 failed, which only a close can tell its producer: "
+                    f"{Code(row.error_code).name}: {row.error_message}"
+                )
+    return None
+
+
+async def _sync_then_answer(
+    node: Node, unsynced: list[tuple[Partition, PartitionProduceResponse]], response: ProduceResponse, acks: int
+) -> ProduceResponse | None:
+    for partition, row in unsynced:
+        try:
+            await node.files.flush(partition)
+        except DiskError as error:
+            node.broker.on_disk_error(partition, error)
+            row.error_code, row.base_offset, row.error_message = Code.KAFKA_STORAGE_ERROR, -1, str(error)
+    return _answer(response, acks)
 
 
 def _append(
-    node: Node, topic: UUID | str, data: PartitionProduceData, acks: int, now_ms: int
+    node: Node,
+    topic: UUID | str,
+    data: PartitionProduceData,
+    acks: int,
+    unsynced: list[tuple[Partition, PartitionProduceResponse]],
 ) -> PartitionProduceResponse:
     try:
         if acks not in (-1, 0, 1):
@@ -66,18 +88,21 @@ def _append(
             partition = node.broker.partition_by_id(TopicId(topic), data.index)
         if not isinstance(data.records, memoryview) or not len(data.records):
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
-        result = partition.append(data.records, acks_all=acks == -1, now_ms=now_ms)
+        result = partition.append(data.records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
     except KafkaError as error:
         return _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
     except DiskError as error:
         node.broker.on_disk_error(partition, error)
         return _refused(data.index, Code.KAFKA_STORAGE_ERROR, str(error))
-    return PartitionProduceResponse(
+    row = PartitionProduceResponse(
         index=data.index,
         base_offset=result.first_offset,
         log_append_time_ms=-1 if result.log_append_time_ms is None else result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
     )
+    if partition.is_sync_awaited:
+        unsynced.append((partition, row))
+    return row
 
 
 def _refused(index: int, code: Code, message: str) -> PartitionProduceResponse:
