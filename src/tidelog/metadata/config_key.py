@@ -87,6 +87,8 @@ class ConfigKey:
             elements = tuple(element.strip() for element in value.split(",")) if value else ()
             for element in elements:
                 self._check_choice(element, text)
+            if self.choices and not elements:
+                raise self._refuse(text)
             return elements
         if self.type in (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD):
             self._check_choice(value, text)
@@ -110,6 +112,8 @@ class ConfigKey:
 
     def _parse_number(self, value: str, text: str) -> int | float:
         number: int | float
+        if not value.isascii() or "_" in value:  # which Python would take
+            raise self._refuse(text)
         try:
             number = float(value) if self.type == ConfigType.DOUBLE else int(value)
         except ValueError:

@@ -153,8 +153,6 @@ def validate_topic_configs(configs: Mapping[str, str]) -> dict[str, ConfigValue]
         raise ConfigError(
             f"min.compaction.lag.ms is {low}: it must not be above max.compaction.lag.ms, which is {high}"
         )
-    if values.get("cleanup.policy") == ():
-        raise ConfigError("cleanup.policy: it must not be empty; allowed: any of delete, compact")
     return values
 
 

@@ -117,8 +117,8 @@ class LogFiles:
         if properties is None:
             if set(self._disk.list(path)) - OWN_FILES:
                 raise ConfigError(
-                    f"{path} is neither empty nor formatted: name another directory, "
-                    "or format it with `tidelog storage format`"
+                    f"{path} is neither empty nor formatted: name an empty directory, "
+                    "or put back the meta.properties that was here"
                 )
             properties = MetaProperties(
                 cluster_id or ClusterId(uuid_text(self._rng.uuid())), node_id, uuid_text(self._rng.uuid())
@@ -138,14 +138,26 @@ class LogFiles:
         return properties
 
     def open_metadata_log(self) -> Log:
-        """The log of `__cluster_metadata-0`, from which on a crash is one. Raises as `Log.open`."""
+        """The log of `__cluster_metadata-0`, from which on a crash is one.
+
+        Raises:
+            ConfigError: it is gone, though there are logs of topics: without it they are nobody's.
+            CorruptLogError: as `Log.open`; so is DiskError.
+        """
         directory = self._held(self._metadata_directory)
+        path = directory.log_path(CLUSTER_METADATA)
+        orphans = self._held(self._directory).partitions()
+        if orphans and not self._disk.exists(path):
+            raise ConfigError(
+                f"{path} is missing, and with it all that is known of the {len(orphans)} logs beside it, {orphans[0]} "
+                "the first: is a disk not mounted, or metadata.log.dir another? Put it back, or name an empty directory"
+            )
         self._was_clean = directory.take_clean_shutdown().was_clean
         if self._directory is not directory:
             self._was_clean &= self._held(self._directory).take_clean_shutdown().was_clean
         self._metadata_log = Log.open(
             self._disk,
-            directory.log_path(CLUSTER_METADATA),
+            path,
             CLUSTER_METADATA,
             METADATA_LOG_CONFIG,
             topic_id=None,

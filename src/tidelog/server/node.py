@@ -245,6 +245,12 @@ class Node:
                 self._servers.append(server)
                 port = server.sockets[0].getsockname()[1]
                 self._listeners[listener.name] = Listener(listener.name, listener.host, port)
+                if role == BROKER and not listener.host and listener.name not in self.config.advertised:
+                    logger.warning(
+                        "listener %s: clients are told %s:%s, which is this machine for nobody but itself; "
+                        "for others set advertised.listeners=%s://HOST:%s",
+                        *(listener.name, self.listener(listener.name).host, port, listener.name, port),
+                    )
 
     async def _start_controller(self) -> None:
         config = self.config

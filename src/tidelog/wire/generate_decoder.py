@@ -15,6 +15,10 @@ from tidelog.wire import primitives
 from tidelog.wire.schema import FieldSpec, Layout, WireType
 from tidelog.wire.source import Source
 
+REQUEST_ELEMENTS_MAX = 1 << 18
+"""Structs and strings in the arrays of one request: six bytes of it may become a kilobyte of objects here and in the
+answer. A fetch of 100,000 partitions takes less than half of it."""
+
 
 def size_bytes_min(wire_type: WireType[Any], version: int, flexible: bool) -> int:
     """The least that a value can take, in bytes: what a count is checked against."""
@@ -60,8 +64,11 @@ class DecoderSource:
         )
         self._run: list[tuple[str, str, str]] = []  # code, target, path
         self._after_run: list[str] = []
+        self._counts_elements = layout.kind == "request"
         self._add("def decode(data, p, end):")
         self.source.depth += 1
+        if self._counts_elements:
+            self._add(f"left = {REQUEST_ELEMENTS_MAX}")
         self._struct(layout, "m", "")
         self._flush()
         self._add("return m, p")
@@ -211,6 +218,9 @@ class DecoderSource:
             unpack = f"unpack_from(f'>{{{n}}}{element.code}', data, p)"
             self._add(f"{target} = list({unpack}) if {n} else []; p += {n} * {size}", path)
             return
+        if self._counts_elements:
+            self._add(f"left -= {n}")
+            self._add(f"if left < 0: raise Malformed('more than {REQUEST_ELEMENTS_MAX} elements in a request')", path)
         items = self.source.name("a")
         self._add(f"{items} = []")
         self._add(f"for _ in range({n}):")

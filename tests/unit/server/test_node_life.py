@@ -11,7 +11,7 @@ import pytest
 
 from support.memory_disk import MemoryDisk
 from support.wire_client import batch_of
-from tidelog.base.errors import Code, DiskError, KafkaError, NetworkError
+from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, NetworkError
 from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
 from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
@@ -24,6 +24,7 @@ from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
 from tidelog.server.dispatch import BROKER, RequestContext
 from tidelog.server.drive import ServerConnection
+from tidelog.server.handlers import api_03_metadata
 from tidelog.server.handlers.api_00_produce import handle
 from tidelog.server.node import Node
 from tidelog.wire import ApiKey, RequestHeader
@@ -33,6 +34,7 @@ from tidelog.wire.messages.api_00_produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 
 MARKER = "logs/.kafka_cleanshutdown"
 METADATA = "logs/__cluster_metadata-0"
@@ -247,6 +249,7 @@ class Swept(ServerConnection):
     """Counts how often the node looks whether it is idle."""
 
     def __init__(self) -> None:
+        self.listener_name = "PLAINTEXT"
         self.sweeps = 0
 
     def sweep(self, sweeps_max: int) -> None:
@@ -330,3 +333,54 @@ async def produce(node: Node, batch: bytes) -> PartitionProduceResponse:
     response = await answer if isinstance(answer, Awaitable) else answer
     assert response is not None
     return response.responses[0].partition_responses[0]
+
+
+def test_logs_without_the_metadata_that_says_whose_they_are_keep_a_node_from_starting() -> None:
+    """A disk that was not mounted must not make every topic vanish."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        await run_once(disk, "flights")
+        disk.remove_tree(METADATA)
+        node = new_node(disk)
+        with pytest.raises(ConfigError, match=f"{METADATA} is missing.*flights-0"):
+            await node.start()
+        await node.stop()
+        assert disk.is_directory("logs/flights-0")
+
+    run(scenario)
+
+
+def test_the_topics_of_coordinators_are_not_made_because_a_client_asks_for_them() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        await node.start()
+        names = ["__consumer_offsets", "__transaction_state", "flights"]
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
+        header = RequestHeader(ApiKey.METADATA, 12, 1, None, None)
+        answer = api_03_metadata.handle(node, request, RequestContext(header, Swept(), BROKER))
+        response = await answer if isinstance(answer, Awaitable) else answer
+        unknown = Code.UNKNOWN_TOPIC_OR_PARTITION
+        assert [Code(topic.error_code) for topic in response.topics] == [unknown, unknown, Code.NONE]
+        assert set(node.image.topics_by_name) == {"flights"}
+        await node.stop()
+
+    run(scenario)
+
+
+def test_who_listens_everywhere_is_warned_of_what_clients_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        for listeners, is_warned in (("PLAINTEXT://:0,C://:0", True), ("PLAINTEXT://127.0.0.1:0,C://:0", False)):
+            caplog.clear()
+            protocols = "C:PLAINTEXT,PLAINTEXT:PLAINTEXT"
+            node = new_node(
+                MemoryDisk(),
+                listeners=listeners,
+                controller_listener_names="C",
+                listener_security_protocol_map=protocols,
+            )
+            await node.start()
+            await node.stop()
+            assert ("advertised.listeners=PLAINTEXT" in caplog.text) is is_warned
+
+    run(scenario)

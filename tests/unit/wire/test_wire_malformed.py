@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, sample
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError
 from tidelog.wire import decode, encode
+from tidelog.wire.generate_decoder import REQUEST_ELEMENTS_MAX
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
 from tidelog.wire.messages.api_03_metadata import MetadataRequest
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest
+from tidelog.wire.primitives import uvarint
 from tidelog.wire.schema import array, field, int32, message, string, struct
 
 
@@ -158,6 +160,19 @@ def test_a_count_buys_no_memory() -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 100_000
+
+
+def test_a_request_has_so_many_elements_and_no_more() -> None:
+    # Partitions without records: seven bytes each on the wire, a hundred times that as objects.
+    partition = b"\0\0\0\7" + b"\0" + b"\0"
+    for count in (2_000, REQUEST_ELEMENTS_MAX):
+        head = b"\0" + b"\0\1" + b"\0\0\0\0" + b"\2" + b"\2t" + uvarint(count + 1)
+        raw = head + partition * count + b"\0" + b"\0"
+        if count == 2_000:
+            assert len(decode(ProduceRequest, raw, 9).topic_data[0].partition_data) == count
+        else:
+            with pytest.raises(MalformedMessageError, match="more than 262144 elements"):
+                decode(ProduceRequest, raw, 9)
 
 
 def test_elements_of_no_size_are_bounded_by_what_is_left() -> None:

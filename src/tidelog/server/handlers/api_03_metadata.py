@@ -44,8 +44,9 @@ def _to_create(node: Node, request: MetadataRequest) -> list[str]:
     if not request.topics or not request.allow_auto_topic_creation or not node.config.auto_create_topics_enable:
         return []
     names = {topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID}
-    known = node.image.topics_by_name
-    return sorted(name for name in names if name not in known and check_topic_name(name) is None)
+    # The coordinators' topics are theirs to make, with partitions and settings of their own.
+    taken = node.image.topics_by_name.keys() | INTERNAL_TOPICS
+    return sorted(name for name in names - taken if check_topic_name(name) is None)
 
 
 async def _create_then_answer(
