@@ -24,7 +24,7 @@ from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
 from tidelog.server.dispatch import BROKER, RequestContext
 from tidelog.server.drive import ServerConnection
-from tidelog.server.handlers import api_03_metadata
+from tidelog.server.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.handlers.api_00_produce import handle
 from tidelog.server.node import Node
 from tidelog.wire import ApiKey, RequestHeader
@@ -34,6 +34,7 @@ from tidelog.wire.messages.api_00_produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 
 MARKER = "logs/.kafka_cleanshutdown"
@@ -382,5 +383,32 @@ def test_who_listens_everywhere_is_warned_of_what_clients_are_told(caplog: pytes
             await node.start()
             await node.stop()
             assert ("advertised.listeners=PLAINTEXT" in caplog.text) is is_warned
+
+    run(scenario)
+
+
+def test_many_looks_into_the_log_leave_others_their_turn_and_each_partition_has_one() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        await node.start()
+        await node.create_topics([NewTopic("flights", 50, 1)])
+        partitions = [ListOffsetsPartition(partition_index=index % 49, timestamp=5) for index in range(50)]
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name="flights", partitions=partitions)])
+        turns = 0
+
+        async def others() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        busy = asyncio.ensure_future(others())
+        header = RequestHeader(ApiKey.LIST_OFFSETS, 7, 1, None, None)
+        response = await api_02_list_offsets.handle(node, request, RequestContext(header, Swept(), BROKER))
+        busy.cancel()
+        assert turns >= 48
+        codes = [Code(row.error_code) for row in response.topics[0].partitions]
+        assert codes == [Code.INVALID_REQUEST, *[Code.NONE] * 48, Code.INVALID_REQUEST]
+        await node.stop()
 
     run(scenario)

@@ -3,11 +3,13 @@
 Behaviour: each answer carries the leader epoch *of the offset answered*; `latest` carries the current one, which may
 hold no record yet. `latest` is the high watermark (the last stable offset for read_committed), and OFFSET_NOT_AVAILABLE
 while that is below the start of the leader's epoch. There is no tiered storage: earliest local is earliest, latest
-tiered is unknown. The leader epoch is checked (KIP-320).
+tiered is unknown. The leader epoch is checked (KIP-320). A partition that is named twice is refused, as Kafka does.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -30,12 +32,17 @@ if TYPE_CHECKING:
     from tidelog.server.node import Node
 
 
-def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+async def handle(node: Node, request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     topics = []
     for topic in request.topics:
         rows = []
         for asked in topic.partitions:
             try:
+                if counts[topic.name, asked.partition_index] > 1:
+                    raise refusal(Code.INVALID_REQUEST, "the request names this partition more than once")
+                if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
+                    await asyncio.sleep(0)  # a look into the log takes a while: let others have their turn
                 partition = node.broker.partition(topic.name, asked.partition_index)
                 partition.leader(asked.current_leader_epoch)
                 row = _answer(partition, asked, request.isolation_level)
