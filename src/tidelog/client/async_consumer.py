@@ -214,23 +214,27 @@ class AsyncConsumer:
             timeout_ms: how long to wait for the first.
             columns: which of `tidelog.client.arrow.COLUMNS` to decode; by default all.
             size_bytes: stop after so much.
+
+        Raises:
+            MalformedBatchError: a batch is damaged. Every partition stands where it stood before the call; `poll`
+                gives the records up to the damage, and says where it is.
         """
         from tidelog.client.arrow import ArrowReader
 
         reader = ArrowReader(columns)
         deadline_ms = self._clock.now_ms() + timeout_ms
+        before: dict[TopicPartition, Position] = {}
         while reader.row_count == 0 and await self._wait_for_some(deadline_ms):
             while reader.size_bytes < size_bytes and self._subscription.has_some:
-                before = {key: found.position for key, found in self._subscription.readers.items()}
-                batches = self._subscription.take_batches(1)
+                for key, found in self._subscription.readers.items():
+                    if found.held and key not in before and found.position is not None:
+                        before[key] = found.position
                 try:
-                    for batch in batches:
+                    for batch in self._subscription.take_batches(1):
                         reader.add(batch)
                 except MalformedBatchError:
-                    for batch in batches:
-                        position = before[batch.topic_partition]
-                        assert position is not None
-                        self.seek(batch.topic_partition, *position)
+                    for key, position in before.items():  # all that this call took: none of it was returned
+                        self.seek(key, *position)
                     raise
             self._pump_soon()
         return reader.finish()

@@ -39,6 +39,7 @@ from tidelog.client.core.sender import Send, Sender, SenderSettings
 from tidelog.client.core.values import code_of
 from tidelog.client.futures import Outcomes, RecordFuture
 from tidelog.client.options import ProducerConfig
+from tidelog.net.connection import Connection
 from tidelog.records.columns import EncodedRecords
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import ProduceResponse
@@ -87,6 +88,7 @@ class Delivery:
         self._is_woken = False
         self._is_full = False
         self._is_closed = False
+        self._is_fetching_id = False
         self._flushing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms: int | None = None
@@ -194,7 +196,8 @@ class Delivery:
                     elif self._is_full or self._refuses():
                         what = f"the buffer of {self._config.buffer_memory} bytes (buffer_memory) is full"
                         self.pump()
-                        await self._next_progress()
+                        if self._refuses():  # else the pump has made room, and nothing more may happen
+                            await self._next_progress()
                     else:
                         return
         except TimeoutError as error:
@@ -345,7 +348,7 @@ class Delivery:
             version = connection.versions.version(ApiKey.PRODUCE, max_version=highest)
             if not self._settings.acks:
                 connection.send_unanswered(request, version=version)
-                self._on_unacknowledged(send)
+                self._start(self._leave(connection, send))
                 return
             future = connection.send(
                 request, ProduceResponse, timeout_ms=self._config.request_timeout_ms, version=version
@@ -357,11 +360,15 @@ class Delivery:
         else:
             future.add_done_callback(partial(self._on_response, send, names))
 
-    def _on_unacknowledged(self, send: Send) -> None:
+    async def _leave(self, connection: Connection, send: Send) -> None:
+        """A request that nobody answers is done with once it has left: a slow broker is waited for."""
+        await connection.drain()
         with self._lock:
             self._sender.on_request_ended(send.broker_id)
             for batch in send.batches:
-                self._sender.on_unacknowledged(batch)
+                if batch.outcome is None:
+                    self._sender.on_unacknowledged(batch)
+        self.pump()
 
     def _on_lost(self, send: Send, error: TidelogError, *, sent: bool) -> None:
         now_ms = self._clock.now_ms()
@@ -399,9 +406,7 @@ class Delivery:
             done = self._sender.take_done()
             losses = self._sender.take_losses()
             topics, self._sender.needs_metadata = self._sender.needs_metadata, set()
-            wants_id = self._sender.needs_producer_id and not self._is_closed
-            if wants_id:
-                self._sender.needs_producer_id = False
+            wants_id = self._sender.needs_producer_id and not self._is_closed and not self._is_fetching_id
             if self._is_full and self._accumulator.used_bytes <= self._config.buffer_memory * _ROOM_AGAIN:
                 self._is_full = False
         for loss in losses:
@@ -420,6 +425,7 @@ class Delivery:
             self._cluster.want(topics)
             self._cluster.refresh_soon()
         if wants_id:
+            self._is_fetching_id = True
             self._start(self._fetch_producer_id())
 
     def _tell(self, loss: RecordsLostError) -> None:
@@ -450,14 +456,14 @@ class Delivery:
         try:
             answer = await self._cluster.retrying("a producer id", ask)
         except TidelogError as error:
-            with self._lock:
-                if isinstance(error, TimedOutError) or is_retriable(error):
-                    self._sender.needs_producer_id = True
-                else:
+            if not isinstance(error, TimedOutError) and not is_retriable(error):  # else the pump sees it is missing
+                with self._lock:
                     self._sender.fail_all(error)
         else:
             with self._lock:
                 self._sender.on_producer_id(answer.producer_id, answer.producer_epoch)
+        finally:
+            self._is_fetching_id = False
         self.pump()
 
     def _on_metadata(self, changes: MetadataChanges) -> None:

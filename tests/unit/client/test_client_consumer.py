@@ -28,8 +28,10 @@ from tidelog import (
     UnsupportedVersionError,
     aio,
 )
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, MalformedBatchError
 from tidelog.base.ids import PartitionIndex
+from tidelog.client.arrow import ArrowReader
+from tidelog.client.core.values import FetchedBatches
 from tidelog.records.batch import split_batches
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
@@ -421,6 +423,30 @@ def test_records_are_read_as_arrow() -> None:
                     (offset, b"%d" % (100 * index + offset)) for offset in range(start, 35)
                 ]
             assert (await consumer.poll_arrow(1)).num_rows == 0
+
+    run(work)
+
+
+def test_what_arrow_could_not_return_for_a_damaged_batch_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    add = ArrowReader.add
+
+    def add_but_the_second(reader: ArrowReader, fetched: FetchedBatches) -> None:
+        if reader.row_count:
+            raise MalformedBatchError("as a test says", position=0)
+        add(reader, fetched)
+
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t", 2)
+        for log in cluster.topics["t"].partitions:
+            log.append(*numbered(0, 5))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0, P1])
+            while not all(reader.held for reader in consumer._subscription.readers.values()):
+                await asyncio.sleep(0)
+            monkeypatch.setattr(ArrowReader, "add", add_but_the_second)
+            with pytest.raises(MalformedBatchError):
+                await consumer.poll_arrow(WAIT_MS)
+            assert [(await consumer.position(key)).offset for key in (P0, P1)] == [0, 0]
 
     run(work)
 

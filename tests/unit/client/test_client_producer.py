@@ -288,6 +288,43 @@ def test_less_is_promised_where_less_is_asked_for(acks: Any) -> None:
     run(work)
 
 
+def test_all_leaves_at_once_where_nobody_answers() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t")
+        async with aio.Producer(cluster.address, acks=0, batch_size=200, **FAST) as producer:
+            for number in range(40):  # many more batches than may be in flight
+                await producer.send("t", b"%d" % number + bytes(100))
+            async with asyncio.timeout(5):
+                await producer.flush()
+
+    run(work)
+
+
+@pytest.mark.parametrize("batch_size", [1_000, 3_000])
+def test_a_full_buffer_empties_where_nobody_answers(batch_size: int) -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t")
+        options = {**FAST, "acks": 0, "batch_size": batch_size, "buffer_memory": 4_000}
+        async with aio.Producer(cluster.address, **options) as producer:
+            async with asyncio.timeout(4):  # before max_block_ms is over
+                for _ in range(100):
+                    await producer.send("t", bytes(100))
+
+    run(work)
+
+
+def test_one_producer_id_is_asked_for_however_much_is_sent_meanwhile() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t")
+        async with aio.Producer(cluster.address, batch_size=200, **FAST) as producer:
+            for number in range(40):
+                await producer.send("t", b"%d" % number + bytes(100))
+                await asyncio.sleep(0)
+        assert len(cluster.messages(ApiKey.INIT_PRODUCER_ID)) == 1
+
+    run(work)
+
+
 def test_records_that_the_log_lost_after_acknowledging_them_are_reported() -> None:
     async def work(cluster: ModelCluster) -> None:
         partition = cluster.create("t")
