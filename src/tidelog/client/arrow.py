@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tidelog.base.errors import MissingExtraError
@@ -126,19 +126,15 @@ def _buffer(view: Any) -> Any:
 
 
 def columns_from_arrow(
-    data: pa.RecordBatch | pa.Table,
-    partition: int | None = None,
-    *,
-    part: Callable[[ColumnBuffers], dict[int, list[int]] | None] | None = None,
+    data: pa.RecordBatch | pa.Table, partition: int | None = None
 ) -> Iterator[tuple[int | None, ColumnBuffers]]:
-    """What a producer takes out of Arrow data, as columns for partitions (None: any).
+    """What a producer takes out of Arrow data, as columns for partitions (None: by key, or any).
 
     Args:
         data: columns `key` and `value` (binary or string, either may be missing), `timestamp` (a timestamp, or int64 ms
             since 1970), `headers` (list<struct<key: string, value: binary>>, or a map), `partition` (an integer; null:
             by key, or any).
         partition: for all rows, in place of that column.
-        part: says which rows go to which partition, where no partition is given.
 
     Raises:
         ValueError: there is a column of another name, or of a type that is not one of these.
@@ -149,32 +145,13 @@ def columns_from_arrow(
     for batch in data.to_batches() if isinstance(data, pa.Table) else [data]:
         if batch.num_rows == 0:
             continue
-        if partition is not None:
+        if partition is not None or "partition" not in batch.schema.names:
             yield partition, _columns(batch)
-            continue
-        if "partition" not in batch.schema.names:
-            yield from _parted(batch, part)
             continue
         targets = batch.column("partition").cast(pa.int32())
         for target in pc.unique(targets).to_pylist():
-            if target is None:
-                yield from _parted(batch.filter(pc.is_null(targets)), part)
-            else:
-                yield target, _columns(batch.filter(pc.equal(targets, target)))
-
-
-def _parted(
-    batch: pa.RecordBatch, part: Callable[[ColumnBuffers], dict[int, list[int]] | None] | None
-) -> Iterator[tuple[int | None, ColumnBuffers]]:
-    columns = _columns(batch)
-    targets = part(columns) if part is not None else None
-    if targets is None:
-        yield None, columns
-    elif len(targets) == 1:
-        yield next(iter(targets)), columns
-    else:
-        for target, rows in targets.items():
-            yield target, _columns(batch.take(pa.array(rows, pa.int64())))
+            mine = pc.is_null(targets) if target is None else pc.equal(targets, target)
+            yield target, _columns(batch.filter(mine))
 
 
 def _columns(batch: pa.RecordBatch) -> ColumnBuffers:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Unpack
 from tidelog.base.errors import TidelogError, TimedOutError
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
+from tidelog.client.core.encoding import split_rows
 from tidelog.client.core.route import Route
 from tidelog.client.core.values import RecordMetadata
 from tidelog.client.delivery import Delivery
@@ -22,10 +23,9 @@ from tidelog.client.producer_arguments import (
     as_bytes,
     as_headers,
     check_timestamp,
-    columns_by_target,
-    encode_rows,
     rows_by_target,
     sender_settings,
+    with_timestamps,
 )
 from tidelog.net.address import parse_bootstrap
 from tidelog.records.columns import ColumnBuffers
@@ -121,10 +121,7 @@ class AsyncProducer:
 
     async def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
         """Take all rows of columns (`timestamp` may be missing: then it is now), as `send` does, but much faster."""
-        parts = (
-            [(partition, columns)] if partition is not None else columns_by_target(columns, await self._route(topic))
-        )
-        return await self._send_parts(topic, parts)
+        return await self._send_parts(topic, [(partition, columns)])
 
     async def send_arrow(
         self, topic: str, data: pa.RecordBatch | pa.Table, *, partition: int | None = None
@@ -132,9 +129,7 @@ class AsyncProducer:
         """Take all rows of an Arrow table. See `tidelog.client.arrow.columns_from_arrow` for its columns."""
         from tidelog.client.arrow import columns_from_arrow
 
-        route = await self._route(topic)
-        parts = columns_from_arrow(data, partition, part=lambda columns: rows_by_target(columns, route))
-        return await self._send_parts(topic, parts)
+        return await self._send_parts(topic, columns_from_arrow(data, partition))
 
     async def _route(self, topic: str) -> Route:
         while (route := self._delivery.route(topic)) is None:
@@ -143,11 +138,14 @@ class AsyncProducer:
 
     async def _send_parts(self, topic: str, parts: Iterable[tuple[int | None, ColumnBuffers]]) -> ColumnsFuture:
         batches = []
-        for target, columns in parts:
-            for rows in encode_rows(columns, self._config, self._clock.wall_ms()):
-                while (batch := self._delivery.append_rows(topic, target, rows)) is None:
-                    await self._delivery.until_ready(topic)
-                batches.append(batch)
+        for partition, given in parts:
+            columns = with_timestamps(given, self._clock.wall_ms())
+            by_key = [(partition, None)] if partition is not None else rows_by_target(columns, await self._route(topic))
+            for target, rows in by_key:
+                for piece in split_rows(columns, self._config.batch_size, rows):
+                    while (batch := self._delivery.append_rows(topic, target, piece)) is None:
+                        await self._delivery.until_ready(topic)
+                    batches.append(batch)
         return ColumnsFuture(tuple(batches))
 
     async def flush(self, timeout: float | None = None) -> None:

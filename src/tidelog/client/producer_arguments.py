@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from tidelog.base.errors import ConfigError
+from tidelog.base.ports import Buffer
 from tidelog.client.core.accumulator import RecordHeaders
-from tidelog.client.core.encoding import split_rows
-from tidelog.client.core.partitioner import KeyPartitioner
 from tidelog.client.core.route import Route
-from tidelog.client.core.rows import rows_by_partition, select_rows
 from tidelog.client.core.sender import SenderSettings
 from tidelog.client.core.sequences import REMEMBERED_BATCHES
 from tidelog.client.options import ProducerConfig
-from tidelog.records.columns import ColumnBuffers, EncodedRecords
+from tidelog.records.columns import ColumnBuffers
+from tidelog.records.keys import rows_by_partition
 
 HeadersLike = Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
 BytesLike = bytes | bytearray | memoryview | str
@@ -73,37 +72,16 @@ def check_timestamp(timestamp_ms: int) -> int:
     return timestamp_ms
 
 
-def rows_by_target(columns: ColumnBuffers, route: Route) -> dict[int, list[int]] | None:
-    """The rows for each partition by their keys, in order; None if they need not be parted."""
+def rows_by_target(columns: ColumnBuffers, route: Route) -> list[tuple[int | None, Buffer | None]]:
+    """Partitions (None: any), with the numbers of the rows for each by their keys (None: all rows)."""
     if columns.key_offsets is None or route.partition_count == 1:
-        return None
-    found = rows_by_partition(columns, KeyPartitioner(route.partition_count))
-    keyless = found.pop(None, None)
-    targets = {partition: rows for partition, rows in found.items() if partition is not None}
-    if keyless is not None:
-        target = route.keyless_partition(len(keyless))
-        targets[target] = sorted([*targets.get(target, ()), *keyless])
-    return targets
+        return [(None, None)]
+    found = rows_by_partition(columns, route.partition_count, route.keyless_partition)
+    return [(found[0][0], None)] if len(found) == 1 else list(found)
 
 
-def columns_by_target(columns: ColumnBuffers, route: Route) -> Iterator[tuple[int | None, ColumnBuffers]]:
-    """The columns for each partition by their keys; for None if they may go to any."""
-    targets = rows_by_target(columns, route)
-    if targets is None:
-        yield None, columns
-    elif len(targets) == 1:
-        yield next(iter(targets)), columns
-    else:
-        for target, rows in targets.items():
-            yield target, select_rows(columns, rows)
-
-
-def encode_rows(columns: ColumnBuffers, config: ProducerConfig, wall_ms: int) -> list[EncodedRecords]:
-    """All rows, encoded as batches. Where there are no timestamps, it is now.
-
-    Raises:
-        ValueError: the columns contradict each other, or a timestamp lies below -1.
-    """
-    if columns.timestamp is None:
-        columns = columns._replace(timestamp=memoryview(array("q", (wall_ms,)) * columns.row_count))
-    return split_rows(columns, config.batch_size)
+def with_timestamps(columns: ColumnBuffers, wall_ms: int) -> ColumnBuffers:
+    """Where there are no timestamps, it is now."""
+    if columns.timestamp is not None:
+        return columns
+    return columns._replace(timestamp=memoryview(array("q", (wall_ms,)) * columns.row_count))

@@ -348,7 +348,7 @@ class BatchBuilder:
             array("q", self._timestamps),
             *_as_column(self._keys, may_be_left_out=True),
             *_as_column(self._values, may_be_left_out=True),
-            *headers,
+            *(*headers, None),
         )
         producer_id, producer_epoch, base_sequence, transactional, control = self._identity
         return seal_batch(

@@ -327,7 +327,12 @@ class EncodedRecords(NamedTuple):
 
 
 def encode_columns(
-    columns: ColumnBuffers, start: int = 0, stop: int | None = None, *, size_bytes_max: int | None = None
+    columns: ColumnBuffers,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    size_bytes_max: int | None = None,
+    rows: Buffer | None = None,
 ) -> EncodedRecords:
     """Write rows of columns as the records of one batch, with offset deltas 0, 1, 2 ...
 
@@ -336,6 +341,7 @@ def encode_columns(
         start: the first row.
         stop: behind the last row, exclusive; None for all rows.
         size_bytes_max: stop before the records exceed this size; but one row is written in any case.
+        rows: int32, the rows to write, in this order, instead of all: `start` and `stop` count in it.
 
     Returns:
         The records, as many of the rows as fit: go on at `start` + `record_count`.
@@ -344,22 +350,29 @@ def encode_columns(
         ValueError: the columns contradict each other, or a timestamp lies below -1.
         KafkaError: MESSAGE_TOO_LARGE: a row of more than 2 GiB.
     """
+    chosen = _ints(rows)
+    row_count = columns.row_count if chosen is None else len(chosen)
     if stop is None:
-        stop = columns.row_count
-    if not 0 <= start <= stop <= columns.row_count or columns.timestamp is None:
-        raise ValueError(f"rows {start} to {stop} of {columns.row_count}, or no timestamps")
+        stop = row_count
+    if not 0 <= start <= stop <= row_count or columns.timestamp is None:
+        raise ValueError(f"rows {start} to {stop} of {row_count}, or no timestamps")
     if start == stop:
         return EncodedRecords(b"", 0, -1, -1)
     timestamps = memoryview(columns.timestamp).cast("B").cast("q")
-    if len(timestamps) < stop:
-        raise ValueError(f"{len(timestamps)} timestamps for {stop} rows")
-    out = bytearray(_size_bytes_max(columns, start, stop, size_bytes_max))
-    row, size, max_timestamp = kernel_encode.encode(
+    first = start if chosen is None else chosen[start]
+    if not 0 <= first < len(timestamps) or (chosen is None and len(timestamps) < stop):
+        raise ValueError(f"{len(timestamps)} timestamps for {stop} rows, of which the first is {first}")
+    if chosen is None:
+        room = _size_bytes_max(columns, start, stop, size_bytes_max)
+    else:  # which may be any, so all that there are
+        room = _size_bytes_max(columns, 0, columns.row_count, size_bytes_max, first)
+    out = bytearray(room)
+    end, size, max_timestamp = kernel_encode.encode(
         out,
         len(out) if size_bytes_max is None else size_bytes_max,
         start,
         stop,
-        timestamps[start],
+        timestamps[first],
         timestamps,
         _ints(columns.key_offsets),
         columns.key_validity,
@@ -373,20 +386,25 @@ def encode_columns(
         _ints(columns.header_value_offsets),
         columns.header_value_validity,
         columns.header_value_data,
+        chosen,
     )
-    if row == start:
-        raise refusal(Code.MESSAGE_TOO_LARGE, f"row {start} is larger than a record can be: 2 GiB")
-    return EncodedRecords(memoryview(out)[:size], row - start, timestamps[start], max_timestamp)
+    if end == start:
+        raise refusal(Code.MESSAGE_TOO_LARGE, f"row {first} is larger than a record can be: 2 GiB")
+    if size < room // 2:
+        del out[size:]  # which gives the memory back: they may wait long to be sent
+    return EncodedRecords(memoryview(out)[:size], end - start, timestamps[first], max_timestamp)
 
 
 def _ints(offsets: Buffer | None) -> memoryview | None:
     return None if offsets is None else memoryview(offsets).cast("B").cast("i")
 
 
-def _size_bytes_max(columns: ColumnBuffers, start: int, stop: int, size_bytes_max: int | None) -> int:
-    """Room for the rows' records at their largest, or for as many of them as are wanted, one at least."""
+def _size_bytes_max(
+    columns: ColumnBuffers, start: int, stop: int, size_bytes_max: int | None, first: int | None = None
+) -> int:
+    """Room for the rows' records at their largest, or for as many of them as are wanted, the first at least."""
 
-    def of_rows(stop: int) -> int:
+    def of_rows(start: int, stop: int) -> int:
         size = (stop - start) * RECORD_OVERHEAD_MAX
         size += _span(columns.key_offsets, columns.key_data, start, stop)
         size += _span(columns.value_offsets, columns.value_data, start, stop)
@@ -398,9 +416,10 @@ def _size_bytes_max(columns: ColumnBuffers, start: int, stop: int, size_bytes_ma
             size += _span(columns.header_value_offsets, columns.header_value_data, first, last)
         return size
 
-    size = of_rows(stop)
+    size = of_rows(start, stop)
     if size_bytes_max is not None and size > size_bytes_max:
-        size = max(size_bytes_max, of_rows(start + 1))
+        first = start if first is None else first
+        size = max(size_bytes_max, of_rows(first, first + 1))
     return min(size, SIZE_BYTES_MAX)
 
 

@@ -14,6 +14,7 @@ cdef Py_ssize_t _length_at(
 
 @cython.locals(
     has_keys=cython.bint, has_values=cython.bint, has_headers=cython.bint, fits=cython.bint, header_row_end=cython.Py_ssize_t,
+    has_rows=cython.bint, row_end=cython.Py_ssize_t, index=cython.Py_ssize_t,
     position=cython.Py_ssize_t, room=cython.Py_ssize_t, largest=cython.longlong, row=cython.Py_ssize_t,
     timestamp=cython.longlong, key_length=cython.Py_ssize_t, value_length=cython.Py_ssize_t,
     header_row=cython.Py_ssize_t, header_row_stop=cython.Py_ssize_t, body=cython.longlong,
@@ -26,5 +27,5 @@ cpdef encode(
     const int[::1] value_offsets, const unsigned char[::1] value_validity, const unsigned char[::1] value_data,
     const int[::1] header_offsets, const int[::1] header_key_offsets, const unsigned char[::1] header_key_data,
     const int[::1] header_value_offsets, const unsigned char[::1] header_value_validity,
-    const unsigned char[::1] header_value_data,
+    const unsigned char[::1] header_value_data, const int[::1] rows,
 )

@@ -63,21 +63,23 @@ def encode(
     header_value_offsets: Any,
     header_value_validity: Any,
     header_value_data: Any,
+    rows: Any,
 ) -> tuple[int, int, int]:
     """Write rows of columns as the records of one batch, with offset deltas 0, 1, 2 ...
 
     Args:
         out: where the records go, from its start on, until a row does not fit.
         size_bytes_max: what the records may take of it, but for the first, which may take all of it.
-        start: the first row.
+        start: the first row (or the first of `rows`).
         stop: behind the last row, exclusive.
         base_timestamp: subtracted from each timestamp.
         timestamps: int64, ms since 1970.
         key_offsets, ...: as for `decode`. Keys, values or headers are None (their offsets, that is) if no row has any;
             a validity is None if nothing is null.
+        rows: int32, the rows to write, in this order; None for all. `start` and `stop` count them.
 
     Returns:
-        (the row behind the last that was written, bytes written, largest timestamp of the rows written).
+        (`stop`, or the first that was not written, bytes written, largest timestamp of the rows written).
 
     Raises:
         ValueError: a column is shorter than `stop` rows, its offsets do not fit its data, or a timestamp is negative.
@@ -85,30 +87,44 @@ def encode(
     has_keys = key_offsets is not None
     has_values = value_offsets is not None
     has_headers = header_offsets is not None
-    fits = 0 <= start <= stop <= len(timestamps)
+    has_rows = rows is not None
+    fits = True
+    row_end = len(timestamps)
     if has_values:
-        fits = fits and value_data is not None and stop < len(value_offsets)
+        fits = fits and value_data is not None
+        row_end = min(row_end, len(value_offsets) - 1)
         if value_validity is not None:
-            fits = fits and stop <= len(value_validity) * 8
+            row_end = min(row_end, len(value_validity) * 8)
     if has_keys:
-        fits = fits and key_data is not None and stop < len(key_offsets)
+        fits = fits and key_data is not None
+        row_end = min(row_end, len(key_offsets) - 1)
         if key_validity is not None:
-            fits = fits and stop <= len(key_validity) * 8
+            row_end = min(row_end, len(key_validity) * 8)
     header_row_end = 0
     if has_headers:
-        fits = fits and stop < len(header_offsets) and header_key_offsets is not None and header_key_data is not None
+        row_end = min(row_end, len(header_offsets) - 1)
+        fits = fits and header_key_offsets is not None and header_key_data is not None
         fits = fits and header_value_offsets is not None and header_value_data is not None
     if has_headers and fits:
         header_row_end = min(len(header_key_offsets) - 1, len(header_value_offsets) - 1)
         if header_value_validity is not None:
             header_row_end = min(header_row_end, len(header_value_validity) * 8)
+    if has_rows:
+        fits = fits and 0 <= start <= stop <= len(rows)
+    else:
+        fits = fits and 0 <= start <= stop <= row_end
     if not fits:
         raise ValueError(f"a column is missing, or shorter than {stop} rows")
     position = 0
     room = len(out)
     largest = base_timestamp
-    row = start
-    while row < stop:
+    index = start
+    while index < stop:
+        row = index
+        if has_rows:
+            row = rows[index]
+            if not 0 <= row < row_end:
+                raise ValueError(f"there is no row {row}: a column is missing, or has {row_end} rows")
         timestamp = timestamps[row]
         if timestamp < -1:
             raise ValueError(f"the timestamp of row {row} is {timestamp}: ms since 1970 are expected, or -1 for none")
@@ -124,7 +140,7 @@ def encode(
             header_row_stop = header_offsets[row + 1]
         if key_length == -2 or value_length == -2 or not 0 <= header_row <= header_row_stop <= header_row_end:
             raise ValueError(f"the offsets of row {row} do not fit its column")
-        body = 1 + _varint_size(timestamp - base_timestamp) + _varint_size(row - start)
+        body = 1 + _varint_size(timestamp - base_timestamp) + _varint_size(index - start)
         body += _varint_size(key_length) + max(key_length, 0) + _varint_size(value_length) + max(value_length, 0)
         body += _varint_size(header_row_stop - header_row)
         for header in range(header_row, header_row_stop):
@@ -138,12 +154,12 @@ def encode(
             body += _varint_size(header_value_length) + max(header_value_length, 0)
         if body >> 31 or _varint_size(body) + body > room - position:
             break
-        if row > start and position + _varint_size(body) + body > size_bytes_max:
+        if index > start and position + _varint_size(body) + body > size_bytes_max:
             break
         position = _put_varint(out, position, body)
         out[position] = 0
         position = _put_varint(out, position + 1, timestamp - base_timestamp)
-        position = _put_varint(out, position, row - start)
+        position = _put_varint(out, position, index - start)
         position = _put_varint(out, position, key_length)
         if key_length > 0:
             at = key_offsets[row]
@@ -170,5 +186,5 @@ def encode(
                 out[position : position + header_value_length] = header_value_data[at : at + header_value_length]
                 position += header_value_length
         largest = max(timestamp, largest)
-        row += 1
-    return row, position, largest
+        index += 1
+    return index, position, largest

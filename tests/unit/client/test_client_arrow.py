@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.arrow import COLUMNS, HEADERS, ArrowReader, columns_from_arrow
 from tidelog.client.core.encoding import split_rows
-from tidelog.client.core.partitioner import KeyPartitioner, partition_for_key
-from tidelog.client.core.rows import rows_by_partition, select_rows
 from tidelog.client.core.values import FetchedBatches
 from tidelog.records.batch import seal_batch
-from tidelog.records.columns import ColumnBuffers
+from tidelog.records.columns import ColumnBuffers, EncodedRecords
+from tidelog.records.keys import partition_for_key, rows_by_partition
 
 UTC = dt.UTC
 PAIR = st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=3))
@@ -44,6 +43,10 @@ def table(rows: list[tuple[Any, Any, int, Any]]) -> pa.RecordBatch:
 def sealed(columns: ColumnBuffers, base_offset: int = 0, leader_epoch: int = 4) -> bytes:
     """The columns as one batch, as a leader stores it."""
     [rows] = split_rows(columns, 1 << 30)
+    return seal(rows, base_offset, leader_epoch)
+
+
+def seal(rows: EncodedRecords, base_offset: int = 0, leader_epoch: int = 4) -> bytes:
     return seal_batch(
         rows.records,
         rows.record_count,
@@ -173,17 +176,22 @@ def test_an_unknown_column_to_read_lists_those_there_are() -> None:
         ArrowReader(["valeu"])
 
 
-@given(st.lists(ROW, min_size=1, max_size=30))
-def test_rows_are_parted_by_their_keys_in_order(rows: list[tuple[Any, Any, int, Any]]) -> None:
-    [(_, columns)] = columns_from_arrow(table(rows))
-    groups = rows_by_partition(columns, KeyPartitioner(3))
-    assert sorted(row for group in groups.values() for row in group) == list(range(len(rows)))
-    for target, group in groups.items():
-        assert group == sorted(group)
-        selected = as_rows(read(sealed(select_rows(columns, group))))
-        assert selected == [rows[row] for row in group]
-        for key, *_ in selected:
-            assert target == (None if key is None else partition_for_key(key, 3))
+@given(st.lists(ROW, min_size=1, max_size=30), st.integers(0, 9), st.integers(1, 5), st.integers(0, 4))
+def test_rows_are_parted_by_their_keys_in_order(
+    rows: list[tuple[Any, Any, int, Any]], start: int, partition_count: int, keyless: int
+) -> None:
+    keyless %= partition_count
+    rows_of: dict[int, list[Any]] = {}
+    for row in rows[start:]:
+        target = keyless if row[0] is None else partition_for_key(row[0], partition_count)
+        rows_of.setdefault(target, []).append(row)
+    if all(row[0] is None for row in rows[start:]):
+        return
+    [(_, columns)] = columns_from_arrow(table(rows).slice(start))
+    parts = rows_by_partition(columns, partition_count, lambda count: keyless)
+    assert {
+        target: as_rows(read(b"".join(map(seal, split_rows(columns, 60, chosen))))) for target, chosen in parts
+    } == rows_of
 
 
 def test_rows_are_split_into_batches_of_the_size_asked_for() -> None:

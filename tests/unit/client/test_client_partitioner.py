@@ -1,25 +1,19 @@
-"""Partitions for keys as every other client chooses them, and for records without."""
+"""Partitions for records without a key, and routes for all."""
 
 from __future__ import annotations
 
 import random
-import warnings
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicPartition
 from tidelog.client.core.accumulator import PartitionQueue
 from tidelog.client.core.metadata_cache import PartitionView, TopicView
-from tidelog.client.core.partitioner import KeyPartitioner, StickyPartitioner, murmur2, partition_for_key
+from tidelog.client.core.partitioner import StickyPartitioner
 from tidelog.client.core.route import Route
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # of how it loads its schemas
-    from kafka.partitioner.default import murmur2 as reference_murmur2
+from tidelog.records.keys import partition_for_key
 
 
 class SeededRng(random.Random):
@@ -27,43 +21,6 @@ class SeededRng(random.Random):
 
     def uuid(self) -> None:
         raise NotImplementedError
-
-
-# Published with Kafka's own hash, as signed numbers.
-@pytest.mark.parametrize(
-    ("key", "signed"),
-    [
-        (b"21", -973932308),
-        (b"foobar", -790332482),
-        (b"a-little-bit-long-string", -985981536),
-        (b"a-little-bit-longer-string", -1486304829),
-        (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
-        (b"abc", 479470107),
-    ],
-)
-def test_the_hash_is_kafkas(key: bytes, signed: int) -> None:
-    assert murmur2(key) == signed & 0xFFFFFFFF
-
-
-@given(st.binary(max_size=70))
-def test_the_hash_is_the_same_as_another_clients(key: bytes) -> None:
-    assert murmur2(key) == reference_murmur2(key) & 0xFFFFFFFF
-
-
-def test_a_key_always_has_one_partition_and_all_are_used() -> None:
-    keys = [b"%d" % number for number in range(1_000)]
-    partitioner = KeyPartitioner(7)
-    first = [partitioner.partition(key) for key in keys]
-    assert first == [partitioner.partition(key) for key in keys] == [partition_for_key(key, 7) for key in keys]
-    assert set(first) == set(range(7))
-
-
-def test_the_memory_of_keys_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(KeyPartitioner, "SEEN_COUNT_MAX", 10)
-    partitioner = KeyPartitioner(3)
-    for number in range(100):
-        partitioner.partition(b"%d" % number)
-    assert len(partitioner._seen) <= 10
 
 
 def test_records_without_a_key_stick_to_a_partition_for_a_batch_then_move() -> None:

@@ -26,7 +26,7 @@ from tidelog import (
     aio,
 )
 from tidelog.base.errors import Code
-from tidelog.client.core.partitioner import partition_for_key
+from tidelog.records.keys import partition_for_key
 from tidelog.wire import ApiKey
 
 FAST: dict[str, Any] = {

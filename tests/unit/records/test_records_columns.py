@@ -119,6 +119,20 @@ def test_columns_become_the_same_batch_again(rows: list[Row]) -> None:
     assert seal_batch(*encoded) == batch
 
 
+@given(rows=any_rows, step=st.integers(1, 7), start=st.integers(0, 3), size_bytes_max=st.none() | st.integers(0, 700))
+def test_chosen_rows_become_what_they_are_without_the_others(
+    rows: list[Row], step: int, start: int, size_bytes_max: int | None
+) -> None:
+    chosen = range(len(rows) - 1, -1, -step)
+    start = min(start, len(chosen))
+    alone = collect([build([rows[row] for row in chosen])]) if chosen else ColumnBuffers(0)
+    expected = encode_columns(alone, start, size_bytes_max=size_bytes_max)
+    found = encode_columns(
+        collect([build(rows)]), start, size_bytes_max=size_bytes_max, rows=memoryview(array("i", chosen))
+    )
+    assert found == expected
+
+
 @given(rows=any_rows, start=st.integers(0, 30), size_bytes_max=st.integers(0, 700))
 def test_rows_are_cut_into_batches_by_size(rows: list[Row], start: int, size_bytes_max: int) -> None:
     found = collect([build(rows)])
@@ -334,6 +348,11 @@ def test_rows_that_are_not_there_are_refused() -> None:
     for start, stop in ((-1, 2), (2, 1), (0, 4)):
         with pytest.raises(ValueError, match="of 3"):
             encode_columns(buffers(), start, stop)
+    for rows in ([3], [-1], [0, 3], [0, -1]):
+        with pytest.raises(ValueError, match=r"there is no row|timestamps for"):
+            encode_columns(buffers(), rows=memoryview(array("i", rows)))
+    with pytest.raises(ValueError, match="rows 0 to 3 of 2"):
+        encode_columns(buffers(), 0, 3, rows=memoryview(array("i", [2, 0])))
 
 
 def test_a_column_beyond_two_gigabytes_is_not_built() -> None:

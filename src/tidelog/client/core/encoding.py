@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
+from tidelog.base.ports import Buffer
 from tidelog.client.core.accumulator import PendingBatch
 from tidelog.records.batch import seal_batch
 from tidelog.records.columns import ColumnBuffers, EncodedRecords, encode_columns
@@ -32,16 +33,19 @@ def encode_batch(batch: PendingBatch, compression: str) -> bytes:
     return batch.encoded
 
 
-def split_rows(columns: ColumnBuffers, batch_size_bytes: int) -> list[EncodedRecords]:
-    """All rows, encoded, in pieces of up to `batch_size_bytes`; a larger row is a piece by itself.
+def split_rows(columns: ColumnBuffers, batch_size_bytes: int, rows: Buffer | None = None) -> list[EncodedRecords]:
+    """All rows, or those of the numbers `rows` (int32), encoded, in pieces of up to `batch_size_bytes`.
+
+    A larger row is a piece by itself.
 
     Raises:
         ValueError: a timestamp below -1, or columns that contradict each other.
     """
     pieces = []
     row = 0
-    while row < columns.row_count:
-        piece = encode_columns(columns, row, size_bytes_max=batch_size_bytes)
+    row_count = columns.row_count if rows is None else memoryview(rows).nbytes // 4
+    while row < row_count:
+        piece = encode_columns(columns, row, size_bytes_max=batch_size_bytes, rows=rows)
         pieces.append(piece)
         row += piece.record_count
     return pieces

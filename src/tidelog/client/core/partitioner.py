@@ -1,54 +1,10 @@
-"""Which partition a record goes to: by its key as Java's producer does, or sticking to one while a batch fills."""
+"""Which partition records without a key go to: one, while a batch fills. With a key: `tidelog.records.keys`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tidelog.base.ports import Rng
-
-_MULTIPLIER = 0x5BD1E995
-_SEED = 0x9747B28C
-_WORD = 0xFFFFFFFF
-
-
-def murmur2(data: bytes) -> int:
-    """The 32-bit MurmurHash2 of `data` under the seed that Kafka's clients share, as an unsigned number."""
-    length = len(data)
-    whole = length & ~3
-    digest = _SEED ^ length
-    for position in range(0, whole, 4):
-        word = int.from_bytes(data[position : position + 4], "little") * _MULTIPLIER & _WORD
-        word = (word ^ (word >> 24)) * _MULTIPLIER & _WORD
-        digest = (digest * _MULTIPLIER & _WORD) ^ word
-    if length > whole:
-        digest = (digest ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _WORD
-    digest = (digest ^ (digest >> 13)) * _MULTIPLIER & _WORD
-    return digest ^ (digest >> 15)
-
-
-def partition_for_key(key: bytes, partition_count: int) -> int:
-    """The partition of a key, the same as Java's: the hash without its sign bit, modulo all partitions there are."""
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
-
-
-class KeyPartitioner:
-    """`partition_for_key` with a memory: the hash is dear in pure Python, and keys repeat."""
-
-    __slots__ = ("_partition_count", "_seen")
-
-    SEEN_COUNT_MAX = 1 << 16
-
-    def __init__(self, partition_count: int) -> None:
-        self._partition_count = partition_count
-        self._seen: dict[bytes, int] = {}
-
-    def partition(self, key: bytes) -> int:
-        partition = self._seen.get(key)
-        if partition is None:
-            if len(self._seen) >= self.SEEN_COUNT_MAX:
-                self._seen.clear()
-            partition = self._seen[key] = partition_for_key(key, self._partition_count)
-        return partition
 
 
 class StickyPartitioner:

@@ -9,7 +9,8 @@ from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Rng
 from tidelog.client.core.accumulator import PartitionQueue
 from tidelog.client.core.metadata_cache import TopicView
-from tidelog.client.core.partitioner import KeyPartitioner, StickyPartitioner
+from tidelog.client.core.partitioner import StickyPartitioner
+from tidelog.records.keys import partition_for_key
 
 
 class Route:
@@ -22,7 +23,7 @@ class Route:
         rng: to choose among them.
     """
 
-    __slots__ = ("_available", "_keyed", "_make_queue", "_name", "_queues", "_sticky", "partition_count")
+    __slots__ = ("_available", "_make_queue", "_name", "_queues", "_sticky", "partition_count")
 
     def __init__(
         self, topic: TopicView, make_queue: Callable[[TopicPartition], PartitionQueue], *, sticky_bytes: int, rng: Rng
@@ -33,7 +34,6 @@ class Route:
         self._queues: list[PartitionQueue | None] = [None] * topic.partition_count
         led = [index for index, view in topic.partitions.items() if view.leader_id is not None]
         self._available = led or list(topic.partitions)
-        self._keyed = KeyPartitioner(topic.partition_count)
         self._sticky = StickyPartitioner(sticky_bytes, rng)
 
     def queue(self, partition: int | None, key: bytes | None, size_bytes: int) -> PartitionQueue:
@@ -43,7 +43,10 @@ class Route:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION if the topic has no such partition.
         """
         if partition is None:
-            partition = self.keyless_partition(size_bytes) if key is None else self._keyed.partition(key)
+            if key is None:
+                partition = self.keyless_partition(size_bytes)
+            else:
+                partition = partition_for_key(key, self.partition_count)
         elif not 0 <= partition < self.partition_count:
             raise KafkaError(
                 f"topic {self._name!r} has no partition {partition}: it has {self.partition_count}, counted from 0",
