@@ -30,6 +30,7 @@ from tidelog import (
     UnknownTopicError,
     aio,
 )
+from tidelog.base.errors import KafkaError
 from tidelog.base.ids import PartitionIndex
 from tidelog.records import split_batches
 
@@ -53,6 +54,17 @@ def read_values(consumer: Consumer, count: int) -> list[bytes | None]:
         assert records, f"only {len(found)} of {count} records came"
         found += [record.value for record in records]
     return found
+
+
+def test_a_record_that_cannot_be_encoded_fails_alone(shared_node: NodeProcess) -> None:
+    create(shared_node, "clients-unencodable", partitions=2)
+    with Producer(shared_node.bootstrap, linger_ms=50) as producer:
+        bad = producer.send("clients-unencodable", b"bad", partition=0, headers=[("\ud800", b"")])
+        good = producer.send("clients-unencodable", b"good", partition=1)
+        assert good.result(20).offset == 0
+        with pytest.raises(KafkaError, match="cannot be encoded"):
+            bad.result(20)
+        assert producer.send("clients-unencodable", b"next", partition=0).result(20).offset == 0
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -8,7 +8,14 @@ from collections.abc import Coroutine, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
-from tidelog.base.errors import ClientClosedError, MalformedBatchError, NetworkError, TidelogError, TimedOutError
+from tidelog.base.errors import (
+    ClientClosedError,
+    InvariantBrokenError,
+    MalformedBatchError,
+    NetworkError,
+    TidelogError,
+    TimedOutError,
+)
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.consistency import ConsistencyContextStore
@@ -433,6 +440,8 @@ class AsyncConsumer:
             stale = on_fetch_response(asked, response, self._fetching, self._clock.now_ms())
         except TidelogError as error:
             self._on_no_answer(asked, error)
+        except Exception as error:
+            self._on_bug(asked, error)
         else:
             self._on_stale(stale)
         finally:
@@ -449,6 +458,8 @@ class AsyncConsumer:
             stale = on_look_up_response(asked, response, self._clock.now_ms())
         except TidelogError as error:
             self._on_no_answer(asked, error)
+        except Exception as error:
+            self._on_bug(asked, error)
         else:
             self._on_stale(stale)
 
@@ -461,6 +472,8 @@ class AsyncConsumer:
             stale = on_epoch_end_response(asked, response, self._clock.now_ms())
         except TidelogError as error:
             self._on_no_answer(asked, error)
+        except Exception as error:
+            self._on_bug(asked, error)
         else:
             self._on_stale(stale)
 
@@ -473,6 +486,13 @@ class AsyncConsumer:
         else:
             for question in asked.values():
                 question.reader.stop(question.generation, error)
+
+    def _on_bug(self, asked: AskedByPartition, error: Exception) -> None:
+        """Whoever reads these partitions is told, instead of waiting for ever."""
+        logger.error("%s: a bug in Tidelog: an answer was not understood", self._config.client_id, exc_info=error)
+        told = InvariantBrokenError(f"a bug in Tidelog's consumer: {type(error).__name__}: {error}")
+        for question in asked.values():
+            question.reader.stop(question.generation, told)
 
     def _on_stale(self, topics: set[str]) -> None:
         if topics:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 
 from tidelog.base.errors import (
@@ -22,7 +22,7 @@ from tidelog.base.errors import (
     TimedOutError,
     refusal,
 )
-from tidelog.base.ids import BrokerId, TopicId
+from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.client.cluster import Cluster, World, is_retriable
 from tidelog.client.core.accumulator import (
     HEADER_OVERHEAD_MAX,
@@ -355,8 +355,12 @@ class Delivery:
             )
         except TidelogError as error:
             self._on_lost(send, error, sent=False)
-        except ValueError as error:  # what cannot be encoded cannot be tried again
-            self._on_lost(send, refusal(Code.INVALID_RECORD, f"it cannot be encoded: {error}"), sent=False)
+        except ValueError as error:
+            self._on_unencodable(send, error)
+        except Exception as error:
+            logger.exception("%s: a bug in Tidelog: a request could not be made", self._config.client_id)
+            bug = refusal(Code.UNKNOWN_SERVER_ERROR, f"a bug in Tidelog's producer: {type(error).__name__}: {error}")
+            self._on_lost(send, bug, sent=False)  # so that nobody waits for it for ever
         else:
             future.add_done_callback(partial(self._on_response, send, names))
 
@@ -370,13 +374,31 @@ class Delivery:
                     self._sender.on_unacknowledged(batch)
         self.pump()
 
-    def _on_lost(self, send: Send, error: TidelogError, *, sent: bool) -> None:
+    def _on_unencodable(self, send: Send, error: ValueError) -> None:
+        """What cannot be encoded cannot be tried again; the batches beside it can."""
+        beside = NetworkError(f"not sent: a batch beside it cannot be encoded: {error}")
+        reasons: dict[TopicPartition, TidelogError] = {}
+        for batch in send.batches:
+            try:
+                produce_request([batch], self._cluster.metadata, 1, 0, self._config.compression_type)
+            except ValueError as own:
+                reasons[batch.topic_partition] = refusal(Code.INVALID_RECORD, f"it cannot be encoded: {own}")
+        self._on_lost(send, beside, sent=False, reasons=reasons)
+
+    def _on_lost(
+        self,
+        send: Send,
+        error: TidelogError,
+        *,
+        sent: bool,
+        reasons: Mapping[TopicPartition, TidelogError] | None = None,
+    ) -> None:
         now_ms = self._clock.now_ms()
         with self._lock:
             self._sender.on_request_ended(send.broker_id)
             for batch in send.batches:
                 if batch.outcome is None:
-                    self._sender.on_lost(batch, error, now_ms, sent=sent)
+                    self._sender.on_lost(batch, (reasons or {}).get(batch.topic_partition, error), now_ms, sent=sent)
         self._call_soon(self.pump)
 
     def _on_response(
