@@ -55,6 +55,12 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic, PartitionIndex(int(partition)))
 
 
+def _is_doomed(name: str) -> bool:
+    """Whether `LogDirectory.doom`, or Kafka, named it. Somebody's own `to-delete` is not ours to remove."""
+    unique = name.removesuffix(DELETE_SUFFIX).rpartition(".")[2]
+    return name.endswith(DELETE_SUFFIX) and len(unique) == 32 and set(unique) <= set("0123456789abcdef")
+
+
 class LogDirectory:
     """One log directory, held by this process. See `open`.
 
@@ -177,7 +183,7 @@ class LogDirectory:
 
         May take long: call it on another thread.
         """
-        doomed = [name for name in self._disk.list(self.path) if name.endswith(DELETE_SUFFIX)]
+        doomed = [name for name in self._disk.list(self.path) if _is_doomed(name)]
         for name in doomed:
             self._disk.remove_tree(f"{self.path}/{name}")
         return len(doomed)

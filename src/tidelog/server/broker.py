@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from tidelog.base.errors import Code, CorruptLogError, DiskError, TidelogError, refusal
+from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
@@ -112,7 +112,9 @@ class Broker:
     def _missing(self, topic_partition: TopicPartition) -> TidelogError:
         reason = self._offline.get(topic_partition)
         if reason is not None:
-            return refusal(Code.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline: {reason}")
+            return refusal(
+                Code.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline until this node is restarted: {reason}"
+            )
         if self.image.partition(topic_partition.topic, topic_partition.partition) is not None:
             return refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{topic_partition}: this broker holds no replica of it")
         return refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}")
@@ -141,6 +143,11 @@ class Broker:
         """
         if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
             self._take_offline(partition.topic_partition, str(error))
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold of a partition does not: it stops, before it does more harm."""
+        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
+            self._take_offline(partition.topic_partition, f"a bug in Tidelog: {error}")
 
     # What to do about it.
 

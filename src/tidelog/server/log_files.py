@@ -409,29 +409,33 @@ class LogFiles:
 
     # Stop.
 
-    def close(self, partitions: list[Partition], broker_epoch: BrokerEpoch | None) -> None:
+    def close(self, partitions: list[Partition], broker_epoch: BrokerEpoch | None) -> bool:
         """Close every log and let go of the directories; marked as clean only if all of it went well.
 
         Args:
             broker_epoch: of this incarnation; None if not all logs were open or something failed: no clean stop.
+
+        Returns:
+            Whether every log that was open could be closed.
         """
         directory, metadata_directory = self._directory, self._metadata_directory
         try:
             if directory is None or metadata_directory is None or self._metadata_log is None:
-                return  # the start did not come so far
-            all_well = broker_epoch is not None and not self._failed_logs
+                return False  # the start did not come so far
+            are_closed = True
             for log in [*(partition.log for partition in partitions), self._metadata_log]:
                 try:
                     log.close()
                 except DiskError as error:
-                    all_well = False
+                    are_closed = False
                     logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
             self._write_recovery_points(partitions)
             self._write_high_watermarks(partitions)
-            if all_well:
+            if are_closed and broker_epoch is not None and not self._failed_logs:
                 metadata_directory.mark_clean_shutdown(broker_epoch)
                 if directory is not metadata_directory:
                     directory.mark_clean_shutdown(broker_epoch)
+            return are_closed
         finally:
             for timer in self._removals:
                 timer.cancel()

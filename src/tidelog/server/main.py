@@ -72,6 +72,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[int], None], parent_fd: i
     executor = ThreadExecutor()
     node = Node(config, disk=RealDisk(), clock=SystemClock(), rng=SystemRng(), executor=executor)
     starting: asyncio.Future[Any] = asyncio.ensure_future(node.start())
+    status = FAILED
     try:
         # Until it serves, a signal ends the process at once, as a crash would: every step of a start bears that.
         await asyncio.wait([starting, node.failure], return_when=asyncio.FIRST_COMPLETED)
@@ -86,17 +87,20 @@ async def _run(config: NodeConfig, on_ready: Callable[[int], None], parent_fd: i
             await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)
         if node.failure.done():
             logger.critical("node %s gives up: %s", config.node_id, node.failure.result())
-            return FAILED
-        logger.info("node %s stops: %s", config.node_id, stopped.result())
-        return OK
+        else:
+            logger.info("node %s stops: %s", config.node_id, stopped.result())
+            status = OK
     finally:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         try:
-            await node.stop()
+            if not await node.stop():
+                status = FAILED
         except TidelogError as error:
             logger.error("node %s did not stop cleanly: %s", config.node_id, error)
+            status = FAILED
         executor.close()
+    return status
 
 
 def _on_parent(parent_fd: int, stop: Callable[[str], None], loop: asyncio.AbstractEventLoop) -> None:

@@ -183,8 +183,12 @@ class Node:
             self.controller.leader_epoch,
         )
 
-    async def stop(self) -> None:
-        """Stop cleanly: no new requests, answers to those under way, logs synced and marked as clean."""
+    async def stop(self) -> bool:
+        """Stop cleanly: no new requests, answers to those under way, logs synced and marked as clean.
+
+        Returns:
+            Whether every log was closed; what was in the way is in the log.
+        """
         for server in self._servers:
             server.close()
         for task in self._tasks:
@@ -196,7 +200,7 @@ class Node:
             await self._controller.stop()
         is_clean = self._has_started and not self.failure.done()
         broker_epoch = self._broker_epoch if is_clean else None
-        await self._executor.run(partial(self.files.close, self.broker.partitions, broker_epoch))
+        return await self._executor.run(partial(self.files.close, self.broker.partitions, broker_epoch))
 
     def _fail(self, reason: str) -> None:
         if not self.failure.done():

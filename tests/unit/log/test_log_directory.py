@@ -121,6 +121,15 @@ def test_a_doomed_log_is_gone_at_once_and_its_files_later() -> None:
     assert directory.partitions() == [FLIGHTS]
 
 
+def test_what_somebody_else_named_so_is_left_alone() -> None:
+    disk = MemoryDisk()
+    directory = LogDirectory.open(disk, "data")
+    disk.make_dirs("data/to-delete")
+    disk.make_dirs("data/flights-0.12-delete")
+    assert directory.remove_doomed() == 0
+    assert disk.exists("data/to-delete")
+
+
 def test_a_long_name_is_cut_to_fit() -> None:
     disk = MemoryDisk()
     directory = LogDirectory.open(disk, "data")

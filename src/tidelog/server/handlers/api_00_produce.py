@@ -12,8 +12,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tidelog.base.errors import Code, DiskError, KafkaError, MalformedMessageError, refusal
+from tidelog.base.errors import Code, DiskError, InvariantBrokenError, KafkaError, MalformedMessageError, refusal
 from tidelog.base.ids import TopicId
+from tidelog.records import read_header, split_batches
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_00_produce import (
@@ -88,9 +89,14 @@ def _append(
             partition = node.broker.partition_by_id(TopicId(topic), data.index)
         if not isinstance(data.records, memoryview) or not len(data.records):
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
+        if read_header(data.records).size_bytes < len(data.records) and len(split_batches(data.records)) > 1:
+            raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
         result = partition.append(data.records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
     except KafkaError as error:
         return _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
+    except InvariantBrokenError as error:
+        node.broker.on_bug(partition, error)
+        raise
     except DiskError as error:
         node.broker.on_disk_error(partition, error)
         return _refused(data.index, Code.KAFKA_STORAGE_ERROR, str(error))

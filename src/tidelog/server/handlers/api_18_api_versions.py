@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
-from tidelog.controller import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
+from tidelog.metadata.features import SUPPORTED_FEATURES
 from tidelog.server.dispatch import RequestContext, advertised
 from tidelog.wire.messages.api_18_api_versions import (
     ApiVersion,
@@ -22,7 +22,6 @@ from tidelog.wire.messages.api_18_api_versions import (
 if TYPE_CHECKING:
     from tidelog.server.node import Node
 
-SUPPORTED_FEATURES = {METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION)}
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
