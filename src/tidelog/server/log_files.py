@@ -28,8 +28,9 @@ from tidelog.base.ids import (
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.checkpoint import MetaProperties, parse_partition_metadata
+from tidelog.log.continuity import holds_whole_batch
 from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NAME_SIZE_MAX, LogDirectory
-from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.log.recovery import CUT_SUFFIX, PARTITION_METADATA_FILE
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import BrokerSettings, topic_values
 from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
@@ -142,7 +143,7 @@ class LogFiles:
 
         Raises:
             ConfigError: it is gone, though there are logs of topics: without it they are nobody's.
-            CorruptLogError: as `Log.open`; so is DiskError.
+            CorruptLogError: as `Log.open`, and where committed metadata lies behind damage; DiskError likewise.
         """
         directory = self._held(self._metadata_directory)
         path = directory.log_path(CLUSTER_METADATA)
@@ -155,7 +156,7 @@ class LogFiles:
         self._was_clean = directory.take_clean_shutdown().was_clean
         if self._directory is not directory:
             self._was_clean &= self._held(self._directory).take_clean_shutdown().was_clean
-        self._metadata_log = Log.open(
+        log = Log.open(
             self._disk,
             path,
             CLUSTER_METADATA,
@@ -165,8 +166,25 @@ class LogFiles:
             recovery_point=self._recovery_points.get(CLUSTER_METADATA, Offset(0)),
             now_ms=self._clock.wall_ms(),
         )
-        self._tell_recovery(self._metadata_log)
+        self._tell_recovery(log)
+        self._check_nothing_committed_was_cut(log)
+        self._metadata_log = log
         return self._metadata_log
+
+    def _check_nothing_committed_was_cut(self, log: Log) -> None:
+        """Every batch of metadata is synced before it counts: a whole one behind damage was committed.
+
+        To go on without it would forget topics, and give their offsets, and tokens, to others.
+        """
+        for name in self._disk.list(log.directory):
+            path = f"{log.directory}/{name}"
+            if CUT_SUFFIX in name and holds_whole_batch(self._disk.read_bytes(path), log.log_end_offset):
+                log.release()
+                raise CorruptLogError(
+                    f"{log.directory}: damaged at offset {log.log_end_offset}, committed metadata behind the damage "
+                    f"(set aside in {name}). Put back a copy of the directory; or, to go on without what was committed "
+                    f"since (topics made since are then set aside as strays), move {name} elsewhere and start again"
+                )
 
     def read_quorum_state(self) -> QuorumState | None:
         """What this voter must not forget; None on the first start. Raises CorruptLogError."""
