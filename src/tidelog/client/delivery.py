@@ -33,7 +33,13 @@ from tidelog.client.core.accumulator import (
     RecordHeaders,
 )
 from tidelog.client.core.metadata_cache import MetadataChanges
-from tidelog.client.core.produce_messages import LAST_VERSION_WITH_NAMES, LEFT_OUT, produce_request, read_answers
+from tidelog.client.core.produce_messages import (
+    LAST_VERSION_WITH_NAMES,
+    LEFT_OUT,
+    produce_request,
+    read_answers,
+    unencodable,
+)
 from tidelog.client.core.route import Route
 from tidelog.client.core.sender import Send, Sender, SenderSettings
 from tidelog.client.core.values import code_of
@@ -356,7 +362,9 @@ class Delivery:
         except TidelogError as error:
             self._on_lost(send, error, sent=False)
         except ValueError as error:
-            self._on_unencodable(send, error)
+            beside = NetworkError(f"not sent: a batch beside it cannot be encoded: {error}")
+            reasons = unencodable(send.batches, self._cluster.metadata, self._config.compression_type)
+            self._on_lost(send, beside, sent=False, reasons=reasons)
         except Exception as error:
             logger.exception("%s: a bug in Tidelog: a request could not be made", self._config.client_id)
             bug = refusal(Code.UNKNOWN_SERVER_ERROR, f"a bug in Tidelog's producer: {type(error).__name__}: {error}")
@@ -373,17 +381,6 @@ class Delivery:
                 if batch.outcome is None:
                     self._sender.on_unacknowledged(batch)
         self.pump()
-
-    def _on_unencodable(self, send: Send, error: ValueError) -> None:
-        """What cannot be encoded cannot be tried again; the batches beside it can."""
-        beside = NetworkError(f"not sent: a batch beside it cannot be encoded: {error}")
-        reasons: dict[TopicPartition, TidelogError] = {}
-        for batch in send.batches:
-            try:
-                produce_request([batch], self._cluster.metadata, 1, 0, self._config.compression_type)
-            except ValueError as own:
-                reasons[batch.topic_partition] = refusal(Code.INVALID_RECORD, f"it cannot be encoded: {own}")
-        self._on_lost(send, beside, sent=False, reasons=reasons)
 
     def _on_lost(
         self,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -61,7 +62,7 @@ class Outcomes:
                 logger.exception("a callback of a delivered batch failed")
 
 
-class Future(Generic[T]):
+class Future(ABC, Generic[T]):
     """The outcome of a send: a value, or the error for which it was not delivered."""
 
     __slots__ = ()
@@ -114,11 +115,13 @@ class Future(Generic[T]):
             yield from waiter
         return self._value()
 
+    @abstractmethod
     def _batches(self) -> tuple[PendingBatch, ...]:
-        raise NotImplementedError
+        """The batches that hold what it stands for."""
 
+    @abstractmethod
     def _value(self) -> T:
-        raise NotImplementedError
+        """The result, once all of them are done. Raises what one of them failed with."""
 
     def _wait(self, timeout: float | None) -> None:
         if self.done():

@@ -137,10 +137,6 @@ class Api:
             self._response = getattr(import_module(self.module), f"{self.name}Response")
         return self._response
 
-    def serves(self, version: int) -> bool:
-        """Whether the version is one of those declared."""
-        return self.min_version <= version <= self.max_version
-
     def is_flexible(self, version: int) -> bool:
         """Whether requests of this version have a header with tagged fields."""
         return version >= self.flexible_from

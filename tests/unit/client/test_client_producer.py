@@ -508,12 +508,11 @@ def test_a_forked_process_is_told_to_make_a_client_of_its_own(cluster: ModelClus
 
 def test_flush_that_takes_too_long_says_so_and_loses_nothing(cluster: ModelCluster) -> None:
     cluster.create("t")
-    gate = threading.Event()
     answer = cluster._handlers[ApiKey.PRODUCE]
+    gate = threading.Event()
 
     async def slow(request: Any, version: int) -> Any:
-        while not gate.is_set():
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(gate.wait, 10)
         return answer(request, version)
 
     cluster.on(ApiKey.PRODUCE, slow)

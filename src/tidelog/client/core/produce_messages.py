@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidelog.base.errors import Code
-from tidelog.base.ids import TopicId
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import TopicId, TopicPartition
 from tidelog.client.core.accumulator import PendingBatch
 from tidelog.client.core.encoding import encode_batch
 from tidelog.client.core.metadata_cache import MetadataCache
@@ -23,6 +23,19 @@ LAST_VERSION_WITH_NAMES = 12
 """Later versions of Produce speak of topic ids alone."""
 
 LEFT_OUT = Answered(Code.UNKNOWN_SERVER_ERROR, "the broker's answer leaves this partition out")
+
+
+def unencodable(
+    batches: Iterable[PendingBatch], metadata: MetadataCache, compression: str
+) -> dict[TopicPartition, KafkaError]:
+    """Which of some batches cannot be encoded, and why: to be failed alone, when together they made no request."""
+    reasons = {}
+    for batch in batches:
+        try:
+            produce_request([batch], metadata, 1, 0, compression)
+        except ValueError as error:
+            reasons[batch.topic_partition] = refusal(Code.INVALID_RECORD, f"it cannot be encoded: {error}")
+    return reasons
 
 
 def produce_request(
