@@ -63,6 +63,10 @@ class Broker:
     ) -> None:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
+        self.on_leadership_changed: Callable[[Partition], None] = _nobody_asked
+        """Told of each partition that this broker began or ceased to lead, on the loop, before the image says so."""
+        self.on_image_changed: Callable[[MetadataDelta, MetadataImage], None] = _nobody_asked
+        """Told of what each run of committed records changed, on the loop, before the image is published."""
         self._files = files
         self._clock = clock
         self._executor = executor
@@ -159,7 +163,7 @@ class Broker:
             # Without the metadata this broker would answer from the past, for ever. It must not.
             logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)
             for partition in self.partitions:
-                partition.stop()
+                self._stop(partition)
             self._by_name.clear()
             self._by_id.clear()
             self._on_failed(f"the committed metadata cannot be applied: {error}")
@@ -195,6 +199,7 @@ class Broker:
                 else:
                     self._take_offline(one.topic_partition, str(opened))
         await self._lead(assigned, image)
+        self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
 
@@ -217,9 +222,9 @@ class Broker:
                 continue
             replica = partition.replica
             if one.state.leader != self.broker_id:
-                partition.stop(one.state.leader_epoch)
+                self._stop(partition, one.state.leader_epoch)
             elif replica is None or replica.leader_epoch != one.state.leader_epoch:
-                partition.stop(one.state.leader_epoch)
+                self._stop(partition, one.state.leader_epoch)
                 to_lead.append((one, partition))
         if not to_lead:
             return
@@ -251,6 +256,7 @@ class Broker:
                     now_ms=self._clock.now_ms(),
                 )
             )
+            self.on_leadership_changed(partition)
 
     def _add(self, one: _Assigned, log: Log) -> None:
         partition = Partition(one.topic_partition, one.topic_id, log)
@@ -266,7 +272,7 @@ class Broker:
             return
         if self._by_name.get(topic_partition) is partition:
             del self._by_name[topic_partition]
-        partition.stop()
+        self._stop(partition)
 
     def _take_offline(self, topic_partition: TopicPartition, reason: str) -> None:
         logger.error("%s goes offline: %s", topic_partition, reason)
@@ -275,7 +281,7 @@ class Broker:
         partition = self._by_name.pop(topic_partition, None)
         if partition is not None:
             del self._by_id[partition.topic_id, topic_partition.partition]
-            partition.stop()
+            self._stop(partition)
 
     def _publish(self, end_offset: Offset) -> None:
         last_offset = self.image.last_offset
@@ -294,7 +300,17 @@ class Broker:
         if self._applying is not None:
             await asyncio.gather(self._applying, return_exceptions=True)
         for partition in self.partitions:
-            partition.stop()
+            self._stop(partition)
+
+    def _stop(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:
+        has_led = partition.replica is not None
+        partition.stop(leader_epoch)
+        if has_led:
+            self.on_leadership_changed(partition)
+
+
+def _nobody_asked(*_: object) -> None:
+    pass
 
 
 def _assign_leader_epoch(log: Log, leader_epoch: LeaderEpoch) -> None:
