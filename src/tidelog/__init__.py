@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from tidelog.client.descriptions import ConfigResource, EpochEnd, NewTopic
     from tidelog.client.factory import Factory
     from tidelog.client.futures import BatchMetadata, Future
+    from tidelog.client.group_descriptions import CommittedOffset
     from tidelog.client.producer import Producer
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "BatchMetadata",
     "ClientClosedError",
     "Code",
+    "CommittedOffset",
     "ConfigError",
     "ConfigResource",
     "ConsistencyContext",
@@ -80,6 +82,7 @@ __all__ = [
 _HOMES = {
     "Admin": "client.admin",
     "BatchMetadata": "client.futures",
+    "CommittedOffset": "client.group_descriptions",
     "ConfigResource": "client.descriptions",
     "ConsistencyContext": "client.consistency",
     "ConsistencyContextStore": "client.consistency",

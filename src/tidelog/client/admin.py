@@ -23,6 +23,7 @@ from tidelog.client.descriptions import (
     TopicDescription,
     TopicListing,
 )
+from tidelog.client.group_descriptions import CommittedOffset, GroupDescription, GroupListing
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 
@@ -132,6 +133,53 @@ class Admin:
             too, if the current leader epoch was given.
         """
         return self._thread.run(self._async.offsets_for_leader_epoch(questions))
+
+    def list_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
+        """All groups of all brokers, sorted by id.
+
+        Args:
+            states: only those in one of these, as `Stable` or `Empty`; by default all.
+        """
+        return self._thread.run(self._async.list_groups(states))
+
+    def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups with their members, by id.
+
+        Raises:
+            KafkaError: one was refused; GROUP_ID_NOT_FOUND if there is no such group.
+        """
+        return self._thread.run(self._async.describe_groups(group_ids))
+
+    def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete groups, with the offsets that they committed, each on its own.
+
+        Raises:
+            KafkaError: one was refused: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP while it has members. The others were
+                deleted all the same.
+        """
+        self._thread.run(self._async.delete_groups(group_ids))
+
+    def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group committed: for these partitions, or all. Those without a commit are left out."""
+        return self._thread.run(self._async.list_group_offsets(group_id, partitions))
+
+    def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commit offsets for a group that has no members; a group that is not there begins to be.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP while it has members.
+        """
+        self._thread.run(self._async.alter_group_offsets(group_id, offsets))
+
+    def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group committed.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC while its members read the topic.
+        """
+        self._thread.run(self._async.delete_group_offsets(group_id, partitions))
 
     def close(self) -> None:
         """Disconnect. A second call does nothing."""

@@ -24,6 +24,8 @@ from tidelog.client.descriptions import (
     TopicDescription,
     TopicListing,
 )
+from tidelog.client.group_administration import GroupAdministration
+from tidelog.client.group_descriptions import CommittedOffset, GroupDescription, GroupListing
 from tidelog.client.lookups import Leaders
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 from tidelog.net.address import parse_bootstrap
@@ -276,11 +278,61 @@ class AsyncAdmin:
             for partition, answer in answers.items()
         }
 
+    async def list_groups(self, states: Iterable[str] = ()) -> list[GroupListing]:
+        """All groups of all brokers, sorted by id.
+
+        Args:
+            states: only those in one of these, as `Stable` or `Empty`; by default all.
+        """
+        return await self._groups().list_groups(states)
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        """Groups with their members, by id.
+
+        Raises:
+            KafkaError: one was refused; GROUP_ID_NOT_FOUND if there is no such group.
+        """
+        return await self._groups().describe_groups(group_ids)
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> None:
+        """Delete groups, with the offsets that they committed, each on its own.
+
+        Raises:
+            KafkaError: one was refused: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP while it has members. The others were
+                deleted all the same.
+        """
+        await self._groups().delete_groups(group_ids)
+
+    async def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """What a group committed: for these partitions, or all. Those without a commit are left out."""
+        return await self._groups().list_group_offsets(group_id, partitions)
+
+    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commit offsets for a group that has no members; a group that is not there begins to be.
+
+        Raises:
+            KafkaError: NON_EMPTY_GROUP while it has members.
+        """
+        await self._groups().alter_group_offsets(group_id, offsets)
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group committed.
+
+        Raises:
+            KafkaError: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC while its members read the topic.
+        """
+        await self._groups().delete_group_offsets(group_id, partitions)
+
     async def close(self) -> None:
         """Disconnect. A second call does nothing."""
         await self._cluster.close()
 
     # How.
+    def _groups(self) -> GroupAdministration:
+        return GroupAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
     def _leaders(self) -> Leaders:
         return Leaders(
             self._cluster,

@@ -1,0 +1,59 @@
+"""What an Admin tells of consumer groups: plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.base.ids import TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has read a partition."""
+
+    offset: int
+    """The next one to read."""
+    leader_epoch: int | None = None
+    """Of the record before it. With it a consumer finds out about a truncation in between (KIP-320)."""
+    metadata: str = ""
+    """A word of whoever committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupListing:
+    """A group that there is."""
+
+    group_id: str
+    protocol_type: str
+    """`consumer`; empty for a group that only ever committed."""
+    state: str | None
+    """`Stable`, `Empty` …; None where the broker does not tell (before 2.6)."""
+    type: str | None
+    """`Classic`, `Consumer` …; None where the broker does not tell (before 3.8)."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMember:
+    """A member of a group."""
+
+    member_id: str
+    group_instance_id: str | None
+    """Of a static member (KIP-345)."""
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+    """What it reads, sorted; empty while the group rebalances, and for other protocols than `consumer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDescription:
+    """A group with its members."""
+
+    group_id: str
+    state: str
+    protocol_type: str
+    protocol: str
+    """The assignor that the members agreed on."""
+    coordinator: int
+    """The broker."""
+    members: tuple[GroupMember, ...]
