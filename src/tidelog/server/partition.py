@@ -123,6 +123,19 @@ class Partition:
         )
         return result
 
+    def append_as_coordinator(self, batch: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
+        """Append what the coordinator on this partition wrote in `leader_epoch`.
+
+        Raises:
+            KafkaError: another epoch has begun; nothing was changed.
+            DiskError: as `append`.
+        """
+        replica = self.leader(leader_epoch)
+        result = self.log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin="coordinator")
+        replica.on_appended(self.log.log_end_offset)
+        self._settle(replica)
+        return result
+
     @property
     def is_sync_awaited(self) -> bool:
         """Whether `flush.messages` asks for what was appended to be synced before it is acknowledged."""
