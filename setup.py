@@ -1,9 +1,10 @@
 """Builds the compiled kernel; everything else about the package is in pyproject.toml.
 
-`tidelog.records` has hot loops in plain Python files (kernel.py, kernel_encode.py, kernel_keys.py), whose C types stand
-in a pxd beside each. They run as they are. Where there is Cython and a C compiler, a copy of each is compiled too, as a
-module of another name (_kernel_c and so on): a module beside its own shared library could no longer be chosen. The
-copies are made in build/, and carry the SHA-256 of what they were made of, so that a stale one is found out.
+`tidelog.records` has hot loops in plain Python files (kernel.py, kernel_encode.py, kernel_keys.py, kernel_clean.py),
+whose C types stand in a pxd beside each. They run as they are. Where there is Cython and a C compiler, a copy of each
+is compiled too, as a module of another name (_kernel_c and so on): a module beside its own shared library could no
+longer be chosen. The copies are made in build/, and carry the SHA-256 of what they were made of, so that a stale one is
+found out.
 
 It is optional. Without a compiler or Cython the installation succeeds, and the interpreted kernel serves.
 
@@ -20,7 +21,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 
 HERE = Path(__file__).resolve().parent
-KERNELS = ("kernel", "kernel_encode", "kernel_keys")
+KERNELS = ("kernel", "kernel_encode", "kernel_keys", "kernel_clean")
 SOURCES = Path("src/tidelog/records")
 COPIES_ROOT = Path("build/kernel")
 COPIES = COPIES_ROOT / "tidelog/records"

@@ -5,7 +5,8 @@ byte   8  batch length       int32    of what follows this field
 byte  12  leader epoch       int32    not under the CRC: stamped by the leader (KIP-101)
 byte  16  magic              int8     2
 byte  17  CRC                uint32   CRC32C of everything from byte 21 to the end
-byte  21  attributes         int16    bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control
+byte  21  attributes         int16    bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control,
+                                      6: the base timestamp is the delete horizon (KIP-534)
 byte  23  last offset delta  int32
 byte  27  base timestamp     int64    ms since 1970; the records hold differences from it
 byte  35  max timestamp      int64    ms since 1970
@@ -33,6 +34,7 @@ COMPRESSION_MASK = 0x07
 LOG_APPEND_TIME_FLAG = 0x08
 TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
+DELETE_HORIZON_FLAG = 0x40
 
 _LENGTH_END = 12
 _MAGIC_AT = 16
@@ -88,6 +90,11 @@ class BatchHeader(NamedTuple):
     def is_control(self) -> bool:
         """Whether its records are markers of the protocol, which no reader is to be shown."""
         return bool(self.attributes & CONTROL_FLAG)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may remove the batch's marks of deleted keys; None until it has come by once."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
     def last_offset(self) -> int:

@@ -1,0 +1,57 @@
+# The C types of kernel_clean.py, for the copy of it that is compiled. Which copy, and how: see setup.py.
+cimport cython
+
+@cython.locals(value=cython.ulonglong, shift=cython.int, byte=cython.ulonglong)
+cdef (long long, Py_ssize_t) _varint(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+@cython.locals(bits=cython.ulonglong, size=cython.Py_ssize_t)
+cdef Py_ssize_t _varint_size(long long value) noexcept
+
+@cython.locals(bits=cython.ulonglong)
+cdef Py_ssize_t _put_varint(unsigned char[::1] out, Py_ssize_t position, long long value) noexcept
+
+@cython.locals(
+    length=cython.longlong, body=cython.Py_ssize_t, stop=cython.Py_ssize_t, timestamp_delta=cython.longlong,
+    behind_time=cython.Py_ssize_t, offset_delta=cython.longlong, key_length=cython.longlong,
+    key_at=cython.Py_ssize_t, value_length=cython.longlong,
+)
+cdef (
+    Py_ssize_t, long long, Py_ssize_t, long long, Py_ssize_t, long long, long long, Py_ssize_t
+) _record(const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end) noexcept
+
+cdef int _check_region(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count
+) except -1
+
+@cython.locals(
+    source=bytes, key=bytes, at=cython.Py_ssize_t, grown=cython.longlong, index=cython.Py_ssize_t,
+    _body=cython.Py_ssize_t, _time=cython.longlong, _behind_time=cython.Py_ssize_t, offset_delta=cython.longlong,
+    key_at=cython.Py_ssize_t, key_length=cython.longlong, _value_length=cython.longlong, stop=cython.Py_ssize_t,
+)
+cpdef note_keys(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
+    long long base_offset, dict latest,
+)
+
+@cython.locals(
+    source=bytes, found=object, at=cython.Py_ssize_t, kept_count=cython.Py_ssize_t, tombstones=cython.Py_ssize_t,
+    smallest=cython.longlong, largest=cython.longlong, index=cython.Py_ssize_t,
+    _body=cython.Py_ssize_t, timestamp_delta=cython.longlong, _behind_time=cython.Py_ssize_t,
+    offset_delta=cython.longlong, key_at=cython.Py_ssize_t, key_length=cython.longlong, value_length=cython.longlong,
+    stop=cython.Py_ssize_t,
+)
+cpdef judge(
+    const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end, Py_ssize_t record_count,
+    long long base_offset, dict latest, bint drops_tombstones, unsigned char[::1] kept,
+)
+
+@cython.locals(
+    room=cython.Py_ssize_t, size=cython.Py_ssize_t, index=cython.Py_ssize_t, start=cython.Py_ssize_t,
+    shifted=cython.longlong, body=cython.Py_ssize_t, timestamp_delta=cython.longlong,
+    behind_time=cython.Py_ssize_t, _offset_delta=cython.longlong, _key_at=cython.Py_ssize_t,
+    _key_length=cython.longlong, _value_length=cython.longlong, stop=cython.Py_ssize_t,
+)
+cpdef copy_kept(
+    unsigned char[::1] out, const unsigned char[::1] data, Py_ssize_t position, Py_ssize_t end,
+    Py_ssize_t record_count, const unsigned char[::1] kept, long long timestamp_shift,
+)
