@@ -51,18 +51,23 @@ def decode_with_kafka_python(cls: type[Any], raw: bytes, version: int) -> Any:
     return _to_ours(theirs, layout_of(cls), version)
 
 
-def _their_name(name: str) -> str:
-    return "authorized_operations" if name.endswith("_authorized_operations") and "include" not in name else name
+def _their_name(name: str, cls: Any) -> str:
+    """kafka-python patches the fields of some bit fields by hand, and gives those a name of its own."""
+    return (
+        "authorized_operations" if name.endswith("_authorized_operations") and name not in cls._struct.fields else name
+    )
 
 
 def _to_theirs(message: Any, layout: Layout, version: int, cls: Any) -> Any:
     fields = cls._struct.fields
     values = {
-        spec.name: _value_to_theirs(getattr(message, spec.name), spec.type, version, fields[_their_name(spec.name)])
+        spec.name: _value_to_theirs(
+            getattr(message, spec.name), spec.type, version, fields[_their_name(spec.name, cls)]
+        )
         for spec in layout.fields
         if version in spec.versions
     }
-    return cls(version=version, **{_their_name(name): value for name, value in values.items()})
+    return cls(version=version, **{_their_name(name, cls): value for name, value in values.items()})
 
 
 def _value_to_theirs(value: Any, wire_type: WireType[Any], version: int, field: Any) -> Any:
@@ -86,7 +91,7 @@ def _to_ours(theirs: Any, layout: Layout, version: int) -> Any:
         if version not in spec.versions:
             values[spec.name] = spec.make_default()
             continue
-        name = _their_name(spec.name)
+        name = _their_name(spec.name, type(theirs))
         value = getattr(theirs, name)
         field = theirs._struct.fields[name]
         if field._type_str == "bitfield":
