@@ -116,6 +116,51 @@ class Admin:
         """
         return self._thread.run(self._async.describe_configs(resources, include_documentation=include_documentation))
 
+    def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """Give topics more partitions, each topic on its own.
+
+        Records with a key may go to another partition from then on.
+
+        Args:
+            counts: how many each topic is to have in all.
+            validate_only: check, and create nothing.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            KafkaError: one was refused; says why. The others were changed all the same.
+        """
+        self._thread.run(self._async.create_partitions(counts, validate_only=validate_only))
+
+    def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> None:
+        """Change some keys of configurations, and leave the others as they are; each resource on its own.
+
+        Args:
+            changes: values by key; None takes a key back to its default.
+            validate_only: check, and change nothing.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            KafkaError: one was refused; says why. The others were changed all the same.
+        """
+        self._thread.run(self._async.alter_configs(changes, validate_only=validate_only))
+
+    def delete_records(self, before: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+        """Delete the oldest records of partitions, for good.
+
+        Args:
+            before: the first offset to keep; None deletes all that is committed by now.
+
+        Returns:
+            Where each log starts now.
+
+        Raises:
+            KafkaError: one was refused: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for a topic
+                that is only compacted. Of others the records may be gone.
+        """
+        return self._thread.run(self._async.delete_records(before))
+
     def list_offsets(self, offsets: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, OffsetAndEpoch | None]:
         """Offsets at one of the ends, of the largest timestamp, or at a time; None where there is no such record."""
         return self._thread.run(self._async.list_offsets(offsets))

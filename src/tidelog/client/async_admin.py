@@ -45,6 +45,19 @@ from tidelog.wire.messages.api_32_describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from tidelog.wire.messages.api_37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from tidelog.wire.messages.api_44_incremental_alter_configs import (
+    OPERATION_DELETE,
+    OPERATION_SET,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from tidelog.wire.messages.api_60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 R = TypeVar("R")
@@ -242,6 +255,103 @@ class AsyncAdmin:
             return found
 
         return await self._cluster.retrying("describe configurations", ask_all)
+
+    async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
+        """Give topics more partitions, each topic on its own.
+
+        Records with a key may go to another partition from then on.
+
+        Args:
+            counts: how many each topic is to have in all.
+            validate_only: check, and create nothing.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            KafkaError: one was refused; says why. The others were changed all the same.
+        """
+        left = dict(counts)
+        errors: dict[str, KafkaError | None] = {}
+
+        async def ask() -> None:
+            request = CreatePartitionsRequest(
+                topics=[CreatePartitionsTopic(name, count) for name, count in left.items()],
+                timeout_ms=self._config.request_timeout_ms,
+                validate_only=validate_only,
+            )
+            response = await self._request(await self._controller(), request, CreatePartitionsResponse)
+            for row in response.results:
+                error = refused(row.error_code, f"topic {row.name!r}", row.error_message)
+                if error is None or not error.retriable:
+                    left.pop(row.name, None)
+                errors[row.name] = error
+            raise_first(errors.get(name) for name in left)
+
+        if left:
+            await self._cluster.retrying("create partitions", ask)
+        raise_first(errors.values())
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
+    ) -> None:
+        """Change some keys of configurations, and leave the others as they are; each resource on its own.
+
+        Args:
+            changes: values by key; None takes a key back to its default.
+            validate_only: check, and change nothing.
+
+        Raises:
+            UnknownTopicError: there is no such topic.
+            KafkaError: one was refused; says why. The others were changed all the same.
+        """
+
+        async def ask(connection: Connection, resources: list[ConfigResource]) -> list[KafkaError | None]:
+            rows = [
+                AlterConfigsResource(
+                    _RESOURCE_TYPES[resource.type],
+                    resource.name,
+                    [
+                        AlterableConfig(key, OPERATION_DELETE if value is None else OPERATION_SET, value)
+                        for key, value in changes[resource].items()
+                    ],
+                )
+                for resource in resources
+            ]
+            request = IncrementalAlterConfigsRequest(resources=rows, validate_only=validate_only)
+            response = await self._request(connection, request, IncrementalAlterConfigsResponse)
+            kinds = {number: kind for kind, number in _RESOURCE_TYPES.items()}
+            return [
+                refused(row.error_code, f"{kinds.get(row.resource_type)} {row.resource_name!r}", row.error_message)
+                for row in response.responses
+            ]
+
+        async def ask_all() -> None:
+            errors: list[KafkaError | None] = []
+            anywhere = [resource for resource in changes if resource.type == "topic" or not resource.name]
+            if anywhere:
+                errors += await ask(await self._controller(), anywhere)
+            for resource in changes:  # a broker checks its own configuration
+                if resource not in anywhere:
+                    errors += await ask(await self._broker(resource.name), [resource])
+            raise_first(errors)
+
+        if changes:
+            await self._cluster.retrying("alter configurations", ask_all)
+
+    async def delete_records(self, before: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
+        """Delete the oldest records of partitions, for good.
+
+        Args:
+            before: the first offset to keep; None deletes all that is committed by now.
+
+        Returns:
+            Where each log starts now.
+
+        Raises:
+            KafkaError: one was refused: OFFSET_OUT_OF_RANGE beyond the high watermark, POLICY_VIOLATION for a topic
+                that is only compacted. Of others the records may be gone.
+        """
+        offsets = {TopicPartition(*partition): -1 if offset is None else offset for partition, offset in before.items()}
+        return dict(await self._leaders().delete_records(offsets))
 
     async def list_offsets(
         self, offsets: Mapping[TopicPartition, OffsetSpec]

@@ -1,4 +1,4 @@
-"""Offsets and ends of epochs, asked of the leaders: until every partition has its answer, or time is over."""
+"""What leaders are asked: offsets, ends of epochs, to delete records; until every partition has its answer."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ from tidelog.client.core.fetch_messages import (
 from tidelog.client.core.values import IsolationLevel, OffsetAndEpoch, code_of
 from tidelog.net.connection import Connection
 from tidelog.wire.messages.api_02_list_offsets import MAX_TIMESTAMP, ListOffsetsResponse
+from tidelog.wire.messages.api_21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from tidelog.wire.messages.api_23_offset_for_leader_epoch import OffsetForLeaderEpochResponse
 
 A = TypeVar("A")
@@ -125,6 +131,48 @@ class Leaders:
         fenced = {partition for partition, (current, _) in questions.items() if current is not None}
         answers = await self._ask_all("offset for leader epoch", questions, ask, fenced=fenced)
         return {partition: answers[partition] for partition in questions}
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+        """Delete what lies below an offset (-1: below the high watermark) in each partition.
+
+        Returns:
+            Where each log starts now.
+
+        Raises:
+            TimedOutError: not within the time; names the last reason.
+            KafkaError: one was refused, as OFFSET_OUT_OF_RANGE. Of others the records may be gone.
+        """
+
+        async def ask(connection: Connection, asked: list[TopicPartition]) -> Answers[Offset]:
+            by_topic: dict[str, list[DeleteRecordsPartition]] = {}
+            for partition in asked:
+                row = DeleteRecordsPartition(partition.partition, before[partition])
+                by_topic.setdefault(partition.topic, []).append(row)
+            topics = [DeleteRecordsTopic(name, rows) for name, rows in by_topic.items()]
+            response = await connection.request(
+                DeleteRecordsRequest(topics=topics, timeout_ms=self._request_timeout_ms),
+                DeleteRecordsResponse,
+                timeout_ms=self._request_timeout_ms,
+            )
+            rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
+            found: Answers[Offset] = {}
+            for partition in asked:
+                answer = rows.get((partition.topic, partition.partition))
+                code = Code.UNKNOWN_SERVER_ERROR if answer is None else code_of(answer.error_code)
+                if answer is None or code is not Code.NONE:
+                    found[partition] = _refusal("delete records", partition, code)
+                else:
+                    found[partition] = Offset(answer.low_watermark)
+            return found
+
+        answers = await self._ask_all("delete records", before, ask)
+        found: dict[TopicPartition, Offset] = {}
+        for partition in before:
+            answer = answers[partition]
+            if isinstance(answer, KafkaError):
+                raise answer
+            found[partition] = answer
+        return found
 
     async def _ask_all(
         self,
