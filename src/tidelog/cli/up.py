@@ -89,6 +89,8 @@ class Up:
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"{node_id}@{HOST}:0",
             "log.dirs": os.path.join(directory, f"node-{node_id}"),
+            "offsets.topic.replication.factor": str(min(self.nodes, 3)),
+            "group.initial.rebalance.delay.ms": "0",  # members that try things out should not wait for others
         }
         path = os.path.join(directory, f"node-{node_id}.properties")
         with open(path, "w", encoding="utf-8") as file:

@@ -19,7 +19,7 @@ def _ignored(name: str, kind: ConfigType, default: str | None, why: str, **rest:
 _ONE_LOOP = "a node is one process with one event loop; run more nodes to use more cores."
 _NO_CLEANER = "no cleaner runs in this release."
 _ONE_NODE = "a cluster of one node has no other to wait for."
-_NO_COORDINATORS = "no coordinator runs in this release."
+_NO_COORDINATORS = "transactions are not served in this release."
 _SYSTEM_BUFFERS = "the buffers of sockets are as large as the system makes them."
 _NO_SHARE_GROUPS = "share groups are not served."
 
@@ -196,15 +196,46 @@ _REPLICATION: tuple[ConfigKey, ...] = (
 )
 
 _COORDINATORS: tuple[ConfigKey, ...] = (
-    _ignored("offsets.topic.num.partitions", INT, "50", _NO_COORDINATORS, minimum=1),
-    _ignored("offsets.topic.replication.factor", SHORT, "3", _NO_COORDINATORS, minimum=1),
-    _ignored("offsets.topic.segment.bytes", INT, "104857600", _NO_COORDINATORS, minimum=1),
-    _ignored("offsets.retention.minutes", INT, "10080", _NO_COORDINATORS, minimum=1),
-    _ignored("offset.metadata.max.bytes", INT, "4096", _NO_COORDINATORS, minimum=0),
-    _ignored("group.initial.rebalance.delay.ms", INT, "3000", _NO_COORDINATORS, minimum=0),
-    _ignored("group.min.session.timeout.ms", INT, "6000", _NO_COORDINATORS, minimum=1),
-    _ignored("group.max.session.timeout.ms", INT, "1800000", _NO_COORDINATORS, minimum=1),
-    _ignored("group.max.size", INT, "2147483647", _NO_COORDINATORS, minimum=1),
+    _key(
+        "offsets.topic.num.partitions",
+        INT,
+        "50",
+        "The partitions of __consumer_offsets, over which groups are spread. It cannot be changed once the topic is "
+        "there.",
+        minimum=1,
+    ),
+    _key(
+        "offsets.topic.replication.factor",
+        SHORT,
+        "3",
+        "The replicas of __consumer_offsets. Unless it is set, a cluster of fewer brokers takes as many as it has.",
+        minimum=1,
+    ),
+    _key("offsets.topic.segment.bytes", INT, "104857600", "segment.bytes of __consumer_offsets.", minimum=1),
+    _key(
+        "offsets.retention.minutes",
+        INT,
+        "10080",
+        "How long offsets are kept after their group became empty, or after the last commit of a group that never had "
+        "members.",
+        minimum=1,
+    ),
+    _key(
+        "offsets.retention.check.interval.ms", LONG, "600000", "How often offsets to forget are looked for.", minimum=1
+    ),
+    _key("offset.metadata.max.bytes", INT, "4096", "The most that a commit may say beside an offset.", minimum=0),
+    _key(
+        "group.initial.rebalance.delay.ms",
+        INT,
+        "3000",
+        "How long the first generation of a group waits for more members.",
+        minimum=0,
+    ),
+    _key("group.min.session.timeout.ms", INT, "6000", "The shortest session time-out that members may ask.", minimum=1),
+    _key(
+        "group.max.session.timeout.ms", INT, "1800000", "The longest session time-out that members may ask.", minimum=1
+    ),
+    _key("group.max.size", INT, "2147483647", "The most members that a group may have.", minimum=1),
     _ignored("transaction.state.log.num.partitions", INT, "50", _NO_COORDINATORS, minimum=1),
     _ignored("transaction.state.log.replication.factor", SHORT, "3", _NO_COORDINATORS, minimum=1),
     _ignored("transaction.state.log.min.isr", INT, "2", _NO_COORDINATORS, minimum=1),

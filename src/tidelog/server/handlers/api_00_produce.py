@@ -3,7 +3,8 @@
 Behaviour: each partition stands for itself; what is acknowledged has been written, stamped with the leader epoch
 (KIP-101), and synced first where `flush.messages` asks for it. A duplicate of an idempotent producer is answered with
 the offsets of the original. acks=0 has no answer: where it fails, the connection is closed, which is all that the
-protocol offers.
+protocol offers. Internal topics take records from their coordinators and, as in Kafka, from clients that call
+themselves `__admin_client`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from uuid import UUID
 
 from tidelog.base.errors import Code, DiskError, InvariantBrokenError, KafkaError, MalformedMessageError, refusal
 from tidelog.base.ids import TopicId
+from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.records import read_header, split_batches
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.partition import Partition
@@ -30,17 +32,20 @@ if TYPE_CHECKING:
 
 TOPIC_IDS_FROM_VERSION = 13
 
+ADMIN_CLIENT_ID = "__admin_client"
+
 
 def handle(
     node: Node, request: ProduceRequest, context: RequestContext
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
     acks = request.acks
+    is_admin = context.header.client_id == ADMIN_CLIENT_ID
     unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
     topics = []
     for topic in request.topic_data:
         name = topic.topic_id if by_id else topic.name
-        rows = [_append(node, name, data, acks, unsynced) for data in topic.partition_data]
+        rows = [_append(node, name, data, acks, unsynced, is_admin=is_admin) for data in topic.partition_data]
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     response = ProduceResponse(responses=topics)
     if unsynced:
@@ -79,6 +84,8 @@ def _append(
     data: PartitionProduceData,
     acks: int,
     unsynced: list[tuple[Partition, PartitionProduceResponse]],
+    *,
+    is_admin: bool,
 ) -> PartitionProduceResponse:
     try:
         if acks not in (-1, 0, 1):
@@ -87,6 +94,9 @@ def _append(
             partition = node.broker.partition(topic, data.index)
         else:
             partition = node.broker.partition_by_id(TopicId(topic), data.index)
+        if partition.topic_partition.topic in INTERNAL_TOPICS and not is_admin:
+            name = partition.topic_partition.topic
+            raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinators alone")
         if not isinstance(data.records, memoryview) or not len(data.records):
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
         if read_header(data.records).size_bytes < len(data.records) and len(split_batches(data.records)) > 1:
