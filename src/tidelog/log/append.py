@@ -1,13 +1,14 @@
-"""What a batch must satisfy before a leader, or a follower, appends it. Nothing is changed here."""
+"""What a batch must satisfy before a leader, or a follower, appends it; and the stamps that a leader gives it."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
-from tidelog.base.ids import Offset, TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates, RememberedBatch
+from tidelog.log.segments import Placed
 from tidelog.records.batch import (
     BatchHeader,
     check_crc,
@@ -15,6 +16,7 @@ from tidelog.records.batch import (
     read_records,
     split_batches,
     split_whole_batches,
+    stamp,
     validate_batch,
 )
 from tidelog.records.header import CONTROL_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
@@ -241,3 +243,17 @@ def find_originals(
             "send new ones by themselves",
         )
     return originals or None
+
+
+def stamp_all(
+    view: memoryview, accepted: list[Accepted], first_offset: Offset, leader_epoch: LeaderEpoch
+) -> list[Placed]:
+    """Give batches the offsets from `first_offset` on, and the leader epoch, in place."""
+    placed = []
+    offset = int(first_offset)
+    for position, header, max_timestamp, log_append_time, corrected_timestamp in accepted:
+        stamp(view, position, offset, leader_epoch, log_append_time=log_append_time, max_timestamp=corrected_timestamp)
+        last_offset = offset + header.last_offset_delta
+        placed.append(Placed(position, header, offset, last_offset, max_timestamp))
+        offset = last_offset + 1
+    return placed

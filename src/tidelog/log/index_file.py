@@ -254,6 +254,7 @@ class IndexFile:
             seconds.append(second)
 
     def _open(self, *, create: bool = False) -> File:
-        if self._file is None:
-            self._file = self._disk.open(self.path, create=create)
-        return self._file
+        file = self._file  # another thread may let go of it meanwhile
+        if file is None:
+            file = self._file = self._disk.open(self.path, create=create)
+        return file

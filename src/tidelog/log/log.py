@@ -16,7 +16,7 @@ from tidelog.base.errors import CorruptLogError, DiskError, OffsetOutOfRangeErro
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.append import AppendResult, AppendRules, Origin, find_originals
+from tidelog.log.append import AppendResult, AppendRules, Origin, find_originals, stamp_all
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery import RecoveredLog, Recovery, settle_topic_id
@@ -27,7 +27,6 @@ from tidelog.log.segments import Placed, Segments
 from tidelog.log.slice import LogSlice
 from tidelog.log.snapshots import end_transactions, replay
 from tidelog.log.timestamps import TimestampOffset, first_at_or_after, newest
-from tidelog.records.batch import stamp
 from tidelog.records.lineage import LeaderEpochLineage
 
 
@@ -142,6 +141,11 @@ class Log:
         return self._recovery_point.offset
 
     @property
+    def failure(self) -> DiskError | None:
+        """Why it is out of use, if it is: open it anew."""
+        return self._segments.failure
+
+    @property
     def size_bytes(self) -> int:
         """Of the batches in all segments."""
         return sum(segment.size_bytes for segment in self._segments)
@@ -193,26 +197,17 @@ class Log:
                 return self._rules.answer_duplicate(originals, accepted, self.log_start_offset)
         if leader_epoch != self.lineage.latest_leader_epoch:
             self.assign_leader_epoch(leader_epoch)
-        first_offset = offset = self._segments.active.end_offset
-        record_count = 0
-        placed = []
-        for position, header, max_timestamp, log_append_time, corrected_timestamp in accepted:
-            stamp(
-                view, position, offset, leader_epoch, log_append_time=log_append_time, max_timestamp=corrected_timestamp
-            )
-            last_offset = offset + header.last_offset_delta
-            placed.append(Placed(position, header, offset, last_offset, max_timestamp))
-            offset = Offset(last_offset + 1)
-            record_count += header.record_count
+        first_offset = self._segments.active.end_offset
+        placed = stamp_all(view, accepted, first_offset, leader_epoch)
         self._segments.append(view, placed, now_ms)
         return AppendResult(
             first_offset,
-            Offset(offset - 1),
+            Offset(placed[-1].last_offset),
             accepted[0].log_append_time,
             self.log_start_offset,
             False,
             len(accepted),
-            record_count,
+            sum(each.header.record_count for each in accepted),
             len(view),
         )
 
@@ -412,13 +407,13 @@ class Log:
             self.log_start_offset = offset
             self.producers.forget_below(offset)
 
-    def apply_retention(self, *, high_watermark: Offset, now_ms: int) -> int:
-        """Delete what `retention.ms` and `retention.bytes` say, and what lies below the log start.
+    def apply_retention(self, *, high_watermark: Offset, now_ms: int) -> bool:
+        """Declare deleted what `retention.ms` and `retention.bytes` say, as `advance_log_start_offset` does.
 
         Producers that were silent for `producer.id.expiration.ms` are forgotten.
 
         Returns:
-            How many segments went. Their files wait for `remove_deleted_files`.
+            Whether segments lie below the log start, be it of this or of before: checkpoint it, then delete them.
         """
         self._check_usable()
         self.producers.forget_expired(now_ms, self.config.producer_id_expiration_ms)
@@ -430,11 +425,11 @@ class Log:
             now_ms=now_ms,
         )
         if end_offset is None:
-            return 0
+            return False
         if end_offset == self.log_end_offset:  # even the last segment is past its time
             self._segments.roll(now_ms)
         self.advance_log_start_offset(end_offset)
-        return self.delete_segments_before(end_offset)
+        return True
 
     def delete_segments_before(self, offset: Offset) -> int:
         """Delete the segments that lie wholly below `offset`, which is at most the log start. Returns how many.
@@ -463,9 +458,16 @@ class Log:
         """Return once all below `up_to` (the log end) would survive a loss of power, and move the recovery point.
 
         May run on another thread while this one appends; what is appended meanwhile may or may not be synced.
+
+        Raises:
+            DiskError: the log is out of use; open it anew.
         """
         self._check_usable()
-        self._recovery_point.flush(self.log_end_offset if up_to is None else min(up_to, self.log_end_offset))
+        try:
+            self._recovery_point.flush(self.log_end_offset if up_to is None else min(up_to, self.log_end_offset))
+        except DiskError as error:
+            self._fail(error)  # what a failed sync left out, the next one would take for synced
+            raise
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a sync, or a segment was closed and is not synced yet."""

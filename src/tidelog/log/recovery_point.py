@@ -10,30 +10,39 @@ from tidelog.log.segments import Segments
 class RecoveryPoint:
     """The exclusive offset below which everything would survive a loss of power, and how it moves.
 
-    Attributes:
-        offset: where it is. After an unclean stop, recovery reads from the segment that holds it on.
+    Two threads work on it without a lock, each with a field of its own: the log's thread writes the floor and counts
+    truncations, whoever flushes writes up to where it synced, and before which truncation. What was synced before the
+    latest truncation says nothing about the records since.
     """
 
-    __slots__ = ("_flushed_ms", "_segments", "_truncation_count", "offset")
+    __slots__ = ("_floor", "_flushed_ms", "_segments", "_synced", "_truncation_count")
 
     def __init__(self, segments: Segments, offset: Offset) -> None:
         self._segments = segments
-        self.offset = offset
+        self._floor = offset
+        self._synced = (0, offset)  # (truncations before it, exclusive end), replaced as one
         self._flushed_ms: int | None = None
         self._truncation_count = 0
 
+    @property
+    def offset(self) -> Offset:
+        """Where it is. After an unclean stop, recovery reads from the segment that holds it on."""
+        truncations, end_offset = self._synced
+        return max(self._floor, end_offset) if truncations == self._truncation_count else self._floor
+
     def on_truncating(self, end_offset: Offset) -> None:
         """Records from `end_offset` on are about to be replaced by others, which are not synced."""
+        self._floor = min(self.offset, end_offset)
         self._truncation_count += 1  # a flush under way on another thread does not count for those
-        self.offset = min(self.offset, end_offset)
 
     def flush(self, end_offset: Offset) -> None:
         """Return once all below `end_offset` is synced. May run on another thread."""
-        if end_offset > self.offset:
-            truncations = self._truncation_count
-            self._segments.sync(self.offset, end_offset)
-            if truncations == self._truncation_count:
-                self.offset = max(self.offset, end_offset)
+        truncations = self._truncation_count
+        start_offset = self.offset
+        if end_offset > start_offset:
+            self._segments.sync(start_offset, end_offset)
+            known, known_end_offset = self._synced
+            self._synced = (truncations, max(end_offset, known_end_offset) if known == truncations else end_offset)
 
     def flush_end_offset(self, config: LogConfig, now_ms: int) -> Offset:
         """Up to where a flush is due.

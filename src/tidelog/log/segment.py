@@ -77,6 +77,7 @@ class Segment:
         "first_timestamp",
         "holds_producers",
         "is_index_full",
+        "is_retired",
         "is_synced",
         "max_timestamp",
         "offset_index",
@@ -97,6 +98,8 @@ class Segment:
         self.size_bytes = 0
         self.created_ms = now_ms
         self.is_synced = False
+        self.is_retired = False
+        """Whether its files have other names by now, or are about to have."""
         self.offset_index = OffsetIndex(
             disk, self._path(base_offset, INDEX_SUFFIX), base_offset, config.index_size_bytes_max
         )
@@ -126,9 +129,10 @@ class Segment:
     @property
     def file(self) -> File:
         """Opened when first needed."""
-        if self._file is None:
-            self._file = self._disk.open(self.path)
-        return self._file
+        file = self._file  # another thread may let go of it meanwhile
+        if file is None:
+            file = self._file = self._disk.open(self.path)
+        return file
 
     def create(self) -> None:
         """Make an empty file; whatever had the name is emptied."""
@@ -451,6 +455,7 @@ class Segment:
 
     def retire(self) -> list[str]:
         """Rename the files so that no recovery takes them up. Returns the new names, to be removed at leisure."""
+        self.is_retired = True
         self._file = None
         retired = []
         for index in (self.offset_index, self.time_index):

@@ -50,7 +50,8 @@ class Segments:
         "_deleted_paths",
         "_directory",
         "_disk",
-        "_is_directory_synced",
+        "_name_changes",
+        "_name_changes_synced",
         "_segments",
         "_warm",
         "active",
@@ -68,7 +69,8 @@ class Segments:
         self._base_offsets = [segment.base_offset for segment in segments]
         self._warm: list[Segment] = []
         self._deleted_paths: list[str] = []
-        self._is_directory_synced = False
+        self._name_changes = 1  # counted by the log's thread; `sync`, on another, notes which of them it covered
+        self._name_changes_synced = 0
         self.active = segments[-1]
         self.failure: DiskError | None = None
         self.on_written: Callable[[list[Placed], memoryview, int], None] = lambda written, view, now_ms: None
@@ -88,8 +90,10 @@ class Segments:
         return max(bisect_right(self._base_offsets, offset) - 1, 0)
 
     def overlapping(self, start_offset: int, end_offset: int) -> list[Segment]:
-        """Those that may hold an offset in [start_offset, end_offset)."""
-        return self._segments[self._index_of(start_offset) : bisect_left(self._base_offsets, end_offset)]
+        """Those that may hold an offset in [start_offset, end_offset). May be called on another thread."""
+        segments = tuple(self._segments)  # at one moment: the list may change meanwhile
+        start = max(bisect_right(segments, start_offset, key=_base_offset) - 1, 0)
+        return list(segments[start : bisect_left(segments, end_offset, key=_base_offset)])
 
     # Writing.
 
@@ -175,10 +179,16 @@ class Segments:
             return
         segment = Segment(self._disk, self._directory, base_offset, self.config, now_ms=now_ms)
         self.on_roll(base_offset)
-        segment.create()
-        self._is_directory_synced = False
+        try:
+            segment.create()
+            if active.size_bytes:
+                active.seal()
+        except DiskError:
+            # The active one grows on. An empty file named like an offset in its midst would cut it in two at a start.
+            self._withdraw_segment(segment)
+            raise
+        self._name_changes += 1
         if active.size_bytes:
-            active.seal()
             active.end_offset = base_offset
             self._keep_warm(active)
         else:
@@ -187,6 +197,15 @@ class Segments:
         self._segments.append(segment)
         self._base_offsets.append(base_offset)
         self.active = segment
+
+    def _withdraw_segment(self, segment: Segment) -> None:
+        if not self._disk.exists(segment.path):
+            return
+        try:
+            segment.remove()
+        except DiskError as error:
+            self.failure = error
+            raise
 
     # Reading.
 
@@ -263,7 +282,7 @@ class Segments:
             if gone in self._warm:
                 self._warm.remove(gone)
             self._retire(gone)
-            self._is_directory_synced = False
+            self._name_changes += 1
             count += 1
         return count
 
@@ -288,17 +307,21 @@ class Segments:
     # Syncing and leaving.
 
     def sync(self, start_offset: Offset, end_offset: Offset) -> None:
-        """Return once [start_offset, end_offset) would survive a loss of power. May run on another thread."""
-        is_directory_synced = self._is_directory_synced
-        self._is_directory_synced = True
-        try:
-            for segment in self.overlapping(start_offset, end_offset):
+        """Return once [start_offset, end_offset) would survive a loss of power. May run on another thread.
+
+        A segment that is deleted meanwhile has nothing left to sync: its records went below the log start, or were
+        truncated, of which `RecoveryPoint` knows.
+        """
+        name_changes = self._name_changes
+        for segment in self.overlapping(start_offset, end_offset):
+            try:
                 segment.sync(with_indexes=segment is not self.active)
-            if not is_directory_synced:
-                self._disk.sync_dir(self._directory)
-        except DiskError:
-            self._is_directory_synced = False
-            raise
+            except DiskError:
+                if not segment.is_retired:
+                    raise
+        if name_changes != self._name_changes_synced:
+            self._disk.sync_dir(self._directory)
+            self._name_changes_synced = name_changes
 
     def finish(self) -> None:
         """Write and sync all that memory holds of the active segment: who opens it next finds it complete."""
@@ -311,6 +334,10 @@ class Segments:
         for segment in self._segments:
             segment.release()
         self._warm = []
+
+
+def _base_offset(segment: Segment) -> Offset:
+    return segment.base_offset
 
 
 def _check_no_gap(found: LogSlice, offset: int) -> None:

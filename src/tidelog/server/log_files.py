@@ -384,9 +384,10 @@ class LogFiles:
             if replica is None:
                 continue
             try:
-                count = log.apply_retention(high_watermark=replica.high_watermark, now_ms=self._clock.wall_ms())
-                if count:
-                    replica.on_log_start_moved(log.log_start_offset)
+                if log.apply_retention(high_watermark=replica.high_watermark, now_ms=self._clock.wall_ms()):
+                    partition.on_log_start_moved()
+                    await self._executor.run(partial(self._write_recovery_points, partitions))  # before they go
+                    count = log.delete_segments_before(log.log_start_offset)
                     logger.info(
                         "%s: %d old segments deleted, starts at %d", log.topic_partition, count, log.log_start_offset
                     )
