@@ -3,8 +3,9 @@
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
+# make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
-# make clean    forget .venv and everything built
+# make clean    forget .venv, peers/ and everything built
 #
 # A Python of your choice: make test PYTHON=/path/to/python3.12
 
@@ -15,10 +16,10 @@ FUZZ_SECONDS ?= 60
 PYTEST_ARGS ?=
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test lint format bench fuzz constraints clean
+.PHONY: help setup demo test lint format bench fuzz peers constraints clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,9p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,10p'
 
 setup: $(READY)
 
@@ -44,6 +45,18 @@ bench: $(READY)
 fuzz: $(READY)
 	@set -e; for fuzzer in tests/fuzz/fuzz_*.py; do echo "$$fuzzer, $(FUZZ_SECONDS) s"; $(RUN) $$fuzzer $(FUZZ_SECONDS); done
 
+peers: peers/kafka/.fetched peers/spark/.fetched
+
+# Anew when its list has changed. Without them the tests and benchmarks that want them say so, and skip.
+peers/%/.fetched: constraints/peers/%.xml
+	@for tool in javac mvn; do command -v $$tool >/dev/null 2>&1 || { \
+	  echo "error: there is no $$tool here. make peers needs a JDK of 17 or newer and Maven. On Debian and Ubuntu: apt install openjdk-17-jdk-headless maven" >&2; \
+	  exit 1; }; done
+	@echo "$* into peers/$*"
+	@rm -rf peers/$*
+	@mvn --batch-mode --quiet -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/peers/$*"
+	@touch $@
+
 # Everything pinned, with hashes, for every platform and Python that we support. Needs uv; names no host.
 constraints:
 	uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --all-extras --group dev \
@@ -52,7 +65,7 @@ constraints:
 	  --no-header --quiet -o constraints/build.txt
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-output
+	rm -rf $(VENV) build dist peers .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-output
 	rm -rf src/*.egg-info src/tidelog/records/*.so src/tidelog/records/*.c src/tidelog/records/*.html
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
