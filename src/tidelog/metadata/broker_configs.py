@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.metadata.config_key import INT64_MAX, ConfigKey, ConfigType
+from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST, SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
@@ -78,13 +78,77 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         "connections.max.idle.ms", LONG, "600000", "An idle connection is closed after this; -1 for never.", minimum=-1
     ),
     _key(
+        "max.connections",
+        INT,
+        str(INT32_MAX),
+        "The most connections of clients, all listeners together; further ones wait until one closes.",
+        minimum=0,
+    ),
+    _key(
+        "max.connections.per.ip",
+        INT,
+        str(INT32_MAX),
+        "The most connections from one address; further ones are closed at once.",
+        minimum=0,
+    ),
+    _key(
+        "max.connections.per.ip.overrides",
+        LIST,
+        "",
+        "Other limits for some addresses: ADDRESS:LIMIT, with a comma between.",
+    ),
+    _key(
         "fetch.max.bytes", INT, "57671680", "The most that one fetch is answered with, whatever it asks.", minimum=1024
+    ),
+    _key(
+        "max.incremental.fetch.session.cache.slots",
+        INT,
+        "1000",
+        "How many readers may have a fetch session; the others say with each fetch all that they follow.",
+        minimum=0,
     ),
     _ignored("num.network.threads", INT, "3", _ONE_LOOP, minimum=1),
     _ignored("num.io.threads", INT, "8", _ONE_LOOP, minimum=1),
     _ignored("background.threads", INT, "10", _ONE_LOOP, minimum=1),
     _ignored("num.replica.fetchers", INT, "1", _ONE_LOOP, minimum=1),
     _ignored("num.recovery.threads.per.data.dir", INT, "2", _ONE_LOOP, minimum=1),
+)
+
+_OBSERVABILITY: tuple[ConfigKey, ...] = (
+    _key(
+        "metrics.listener",
+        STRING,
+        None,
+        "Tidelog's own: where /metrics (for Prometheus) and /ready are served, such as HTTP://127.0.0.1:9464; "
+        "nowhere unless set.",
+    ),
+    _key(
+        "metrics.topics.max",
+        INT,
+        "500",
+        "Tidelog's own: how many topics have metrics of their own; the rest are added up under one name.",
+        minimum=0,
+    ),
+    _key(
+        "metrics.partitions.enable",
+        BOOLEAN,
+        "false",
+        "Tidelog's own: whether each partition has metrics of its own: size, offsets, high watermark, ISR.",
+    ),
+    _key(
+        "slow.request.log.ms",
+        LONG,
+        "-1",
+        "Tidelog's own: a request that takes this long, or longer, is logged with its phases; -1 for none.",
+        minimum=-1,
+    ),
+    _key(
+        "logging.format",
+        STRING,
+        "text",
+        "Tidelog's own: what the node's own log to stderr looks like.",
+        choices=("text", "json"),
+    ),
 )
 
 _TOPICS: tuple[ConfigKey, ...] = (
@@ -246,4 +310,12 @@ _COORDINATORS: tuple[ConfigKey, ...] = (
     _ignored("share.coordinator.state.topic.min.isr", SHORT, "2", _NO_SHARE_GROUPS, minimum=1),
 )
 
-BROKER_CONFIGS: tuple[ConfigKey, ...] = (*_NODE, *_CONNECTIONS, *_TOPICS, *_LOGS, *_REPLICATION, *_COORDINATORS)
+BROKER_CONFIGS: tuple[ConfigKey, ...] = (
+    *_NODE,
+    *_CONNECTIONS,
+    *_OBSERVABILITY,
+    *_TOPICS,
+    *_LOGS,
+    *_REPLICATION,
+    *_COORDINATORS,
+)

@@ -49,8 +49,17 @@ class NodeConfig:
     default_replication_factor: int
     request_size_bytes_max: int
     fetch_size_bytes_max: int
+    fetch_session_slots: int
     connection_idle_ms_max: int | None
     listen_backlog: int
+    connections_max: int
+    connections_per_ip_max: int
+    connections_per_ip_overrides: Mapping[str, int]
+    metrics_listener: Listener | None
+    metrics_topics_max: int
+    metrics_partitions_enable: bool
+    slow_request_log_ms: int | None
+    logging_format: str
     high_watermark_checkpoint_interval_ms: int
     recovery_point_checkpoint_interval_ms: int
     retention_check_interval_ms: int
@@ -73,6 +82,7 @@ class NodeConfig:
         log_directory = _log_directory(values)
         advertised = _advertised(values, broker_listeners)
         idle_ms = cast(int, values["connections.max.idle.ms"])
+        slow_ms = cast(int, values["slow.request.log.ms"])
         return NodeConfig(
             node_id=node_id,
             broker_listeners=broker_listeners,
@@ -87,8 +97,17 @@ class NodeConfig:
             default_replication_factor=cast(int, values["default.replication.factor"]),
             request_size_bytes_max=cast(int, values["socket.request.max.bytes"]),
             fetch_size_bytes_max=cast(int, values["fetch.max.bytes"]),
+            fetch_session_slots=cast(int, values["max.incremental.fetch.session.cache.slots"]),
             connection_idle_ms_max=None if idle_ms < 0 else idle_ms,
             listen_backlog=cast(int, values["socket.listen.backlog.size"]),
+            connections_max=cast(int, values["max.connections"]),
+            connections_per_ip_max=cast(int, values["max.connections.per.ip"]),
+            connections_per_ip_overrides=_per_ip_overrides(values),
+            metrics_listener=_metrics_listener(values),
+            metrics_topics_max=cast(int, values["metrics.topics.max"]),
+            metrics_partitions_enable=cast(bool, values["metrics.partitions.enable"]),
+            slow_request_log_ms=None if slow_ms < 0 else slow_ms,
+            logging_format=cast(str, values["logging.format"]),
             high_watermark_checkpoint_interval_ms=cast(int, values["replica.high.watermark.checkpoint.interval.ms"]),
             recovery_point_checkpoint_interval_ms=cast(int, values["log.flush.offset.checkpoint.interval.ms"]),
             retention_check_interval_ms=cast(int, values["log.retention.check.interval.ms"]),
@@ -182,6 +201,36 @@ def _parse_listeners(key: str, values: _Values) -> tuple[Listener, ...]:
             raise ConfigError(f"{key}: the name {name} stands there twice; every listener needs its own")
         listeners[name] = Listener(name, host.strip("[]"), int(port))
     return tuple(listeners.values())
+
+
+def _per_ip_overrides(values: _Values) -> dict[str, int]:
+    key = "max.connections.per.ip.overrides"
+    entries = cast("tuple[str, ...]", values[key])
+    limits: dict[str, int] = {}
+    if not entries:
+        return limits
+    from ipaddress import ip_address  # for those who need it
+
+    for text in entries:
+        address, colon, limit = text.rpartition(":")
+        try:
+            known = str(ip_address(address.strip("[]")))
+        except ValueError:
+            known = ""
+        if not known or not colon or not (limit.isascii() and limit.isdecimal()):
+            raise ConfigError(f"{key}: {text!r} is not of the form ADDRESS:LIMIT, such as 10.0.0.7:100")
+        limits[known] = int(limit)
+    return limits
+
+
+def _metrics_listener(values: _Values) -> Listener | None:
+    text = cast("str | None", values["metrics.listener"])
+    if not text:
+        return None
+    (listener,) = _parse_listeners("metrics.listener", {"metrics.listener": (text,)})
+    if listener.name.upper() != "HTTP":
+        raise ConfigError(f"metrics.listener: {text!r} is not of the form HTTP://HOST:PORT; nothing else is served")
+    return listener
 
 
 def _check_voters(values: _Values, node_id: BrokerId) -> None:

@@ -10,6 +10,8 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from time import perf_counter_ns
 from typing import Protocol, cast
 
 from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
@@ -38,6 +40,19 @@ class StoredBytes(Protocol):
 Answer = list[Piece] | None
 """The pieces of a response, or None where the protocol has no answer (acks=0)."""
 
+
+class Closed(StrEnum):
+    """Why a connection came to its end."""
+
+    BY_PEER = "peer"
+    IDLE = "idle"
+    UNFINISHED = "unfinished"  # a request that did not come to its end within the idle limit
+    NOT_READING = "not_reading"  # answers that nobody took within the idle limit
+    REFUSED = "refused"  # what came is not the protocol, or cannot be answered in it
+    FAILED = "failed"  # a bug of ours, or an answer that could not be completed
+    STOPPED = "stopped"  # the node did
+
+
 OnFrame = Callable[[memoryview, "ServerConnection"], "Answer | Awaitable[Answer]"]
 
 
@@ -49,14 +64,23 @@ class ServerConnection(asyncio.BufferedProtocol):
         frame_size_bytes_max: `socket.request.max.bytes`.
         connections: the open connections of the server; this one enters and leaves by itself.
         executor: reads what is not in the page cache.
+        on_closed: told why, once, when the connection is gone.
+        is_timed: whether `received_ns` is kept.
+
+    Attributes:
+        received_ns: when the last bytes came, by `perf_counter_ns`.
     """
 
     __slots__ = (
         "_answering",
+        "_closed",
         "_closing",
         "_connections",
         "_executor",
         "_idle_sweeps",
+        "_is_timed",
+        "_is_unfinished",
+        "_on_closed",
         "_on_frame",
         "_outbox",
         "_position",
@@ -66,6 +90,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_write_paused",
         "listener_name",
         "peer",
+        "received_ns",
     )
 
     def __init__(
@@ -76,6 +101,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         frame_size_bytes_max: int,
         connections: set[ServerConnection],
         executor: Executor,
+        on_closed: Callable[[Closed], None] | None = None,
+        is_timed: bool = False,
     ) -> None:
         self.listener_name = listener_name
         self.peer = "?"
@@ -83,6 +110,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(frame_size_bytes_max)
         self._connections = connections
         self._executor = executor
+        self._on_closed = on_closed
+        self._is_timed = is_timed
         self._reading: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._outbox: deque[Piece] = deque()
@@ -90,7 +119,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._answering: asyncio.Task[None] | None = None
         self._write_paused = False
         self._closing = False
+        self._closed: Closed | None = None
         self._idle_sweeps = 0
+        self._is_unfinished = False
+        self.received_ns = 0
 
     # What the loop tells us.
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -108,12 +140,16 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._answering.cancel()
         if self._reading is not None:
             self._reading.cancel()
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            on_closed(self._closed or Closed.BY_PEER)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._idle_sweeps = 0
+        if self._is_timed:
+            self.received_ns = perf_counter_ns()
         try:
             self._receiver.on_bytes(nbytes)
         except MalformedMessageError as error:
@@ -126,35 +162,63 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self._idle_sweeps = 0
         if self._write_out():
             self._serve()
 
     # What we do about it.
-    def refuse(self, reason: str) -> None:
-        """Close at once, with the reason in the log: what came is not the protocol, or cannot be answered in it."""
-        logger.warning("%s: connection closed: %s", self.peer, reason)
-        self.close()
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of this connection waits for its answer to be decided."""
+        return self._answering is not None
 
-    def close(self) -> None:
+    def refuse(self, reason: str, why: Closed = Closed.REFUSED) -> None:
+        """Close at once, with the reason in the log: what came is not the protocol, or cannot be answered in it."""
+        logger.warning("%s: connection closed: %s", self.peer, reason, extra={"peer": self.peer})
+        self.close(why)
+
+    def close(self, why: Closed = Closed.STOPPED) -> None:
         self._closing = True
+        if self._closed is None:
+            self._closed = why
         if self._transport is not None:
             self._transport.abort()
 
     def close_when_answered(self) -> None:
         """Let what is under way be answered, then close (a clean stop of the node)."""
-        if self._answering is None and not self._outbox:
-            self._closing = True
-            if self._transport is not None:
-                self._transport.close()
-        else:
-            self._closing = True
+        self._closing = True
+        if self._closed is None:
+            self._closed = Closed.STOPPED
+        if self._answering is None and not self._outbox and self._transport is not None:
+            self._transport.close()
 
-    def sweep(self, sweeps_max: int) -> None:
-        """Close the connection if nothing came on it since so many calls, and it waits for nothing."""
+    def sweep(self, sweeps_max: int | None) -> None:
+        """Called at steady intervals: close the connection if nothing came to its end on it during so many of them.
+
+        A request that waits for us is given its time. One that has begun to come is given as long as an idle
+        connection, however slowly it comes; and so is a peer that does not take its answers.
+
+        Args:
+            sweeps_max: None for no limit; what an idle connection need not hold is let go all the same.
+        """
+        was_unfinished, self._is_unfinished = self._is_unfinished, self._receiver.pending_bytes > 0
+        if self._answering is not None or (self._is_unfinished and not was_unfinished):
+            self._idle_sweeps = 0
+            return
         self._idle_sweeps += 1
-        if self._idle_sweeps > sweeps_max and self._answering is None and not self._outbox:
-            logger.info("%s: idle, closed (connections.max.idle.ms)", self.peer)
-            self.close()
+        if sweeps_max is not None and self._idle_sweeps > sweeps_max:
+            self._close_idle()
+        elif self._reading is None and not self._outbox:
+            self._receiver.release()
+
+    def _close_idle(self) -> None:
+        if self._outbox or self._write_paused:
+            self.refuse("it takes none of its answer (connections.max.idle.ms)", Closed.NOT_READING)
+        elif self._is_unfinished:
+            self.refuse("a request that began did not end (connections.max.idle.ms)", Closed.UNFINISHED)
+        else:
+            logger.info("%s: idle, closed (connections.max.idle.ms)", self.peer, extra={"peer": self.peer})
+            self.close(Closed.IDLE)
 
     def _serve(self) -> None:
         """Answer every whole frame that is here, until one waits or the peer is slow."""
@@ -168,6 +232,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 frame = self._receiver.next_frame()
                 if frame is None:
                     break
+                self._idle_sweeps = 0
                 answer = self._on_frame(frame, self)
                 if answer is None:
                     continue
@@ -181,11 +246,11 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         except InvariantBrokenError:
             logger.exception("%s: a bug in Tidelog; this connection is closed", self.peer)
-            self.close()
+            self.close(Closed.FAILED)
             return
         except Exception:
             logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
-            self.close()
+            self.close(Closed.FAILED)
             return
         self._write_small(small)
         self._mind_reading()
@@ -210,9 +275,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         except Exception:
             self._answering = None
             logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
-            self.close()
+            self.close(Closed.FAILED)
             return
         self._answering = None
+        self._idle_sweeps = 0
         if self._transport is None or self._transport.is_closing():
             return
         if pieces is not None:
@@ -285,6 +351,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _advance(self, size_bytes: int) -> None:
         """So much more of the first piece in the outbox is on its way."""
+        self._idle_sweeps = 0
         self._position += size_bytes
         if self._position >= len(self._outbox[0]):
             self._outbox.popleft()
@@ -292,7 +359,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _cannot_complete(self, error: TidelogError) -> None:
         """The head of an answer is out: the only honest end is a closed connection; the client asks again."""
-        self.refuse(f"an answer could not be completed: {error}")
+        self.refuse(f"an answer could not be completed: {error}", Closed.FAILED)
 
     def _mind_reading(self) -> None:
         """Read on only when what was read is dealt with."""

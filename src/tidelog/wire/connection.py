@@ -5,10 +5,11 @@ from __future__ import annotations
 from tidelog.base.errors import MalformedMessageError
 
 BUFFER_SIZE_BYTES_MIN = 16 * 1024
-"""What every connection holds: a thousand idle ones take 16 MiB."""
+"""What a connection holds that is in use. An idle one holds nothing: ten thousand of them would take 160 MiB."""
 
 _SIZE_BYTES = 4
 _GROWTH = 4
+_NOTHING = memoryview(bytearray())
 
 _STRANGERS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"HTTP", b"PRI ")
 
@@ -19,8 +20,9 @@ class FrameReceiver:
         buffer  | handed out ... | frame so far ......... | free .... |
                 0              start                     end      capacity
 
-    The buffer starts at 16 KiB. For a larger frame it grows by a factor of four at a time, so that a peer that only
-    *announces* a large frame gets no memory for it; after the frame it shrinks again, unless more bytes wait already.
+    The buffer starts at 16 KiB, when the first bytes come. For a larger frame it grows by a factor of four at a time,
+    so that a peer that only *announces* a large frame gets no memory for it; after the frame it shrinks again, unless
+    more bytes wait already.
 
     Args:
         frame_size_bytes_max: the largest frame accepted, without its size (`socket.request.max.bytes` at a broker).
@@ -28,8 +30,8 @@ class FrameReceiver:
 
     def __init__(self, frame_size_bytes_max: int) -> None:
         self.frame_size_bytes_max = frame_size_bytes_max
-        self._view = memoryview(bytearray(BUFFER_SIZE_BYTES_MIN))
-        self._capacity = BUFFER_SIZE_BYTES_MIN
+        self._view = _NOTHING
+        self._capacity = 0
         self._start = 0
         self._end = 0
         self._largest_seen = 0  # a peer that sent a large frame gets room for the next one at once
@@ -53,7 +55,7 @@ class FrameReceiver:
         held = self._end - self._start
         if held == 0:
             self._start = self._end = 0
-            if self._capacity > BUFFER_SIZE_BYTES_MIN:
+            if self._capacity != BUFFER_SIZE_BYTES_MIN:
                 self._replace(BUFFER_SIZE_BYTES_MIN)
             return self._view
         wanted = self._wanted_bytes(held)
@@ -63,6 +65,12 @@ class FrameReceiver:
             self._view[:held] = self._view[self._start : self._end]  # a memmove: they may overlap
             self._start, self._end = 0, held
         return self._view[self._end :]
+
+    def release(self) -> None:
+        """Give the buffer back if it holds nothing; the next bytes get another. Ends the life of frames likewise."""
+        if self._end == self._start and self._capacity:
+            self._view, self._capacity = _NOTHING, 0
+            self._start = self._end = 0
 
     def on_bytes(self, size_bytes: int) -> None:
         """`size_bytes` were put at the start of what `get_buffer` gave last."""

@@ -1,0 +1,184 @@
+"""What a node counts while it serves: plain numbers, a few additions for each request, read when somebody asks.
+
+    bytes come ── queue ──► handler starts ── handle ──► its answer is there, or it waits ── wait ──► answered
+    `-------------------------------------- total ------------------------------------------------'
+
+Nothing here knows how metrics are shown; that is for `metrics_export`, which is loaded with its library when
+`metrics.listener` is set. Without it, and without a log of slow requests, nothing is timed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from time import perf_counter_ns
+from typing import Any
+
+from tidelog.wire.api import Api, ApiKey
+from tidelog.wire.schema import Layout, layout_of
+
+BUCKET_SHIFT = 16
+BUCKET_COUNT = 48
+"""The first bucket of a histogram holds what took less than 2**16 ns (66 µs), each further one twice as long."""
+
+FETCHED_TOPICS_MAX = 100_000
+
+NoteErrors = Callable[[Any, dict[int, int]], None]
+
+
+class Histogram:
+    """How often what took how long, in nanoseconds. Adding is for the event loop alone."""
+
+    __slots__ = ("counts", "sum_ns")
+
+    def __init__(self) -> None:
+        self.counts = [0] * BUCKET_COUNT
+        self.sum_ns = 0
+
+    def add(self, took_ns: int) -> None:
+        self.counts[(took_ns >> BUCKET_SHIFT).bit_length()] += 1
+        self.sum_ns += took_ns
+
+
+class RequestTimes:
+    """The requests of one API and version."""
+
+    __slots__ = ("errors", "handle", "handle_ns", "note", "queue", "total", "total_ns", "unanswered", "wait")
+
+    def __init__(self, note: NoteErrors) -> None:
+        self.note = note
+        self.errors: dict[int, int] = {}
+        self.queue = [0] * BUCKET_COUNT
+        self.handle = [0] * BUCKET_COUNT
+        self.handle_ns = 0
+        self.total = [0] * BUCKET_COUNT
+        self.total_ns = 0
+        self.wait = Histogram()  # of those that had to
+        self.unanswered = 0
+
+    def on_answered(self, received_ns: int, started_ns: int, message: object) -> int:
+        """A request was answered in one go. Returns how long it took, in nanoseconds.
+
+        Written out rather than in parts: a request of one record costs the node 20 µs, and this is in each of them.
+        """
+        now_ns = perf_counter_ns()
+        handle_ns = now_ns - started_ns
+        total_ns = now_ns - received_ns
+        self.queue[(started_ns - received_ns >> BUCKET_SHIFT).bit_length()] += 1
+        self.handle[(handle_ns >> BUCKET_SHIFT).bit_length()] += 1
+        self.total[(total_ns >> BUCKET_SHIFT).bit_length()] += 1
+        self.handle_ns += handle_ns
+        self.total_ns += total_ns
+        self.note(message, self.errors)
+        return total_ns
+
+    def on_unanswered(self, received_ns: int, started_ns: int) -> int:
+        """One for which the protocol has no answer."""
+        self.unanswered += 1
+        return self._on_done(received_ns, started_ns, perf_counter_ns(), 0)
+
+    def on_waited(self, received_ns: int, started_ns: int, waiting_ns: int, message: object | None) -> int:
+        """One that was answered later: it waited since `waiting_ns`."""
+        wait_ns = perf_counter_ns() - waiting_ns
+        self.wait.add(wait_ns)
+        if message is None:
+            self.unanswered += 1
+        else:
+            self.note(message, self.errors)
+        return self._on_done(received_ns, started_ns, waiting_ns, wait_ns)
+
+    def _on_done(self, received_ns: int, started_ns: int, handled_ns: int, wait_ns: int) -> int:
+        handle_ns = handled_ns - started_ns
+        total_ns = handled_ns - received_ns + wait_ns
+        self.queue[(started_ns - received_ns >> BUCKET_SHIFT).bit_length()] += 1
+        self.handle[(handle_ns >> BUCKET_SHIFT).bit_length()] += 1
+        self.total[(total_ns >> BUCKET_SHIFT).bit_length()] += 1
+        self.handle_ns += handle_ns
+        self.total_ns += total_ns
+        return total_ns
+
+    @property
+    def queue_ns(self) -> int:
+        return self.total_ns - self.handle_ns - self.wait.sum_ns
+
+
+class RequestMetrics:
+    """The requests of a node, by API and version.
+
+    Attributes:
+        waiting: how many wait for their answer now, by API.
+        fetched_bytes: what fetches were answered with, by topic: its name, or its id where the request had that.
+    """
+
+    def __init__(self) -> None:
+        self.by_api: dict[ApiKey, tuple[Api, dict[int, RequestTimes]]] = {}
+        self.waiting: dict[ApiKey, int] = {}
+        self.fetched_bytes: dict[Any, int] = {}
+
+    def times_of(self, known: Api, version: int) -> RequestTimes:
+        """The counters of an API and version; the same ones at each call."""
+        _, by_version = self.by_api.setdefault(known.key, (known, {}))
+        times = by_version.get(version)
+        if times is None:
+            note = self._note_fetched if known.key == ApiKey.FETCH else error_counter(known.response)
+            times = by_version[version] = RequestTimes(note)
+        return times
+
+    def _note_fetched(self, message: Any, errors: dict[int, int]) -> None:
+        """As an error counter does, and the bytes of each topic."""
+        if message.error_code:
+            errors[message.error_code] = errors.get(message.error_code, 0) + 1
+        fetched_bytes = self.fetched_bytes
+        for topic in message.responses:
+            size_bytes = 0
+            for row in topic.partitions:
+                if row.error_code:
+                    errors[row.error_code] = errors.get(row.error_code, 0) + 1
+                elif row.records is not None:
+                    size_bytes += len(row.records)
+            if size_bytes:
+                name = topic.topic or topic.topic_id
+                fetched_bytes[name] = fetched_bytes.get(name, 0) + size_bytes
+        if len(fetched_bytes) > FETCHED_TOPICS_MAX:
+            fetched_bytes.clear()  # nobody looked since so many topics came and went
+
+
+class DiskMetrics:
+    """How long the disk took to sync. Any thread may add."""
+
+    def __init__(self) -> None:
+        self.syncs = Histogram()
+        self._lock = threading.Lock()
+
+    def on_synced(self, took_ns: int) -> None:
+        with self._lock:
+            self.syncs.add(took_ns)
+
+
+def error_counter(response: type[Any]) -> NoteErrors:
+    """A function that counts the error codes of an answer but 0, wherever they stand in it.
+
+    Compiled from the message's declaration, as its codecs are: it looks at each row of each answer.
+    """
+    lines = ["def note(m, errors):", " pass"]
+    _add_lines(lines, layout_of(response), "m", 1)
+    names: dict[str, Any] = {}
+    exec(compile("\n".join(lines), f"<errors of {response.__name__}>", "exec"), names)  # noqa: S102 - written above
+    note: NoteErrors = names["note"]
+    return note
+
+
+def _add_lines(lines: list[str], layout: Layout, value: str, depth: int) -> bool:
+    """Whether there is anything to count in a value of this layout."""
+    indent, found = " " * depth, False
+    for each in layout.fields:
+        if each.name == "error_code":
+            found = True
+            code = f"{value}.error_code"
+            lines.append(f"{indent}if {code}: errors[{code}] = errors.get({code}, 0) + 1")
+        elif each.type.kind == "array" and each.type.element is not None and each.type.element.layout is not None:
+            inner = [f"{indent}for {value}i in {value}.{each.name} or ():"]
+            if _add_lines(inner, each.type.element.layout, f"{value}i", depth + 1):
+                found = True
+                lines += inner
+    return found
