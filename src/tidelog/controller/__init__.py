@@ -3,15 +3,21 @@
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.state import ControllerState
 from tidelog.controller.values import (
+    AlteredConfigs,
     BrokerChange,
     BrokerToRegister,
+    ConfigChange,
+    ConfigOperation,
+    ConfigsToAlter,
     ControllerSettings,
     CreatedTopic,
     DeletedTopic,
+    GrownTopic,
     LeadershipChange,
     NewTopic,
     ProducerIdBlock,
     TopicToDelete,
+    TopicToGrow,
 )
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
@@ -20,14 +26,20 @@ __all__ = [
     "METADATA_VERSION_FEATURE",
     "METADATA_VERSION_MIN",
     "PRODUCER_ID_BLOCK_SIZE",
+    "AlteredConfigs",
     "BrokerChange",
     "BrokerToRegister",
+    "ConfigChange",
+    "ConfigOperation",
+    "ConfigsToAlter",
     "ControllerSettings",
     "ControllerState",
     "CreatedTopic",
     "DeletedTopic",
+    "GrownTopic",
     "LeadershipChange",
     "NewTopic",
     "ProducerIdBlock",
     "TopicToDelete",
+    "TopicToGrow",
 ]

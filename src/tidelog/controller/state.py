@@ -6,17 +6,21 @@ from collections.abc import Sequence
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidelog.base.ports import Rng
-from tidelog.controller import brokers, features, producer_ids
+from tidelog.controller import brokers, configs, features, partitions, producer_ids
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.values import (
+    AlteredConfigs,
     BrokerChange,
     BrokerToRegister,
+    ConfigsToAlter,
     ControllerSettings,
     CreatedTopic,
     DeletedTopic,
+    GrownTopic,
     NewTopic,
     ProducerIdBlock,
     TopicToDelete,
+    TopicToGrow,
 )
 from tidelog.journal import Decision
 from tidelog.metadata.draft import MetadataDraft
@@ -94,6 +98,18 @@ class ControllerState:
     def decide_delete_topics(self, topics: Sequence[TopicToDelete]) -> Decision[tuple[DeletedTopic, ...]]:
         """Delete topics, each on its own; results in the order of the request."""
         return topic_decisions.decide_delete_topics(self.metadata, self.settings, topics)
+
+    def decide_create_partitions(
+        self, topics: Sequence[TopicToGrow], *, rng: Rng, validate_only: bool = False
+    ) -> Decision[tuple[GrownTopic, ...]]:
+        """Give topics more partitions, each on its own; results in the order of the request."""
+        return partitions.decide_create_partitions(self.metadata, topics, rng=rng, validate_only=validate_only)
+
+    def decide_alter_configs(
+        self, resources: Sequence[ConfigsToAlter], *, validate_only: bool = False
+    ) -> Decision[tuple[AlteredConfigs, ...]]:
+        """Change settings of topics and brokers, each on its own; results in the order of the request."""
+        return configs.decide_alter_configs(self.metadata, self.settings, resources, validate_only=validate_only)
 
     def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
         """Give a broker the next block of producer ids."""

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from uuid import UUID
 
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId, TopicId, uuid_text
 from tidelog.base.ports import Rng
-from tidelog.controller.leaders import is_active_in
+from tidelog.controller.configs import broker_settings_of
+from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX, check_replicas, partition_records
 from tidelog.controller.placement import place
 from tidelog.controller.values import ControllerSettings, CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
 from tidelog.journal import Decision
-from tidelog.metadata.configs import topic_entries, validate_topic_configs
+from tidelog.metadata.configs import BrokerSettings, topic_entries, validate_topic_configs
 from tidelog.metadata.image import MetadataView, ResourceType, TopicImage
 from tidelog.metadata.records.cluster import ConfigRecord
-from tidelog.metadata.records.topics import PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS, check_topic_name, collision_key
 
-PARTITIONS_PER_REQUEST_MAX = 10_000
-"""A request is one batch of the metadata log: it is appended, sent and applied as a whole."""
-
 REPLICATION_FACTOR_MAX = 32_767
-
-NO_DIRECTORY = UUID(int=0)
-"""Of a broker that has not said which of its log directories it uses."""
 
 RESERVED_TOPIC_IDS_END = 2
 """Ids 0 and 1 stand for "none" and for the metadata log."""
@@ -51,6 +45,7 @@ def decide_create_topics(
     records: list[object] = []
     created: list[CreatedTopic] = []
     taken = dict[str, str]()
+    broker = broker_settings_of(metadata, settings)
     for topic in topics:
         try:
             if counts[topic.name] > 1:
@@ -61,7 +56,7 @@ def decide_create_topics(
                     f"the request asks for {partitions_in_all} partitions; {PARTITIONS_PER_REQUEST_MAX} is the limit",
                 )
             _check_name(metadata, topic.name, names_taken, taken)
-            configs = _check_configs(topic)
+            configs = _check_configs(topic, broker)
             assignments = _assign(metadata, settings, topic, rng)
         except KafkaError as error:
             created.append(CreatedTopic(topic.name, error.code, str(error)))
@@ -77,7 +72,7 @@ def decide_create_topics(
                 topic_id=topic_id,
                 num_partitions=len(assignments),
                 replication_factor=len(assignments[0]),
-                configs=tuple(topic_entries(configs, settings.broker)),
+                configs=tuple(topic_entries(configs, broker)),
             )
         )
     return Decision(tuple(records), tuple(created))
@@ -133,14 +128,14 @@ def _check_name(metadata: MetadataView, name: str, *names_taken: Mapping[str, st
             )
 
 
-def _check_configs(topic: NewTopic) -> dict[str, str]:
+def _check_configs(topic: NewTopic, broker: BrokerSettings) -> dict[str, str]:
     configs: dict[str, str] = {}
     for key, value in topic.configs:
         if value is None:
             raise refusal(Code.INVALID_CONFIG, f"{key}: a new topic's setting needs a value")
         configs[key] = value
     try:
-        validate_topic_configs(configs)
+        validate_topic_configs(configs, broker)
     except ConfigError as error:
         raise refusal(Code.INVALID_CONFIG, str(error)) from error
     return configs
@@ -185,23 +180,8 @@ def _check_assignments(metadata: MetadataView, topic: NewTopic) -> list[tuple[Br
         raise refusal(
             Code.INVALID_REPLICA_ASSIGNMENT, "the partitions assigned must be 0, 1, 2 and so on, without gaps"
         )
-    is_active = is_active_in(metadata)
-    factor = len(by_index[0])
     for index, assigned in sorted(by_index.items()):
-        wrong = None
-        unknown = [broker for broker in assigned if broker not in metadata.brokers]
-        if not assigned:
-            wrong = "has no replicas"
-        elif len(set(assigned)) < len(assigned):
-            wrong = f"has a broker twice in {list(assigned)}"
-        elif len(assigned) != factor:
-            wrong = f"has {len(assigned)} replicas, partition 0 has {factor}"
-        elif unknown:
-            wrong = f"is assigned to broker {unknown[0]}, which is not registered"
-        elif not any(map(is_active, assigned)):
-            wrong = f"is assigned to {list(assigned)}, all of them fenced"
-        if wrong is not None:
-            raise refusal(Code.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {wrong}")
+        check_replicas(metadata, index, assigned, len(by_index[0]), as_in="partition 0")
     return [by_index[index] for index in range(len(by_index))]
 
 
@@ -226,25 +206,7 @@ def _topic_records(
         ConfigRecord(resource_type=ResourceType.TOPIC, resource_name=name, name=key, value=value)
         for key, value in configs.items()
     ]
-    is_active = is_active_in(metadata)
-    directory = {
-        broker_id: broker.log_dirs[0] for broker_id, broker in metadata.brokers.items() if len(broker.log_dirs) == 1
-    }
-    for index, replicas in enumerate(assignments):
-        isr: list[int] = [broker for broker in replicas if is_active(broker)]
-        directories = [directory.get(broker, NO_DIRECTORY) for broker in replicas]
-        records.append(
-            PartitionRecord(
-                partition_id=index,
-                topic_id=topic_id,
-                replicas=list(replicas),
-                isr=isr,
-                leader=isr[0],
-                leader_epoch=0,
-                partition_epoch=0,
-                directories=directories if any(d != NO_DIRECTORY for d in directories) else [],
-            )
-        )
+    records += partition_records(metadata, topic_id, assignments)
     return records
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from uuid import UUID
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, LeaderEpoch, PartitionIndex, ProducerId, TopicId
 from tidelog.metadata.configs import BrokerSettings, ConfigEntry
-from tidelog.metadata.image import Endpoint
+from tidelog.metadata.image import ConfigResource, Endpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,8 @@ class ControllerSettings:
         num_partitions: of a topic that was created without saying how many.
         replication_factor: likewise.
         delete_topic_enable: whether topics may be deleted.
-        broker: the file and what was set over it, to tell what is in force for a topic.
+        broker: its file, to tell what is in force for a topic; what was set over it, the metadata says.
+        node_id: the broker whose own settings count there; None for those of all brokers only.
     """
 
     cluster_id: ClusterId | None = None
@@ -29,6 +31,7 @@ class ControllerSettings:
     replication_factor: int = 1
     delete_topic_enable: bool = True
     broker: BrokerSettings = field(default_factory=lambda: BrokerSettings.of({}))
+    node_id: BrokerId | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,69 @@ class DeletedTopic:
 
     name: str | None
     topic_id: TopicId | None
+    code: Code
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicToGrow:
+    """A topic that is to have more partitions.
+
+    Attributes:
+        count: in all.
+        assignments: who holds each new one, in their order; None to let the controller choose.
+    """
+
+    name: str
+    count: int
+    assignments: Sequence[Sequence[BrokerId]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GrownTopic:
+    """What became of one topic to grow, and why it did not."""
+
+    name: str
+    code: Code
+    message: str | None = None
+
+
+class ConfigOperation(IntEnum):
+    """What is to be done to one setting, with the numbers of the protocol."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One setting, what to do to it, and the value or the elements to do it with."""
+
+    name: str
+    operation: int
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigsToAlter:
+    """What is to be changed of one resource.
+
+    Attributes:
+        replaces_all: whatever is not named goes back to its default.
+    """
+
+    resource: ConfigResource
+    changes: Sequence[ConfigChange]
+    replaces_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredConfigs:
+    """What became of one resource, and why it was not changed."""
+
+    resource: ConfigResource
     code: Code
     message: str | None = None
 

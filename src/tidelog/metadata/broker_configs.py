@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
@@ -310,12 +312,34 @@ _COORDINATORS: tuple[ConfigKey, ...] = (
     _ignored("share.coordinator.state.topic.min.isr", SHORT, "2", _NO_SHARE_GROUPS, minimum=1),
 )
 
-BROKER_CONFIGS: tuple[ConfigKey, ...] = (
-    *_NODE,
-    *_CONNECTIONS,
-    *_OBSERVABILITY,
-    *_TOPICS,
-    *_LOGS,
-    *_REPLICATION,
-    *_COORDINATORS,
+_DYNAMIC = {
+    "compression.type",
+    "log.cleaner.delete.retention.ms",
+    "log.cleaner.max.compaction.lag.ms",
+    "log.cleaner.min.cleanable.ratio",
+    "log.cleaner.min.compaction.lag.ms",
+    "log.cleanup.policy",
+    "log.flush.interval.messages",
+    "log.flush.interval.ms",
+    "log.index.interval.bytes",
+    "log.index.size.max.bytes",
+    "log.message.timestamp.after.max.ms",
+    "log.message.timestamp.before.max.ms",
+    "log.message.timestamp.type",
+    "log.preallocate",
+    "log.retention.bytes",
+    "log.retention.ms",
+    "log.roll.jitter.ms",
+    "log.roll.ms",
+    "log.segment.bytes",
+    "message.max.bytes",
+    "min.insync.replicas",
+    "producer.id.expiration.ms",
+    "unclean.leader.election.enable",
+}
+"""What can be changed while brokers run: the defaults of topics, and what the broker looks up each time."""
+
+BROKER_CONFIGS: tuple[ConfigKey, ...] = tuple(
+    replace(key, is_dynamic=key.name in _DYNAMIC)
+    for key in (*_NODE, *_CONNECTIONS, *_OBSERVABILITY, *_TOPICS, *_LOGS, *_REPLICATION, *_COORDINATORS)
 )

@@ -12,8 +12,10 @@ from enum import IntEnum
 from typing import Literal
 
 from tidelog.base.errors import ConfigError
+from tidelog.base.ids import BrokerId
 from tidelog.metadata.broker_configs import BROKER_CONFIGS
 from tidelog.metadata.config_key import ConfigKey, ConfigType, ConfigValue
+from tidelog.metadata.image import ConfigResource, ResourceType
 from tidelog.metadata.topic_configs import TOPIC_CONFIGS
 
 __all__ = [
@@ -27,11 +29,13 @@ __all__ = [
     "ConfigValue",
     "Scope",
     "broker_entries",
+    "broker_settings",
     "broker_values",
     "config_key",
     "topic_entries",
     "topic_values",
     "validate",
+    "validate_broker_configs",
     "validate_topic_configs",
 ]
 
@@ -120,6 +124,21 @@ class BrokerSettings:
         )
 
 
+def broker_settings(
+    static: Mapping[str, str], configs: Mapping[ConfigResource, Mapping[str, str]], broker_id: BrokerId | None
+) -> BrokerSettings:
+    """What is set for a broker: its file, and what the metadata says over it.
+
+    Args:
+        configs: of an image.
+        broker_id: None for what is set for all brokers only.
+    """
+    own: Mapping[str, str] = {}
+    if broker_id is not None:
+        own = configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
+    return BrokerSettings(static, own, configs.get(ConfigResource(ResourceType.BROKER, ""), {}))
+
+
 def config_key(scope: Scope, name: str) -> ConfigKey:
     """The table's entry.
 
@@ -141,19 +160,52 @@ def validate(scope: Scope, name: str, text: str) -> ConfigValue:
     return config_key(scope, name).parse(text)
 
 
-def validate_topic_configs(configs: Mapping[str, str]) -> dict[str, ConfigValue]:
+def validate_topic_configs(configs: Mapping[str, str], broker: BrokerSettings | None = None) -> dict[str, ConfigValue]:
     """The settings made for one topic, checked one by one and together.
+
+    Args:
+        broker: what is in force where the topic says nothing; None for the defaults.
 
     Raises:
         ConfigError: at the first that is wrong.
     """
     values = {name: validate("topic", name, text) for name, text in configs.items()}
-    low, high = values.get("min.compaction.lag.ms"), values.get("max.compaction.lag.ms")
+    _check_together(topic_values(configs, broker or BrokerSettings.of({})))
+    return values
+
+
+def validate_broker_configs(broker: BrokerSettings) -> None:
+    """What is set for a broker while it runs, checked one by one and together with its file.
+
+    Raises:
+        ConfigError: at the first that is unknown (naming the closest known), wrong, or needs a restart.
+    """
+    for name, text in (*broker.dynamic_default.items(), *broker.dynamic.items()):
+        key = config_key("broker", name)
+        key.parse(text)
+        if not key.is_dynamic:
+            raise ConfigError(
+                f"{name} cannot be changed while the broker runs{_changeable_instead(name)}: "
+                "set it in the broker's .properties file, and start the broker again"
+            )
+    _check_together(topic_values({}, broker))
+
+
+def _check_together(values: Mapping[str, ConfigValue]) -> None:
+    low, high = values["min.compaction.lag.ms"], values["max.compaction.lag.ms"]
     if isinstance(low, int) and isinstance(high, int) and low > high:
         raise ConfigError(
             f"min.compaction.lag.ms is {low}: it must not be above max.compaction.lag.ms, which is {high}"
         )
-    return values
+
+
+def _changeable_instead(name: str) -> str:
+    """What to set in the place of a broker setting that stands behind the same topic setting, if there is such."""
+    for key in TOPIC_CONFIGS:
+        names = [synonym.name for synonym in key.synonyms]
+        if name in names and names[0] != name and TABLE["broker"][names[0]].is_dynamic:
+            return f" ({names[0]}, which counts before it, can)"
+    return ""
 
 
 def broker_values(properties: Mapping[str, str]) -> dict[str, ConfigValue | None]:

@@ -1,0 +1,183 @@
+"""Settings of topics and brokers: changing them while the cluster runs.
+
+Each resource of a request stands for itself: what is refused of one leaves the others alone, and nothing of a refused
+one is changed. What is in force afterwards is checked as a whole, so that no two settings contradict each other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
+from tidelog.base.ids import BrokerId
+from tidelog.controller.values import (
+    AlteredConfigs,
+    ConfigChange,
+    ConfigOperation,
+    ConfigsToAlter,
+    ControllerSettings,
+)
+from tidelog.journal import Decision
+from tidelog.metadata.configs import (
+    BrokerSettings,
+    ConfigType,
+    Scope,
+    broker_entries,
+    broker_settings,
+    config_key,
+    topic_entries,
+    validate_broker_configs,
+    validate_topic_configs,
+)
+from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
+from tidelog.metadata.records.cluster import ConfigRecord
+
+CONFIG_CHANGES_PER_REQUEST_MAX = 10_000
+"""A request is one batch of the metadata log, as with partitions."""
+
+
+def broker_settings_of(metadata: MetadataView, settings: ControllerSettings) -> BrokerSettings:
+    """What is set for the controller's own broker, changes while running included."""
+    return broker_settings(settings.broker.static, metadata.configs, settings.node_id)
+
+
+def decide_alter_configs(
+    metadata: MetadataView, settings: ControllerSettings, resources: Sequence[ConfigsToAlter], *, validate_only: bool
+) -> Decision[tuple[AlteredConfigs, ...]]:
+    """Change settings, those resources that can be in one batch. The results are in the order of the request.
+
+    Args:
+        validate_only: say what would become of them, and do nothing.
+    """
+    counts = Counter(one.resource for one in resources)
+    are_too_many = sum(len(one.changes) for one in resources) > CONFIG_CHANGES_PER_REQUEST_MAX
+    records: list[object] = []
+    altered: list[AlteredConfigs] = []
+    for one in resources:
+        try:
+            if counts[one.resource] > 1:
+                raise refusal(Code.INVALID_REQUEST, f"the request names {_called(one.resource)} more than once")
+            if are_too_many:
+                raise refusal(
+                    Code.POLICY_VIOLATION,
+                    f"the request changes more than {CONFIG_CHANGES_PER_REQUEST_MAX} settings: send several requests",
+                )
+            _check_exists(metadata, one.resource)
+            records += _alter(metadata, settings, one)
+        except KafkaError as error:
+            altered.append(AlteredConfigs(one.resource, error.code, str(error)))
+            continue
+        altered.append(AlteredConfigs(one.resource, Code.NONE))
+    return Decision(() if validate_only else tuple(records), tuple(altered))
+
+
+def _check_exists(metadata: MetadataView, resource: ConfigResource) -> None:
+    kind, name = resource
+    if kind == ResourceType.TOPIC:
+        if name not in metadata.topics_by_name:
+            raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name!r}")
+    elif kind == ResourceType.BROKER:
+        if name and not (name.isascii() and name.isdecimal() and str(int(name)) == name):
+            raise refusal(Code.INVALID_REQUEST, f"{name!r} is no broker's id; it takes a number, or nothing for all")
+        if name and BrokerId(int(name)) not in metadata.brokers:
+            raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"no broker {name} is registered")
+    elif kind == ResourceType.GROUP:
+        raise refusal(Code.INVALID_REQUEST, "groups have no settings here: a consumer brings those of its session")
+    elif kind == ResourceType.CLIENT_METRICS:
+        raise refusal(Code.INVALID_REQUEST, "metrics of clients are not collected here, so there is nothing to set")
+    else:
+        raise refusal(Code.INVALID_REQUEST, f"resources of type {kind.value} have no settings in the metadata")
+
+
+def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToAlter) -> list[ConfigRecord]:
+    """The records that make it so; none for what is so already."""
+    resource = one.resource
+    scope: Scope = "topic" if resource.type == ResourceType.TOPIC else "broker"
+    before = metadata.configs.get(resource, {})
+    broker = _settings_behind(metadata, settings, resource)
+    names = Counter(change.name for change in one.changes)
+    after = {} if one.replaces_all else dict(before)
+    try:
+        for change in one.changes:
+            if names[change.name] > 1:
+                raise refusal(Code.INVALID_REQUEST, f"{change.name} is named more than once")
+            text = _changed_text(scope, change, before, broker)
+            if text is None:
+                after.pop(change.name, None)
+            else:
+                after[change.name] = text
+        if scope == "topic":
+            validate_topic_configs(after, broker)
+        else:
+            validate_broker_configs(_with(broker, resource, after))
+    except ConfigError as error:
+        # Kafka answers so for brokers; its clients tell the two apart.
+        code = Code.INVALID_CONFIG if scope == "topic" else Code.INVALID_REQUEST
+        raise refusal(code, str(error)) from error
+    return [
+        ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=after.get(name))
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _changed_text(scope: Scope, change: ConfigChange, before: Mapping[str, str], broker: BrokerSettings) -> str | None:
+    """The value that a setting has afterwards; None if it is to have none of its own.
+
+    Raises:
+        ConfigError: there is no such setting (naming the closest), or it is no list that could grow or shrink.
+    """
+    if change.operation == ConfigOperation.DELETE and change.name in before:
+        return None  # even one that an earlier release knew
+    key = config_key(scope, change.name)
+    if change.operation == ConfigOperation.DELETE:
+        return None
+    if change.operation not in (ConfigOperation.SET, ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
+        raise refusal(
+            Code.INVALID_REQUEST,
+            f"{change.name}: operation {change.operation} is none of 0 SET, 1 DELETE, 2 APPEND, 3 SUBTRACT",
+        )
+    if change.value is None:
+        raise refusal(Code.INVALID_REQUEST, f"{change.name}: the value is missing; to go back to the default, delete")
+    if change.operation == ConfigOperation.SET:
+        return change.value
+    if key.type != ConfigType.LIST:
+        raise ConfigError(f"{change.name} is no list: set it, there is nothing to add to or take from")
+    text = before.get(change.name)
+    if text is None:
+        text = _text_in_force(scope, change.name, broker)
+    elements = _elements(text)
+    named = _elements(change.value)
+    if change.operation == ConfigOperation.APPEND:
+        return ",".join(dict.fromkeys([*elements, *named]))
+    return ",".join(element for element in elements if element not in named)
+
+
+def _elements(text: str) -> list[str]:
+    return [element.strip() for element in text.split(",") if element.strip()]
+
+
+def _text_in_force(scope: Scope, name: str, broker: BrokerSettings) -> str:
+    entries = topic_entries({}, broker) if scope == "topic" else broker_entries(broker)
+    return next((entry.value or "" for entry in entries if entry.name == name), "")
+
+
+def _settings_behind(metadata: MetadataView, settings: ControllerSettings, resource: ConfigResource) -> BrokerSettings:
+    """What counts where the resource itself says nothing, as far as is known here: not the file of another broker."""
+    if resource.type == ResourceType.TOPIC or resource.name == "":
+        return broker_settings_of(metadata, settings)
+    broker_id = BrokerId(int(resource.name))
+    static = settings.broker.static if broker_id == settings.node_id else {}
+    return broker_settings(static, metadata.configs, broker_id)
+
+
+def _with(broker: BrokerSettings, resource: ConfigResource, own: Mapping[str, str]) -> BrokerSettings:
+    if resource.name:
+        return BrokerSettings(broker.static, own, broker.dynamic_default)
+    return BrokerSettings(broker.static, broker.dynamic, own)
+
+
+def _called(resource: ConfigResource) -> str:
+    what = resource.type.name.lower().replace("_", " ")
+    return f"{what} {resource.name!r}" if resource.name else "what all brokers share"

@@ -1,0 +1,172 @@
+"""Partitions: giving a topic more of them, and what any new one starts as.
+
+No record moves when a topic grows: keys go to other partitions from then on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from uuid import UUID
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import BrokerId, TopicId
+from tidelog.base.ports import Rng
+from tidelog.controller.leaders import is_active_in
+from tidelog.controller.placement import place
+from tidelog.controller.values import GrownTopic, TopicToGrow
+from tidelog.journal import Decision
+from tidelog.metadata.image import MetadataView, TopicImage
+from tidelog.metadata.records.topics import PartitionRecord
+from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS
+
+PARTITIONS_PER_REQUEST_MAX = 10_000
+"""A request is one batch of the metadata log: it is appended, sent and applied as a whole."""
+
+NO_DIRECTORY = UUID(int=0)
+"""Of a broker that has not said which of its log directories it uses."""
+
+
+def decide_create_partitions(
+    metadata: MetadataView, topics: Sequence[TopicToGrow], *, rng: Rng, validate_only: bool
+) -> Decision[tuple[GrownTopic, ...]]:
+    """Add partitions: each topic on its own, those that can grow in one batch. Results in the order of the request.
+
+    Args:
+        validate_only: say what would become of them, and do nothing.
+    """
+    counts = Counter(topic.name for topic in topics)
+    added_in_all = 0
+    records: list[object] = []
+    grown: list[GrownTopic] = []
+    for topic in topics:
+        try:
+            if counts[topic.name] > 1:
+                raise refusal(Code.INVALID_REQUEST, f"the request names topic {topic.name!r} more than once")
+            image = _find(metadata, topic)
+            added = _check_count(image, topic)
+            added_in_all += added
+            if added_in_all > PARTITIONS_PER_REQUEST_MAX:
+                raise refusal(
+                    Code.POLICY_VIOLATION,
+                    f"the request adds {added_in_all} partitions or more; {PARTITIONS_PER_REQUEST_MAX} is the limit",
+                )
+            assignments = _assign(metadata, image, topic, added, rng)
+        except KafkaError as error:
+            grown.append(GrownTopic(topic.name, error.code, str(error)))
+            continue
+        records += partition_records(metadata, image.topic_id, assignments, first_index=len(image.partitions))
+        grown.append(GrownTopic(topic.name, Code.NONE))
+    return Decision(() if validate_only else tuple(records), tuple(grown))
+
+
+def partition_records(
+    metadata: MetadataView, topic_id: TopicId, assignments: Sequence[tuple[BrokerId, ...]], *, first_index: int = 0
+) -> list[PartitionRecord]:
+    """New partitions, led by the first of their replicas that may lead; there is one of each."""
+    is_active = is_active_in(metadata)
+    directory = {
+        broker_id: broker.log_dirs[0] for broker_id, broker in metadata.brokers.items() if len(broker.log_dirs) == 1
+    }
+    records = []
+    for index, replicas in enumerate(assignments, first_index):
+        isr: list[int] = [broker for broker in replicas if is_active(broker)]
+        directories = [directory.get(broker, NO_DIRECTORY) for broker in replicas]
+        records.append(
+            PartitionRecord(
+                partition_id=index,
+                topic_id=topic_id,
+                replicas=list(replicas),
+                isr=isr,
+                leader=isr[0],
+                leader_epoch=0,
+                partition_epoch=0,
+                directories=directories if any(d != NO_DIRECTORY for d in directories) else [],
+            )
+        )
+    return records
+
+
+def check_replicas(
+    metadata: MetadataView, index: int, assigned: Sequence[BrokerId], replication_factor: int, *, as_in: str
+) -> None:
+    """Whether a partition's replicas, chosen by hand, can be.
+
+    Args:
+        replication_factor: how many there must be.
+        as_in: what has that many.
+
+    Raises:
+        KafkaError: INVALID_REPLICA_ASSIGNMENT.
+    """
+    wrong = None
+    unknown = [broker for broker in assigned if broker not in metadata.brokers]
+    if not assigned:
+        wrong = "has no replicas"
+    elif len(set(assigned)) < len(assigned):
+        wrong = f"has a broker twice in {list(assigned)}"
+    elif len(assigned) != replication_factor:
+        wrong = f"has {len(assigned)} replicas, {as_in} has {replication_factor}"
+    elif unknown:
+        wrong = f"is assigned to broker {unknown[0]}, which is not registered"
+    elif not any(map(is_active_in(metadata), assigned)):
+        wrong = f"is assigned to {list(assigned)}, all of them fenced"
+    if wrong is not None:
+        raise refusal(Code.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {wrong}")
+
+
+def _find(metadata: MetadataView, topic: TopicToGrow) -> TopicImage:
+    if topic.name in RESERVED_TOPICS or topic.name in INTERNAL_TOPICS:
+        raise refusal(
+            Code.INVALID_TOPIC_EXCEPTION,
+            f"{topic.name} belongs to the cluster: what it holds is found by its number of partitions",
+        )
+    image = metadata.topics_by_name.get(topic.name)
+    if image is None:
+        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {topic.name!r}")
+    if any(partition.adding_replicas or partition.removing_replicas for partition in image.partitions):
+        raise refusal(
+            Code.REASSIGNMENT_IN_PROGRESS, f"replicas of topic {topic.name} are moving: try again once they have moved"
+        )
+    return image
+
+
+def _check_count(image: TopicImage, topic: TopicToGrow) -> int:
+    """How many partitions are to be added."""
+    current = len(image.partitions)
+    if topic.count == current:
+        raise refusal(Code.INVALID_PARTITIONS, f"topic {image.name} has {current} partitions already")
+    if topic.count < current:
+        raise refusal(
+            Code.INVALID_PARTITIONS,
+            f"topic {image.name} has {current} partitions; it cannot shrink to {topic.count}, for they hold records",
+        )
+    added = topic.count - current
+    if topic.assignments is not None and len(topic.assignments) != added:
+        raise refusal(
+            Code.INVALID_REPLICA_ASSIGNMENT,
+            f"from {current} to {topic.count} partitions takes {added} assignments, "
+            f"one for each new one, not {len(topic.assignments)}",
+        )
+    return added
+
+
+def _assign(
+    metadata: MetadataView, image: TopicImage, topic: TopicToGrow, added: int, rng: Rng
+) -> list[tuple[BrokerId, ...]]:
+    """The replicas of each new partition, as many as partition 0 has; at least one of each may lead."""
+    factor = len(image.partitions[0].replicas)
+    if topic.assignments is not None:
+        for index, assigned in enumerate(topic.assignments, len(image.partitions)):
+            check_replicas(metadata, index, assigned, factor, as_in="partition 0")
+        return [tuple(assigned) for assigned in topic.assignments]
+    active = [broker for broker in metadata.brokers.values() if broker.is_active]
+    inactive = [broker for broker in metadata.brokers.values() if not broker.is_active]
+    if factor > len(metadata.brokers):
+        raise refusal(
+            Code.INVALID_REPLICATION_FACTOR,
+            f"topic {image.name} has {factor} replicas, but only {len(metadata.brokers)} brokers are registered",
+        )
+    if not active:
+        raise refusal(Code.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced: there is nobody to lead")
+    return place(active, inactive, added, factor, rng=rng)
