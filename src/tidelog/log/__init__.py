@@ -3,6 +3,7 @@
 from tidelog.log.append import AppendResult
 from tidelog.log.config import LogConfig
 from tidelog.log.log import Log
+from tidelog.log.lookup import NotCachedError, without_waiting
 from tidelog.log.recovery_report import Cut, RecoveryReport
 from tidelog.log.slice import LogSlice, StaleSliceError
 from tidelog.log.timestamps import TimestampOffset
@@ -13,7 +14,9 @@ __all__ = [
     "Log",
     "LogConfig",
     "LogSlice",
+    "NotCachedError",
     "RecoveryReport",
     "StaleSliceError",
     "TimestampOffset",
+    "without_waiting",
 ]

@@ -17,6 +17,7 @@ from struct import Struct
 
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ports import Buffer, Disk, File
+from tidelog.log.lookup import read_place
 
 BLOCK_ENTRIES = 512
 
@@ -227,9 +228,9 @@ class IndexFile:
             first, second = self._entry.unpack(self._read_entries(index, 1))
         return first, second
 
-    def _read_entries(self, start: int, count: int) -> bytes:
+    def _read_entries(self, start: int, count: int) -> Buffer:
         size = self._entry.size
-        data = self._open().read_at(start * size, count * size)
+        data = read_place(self._open(), start * size, count * size)
         if len(data) != count * size:
             raise CorruptIndexError(f"{self.path}: shorter than the {self._written_count} entries it had")
         return data

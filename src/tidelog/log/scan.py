@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from struct import Struct
 
 from tidelog.base.errors import CorruptLogError, MalformedBatchError
-from tidelog.base.ports import File
+from tidelog.base.ports import Buffer, File
+from tidelog.log.lookup import read_place
 from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader, read_header
 
 LOOKUP_WINDOW_BYTES = 8 * 1024
@@ -39,14 +40,14 @@ def scan_headers(
     Raises:
         CorruptLogError: there is no batch where one should start, or one whose offsets cannot be.
     """
-    window = b""
+    window: Buffer = b""
     start = position
     window_bytes = BATCH_OVERHEAD  # the first may be all that is asked for
     while position < end:
         offset = position - start
         if offset + BATCH_OVERHEAD > len(window):
             start, offset = position, 0
-            window = file.read_at(position, min(window_bytes, max(end - position, BATCH_OVERHEAD)))
+            window = read_place(file, position, min(window_bytes, max(end - position, BATCH_OVERHEAD)))
         try:
             header = read_header(window, offset)
         except MalformedBatchError as error:
@@ -78,13 +79,13 @@ def find_offset(file: File, position: int, end: int, offset: int, *, first_last_
     Raises:
         CorruptLogError: there is no batch where one should start, or not the one that the index promised.
     """
-    window = b""
+    window: Buffer = b""
     start = position
     while position < end:
         at = position - start
         if at + _PLACE.size > len(window):
             start, at = position, 0
-            window = file.read_at(position, min(LOOKUP_WINDOW_BYTES, end - position))
+            window = read_place(file, position, min(LOOKUP_WINDOW_BYTES, end - position))
         last_offset, size = _place(file, window, at, position)
         if first_last_offset is not None:
             if last_offset != first_last_offset:
@@ -110,20 +111,20 @@ def find_boundary(file: File, position: int, limit: int) -> tuple[int, int]:
     Raises:
         CorruptLogError: there is no batch where one should start.
     """
-    window = b""
+    window: Buffer = b""
     start = position
     while True:
         at = position - start
         if at + _PLACE.size > len(window):
             start, at = position, 0
-            window = file.read_at(position, min(LOOKUP_WINDOW_BYTES, limit - position + _PLACE.size))
+            window = read_place(file, position, min(LOOKUP_WINDOW_BYTES, limit - position + _PLACE.size))
         _, size = _place(file, window, at, position)
         if position + size > limit:
             return position, size
         position += size
 
 
-def _place(file: File, window: bytes, at: int, position: int) -> tuple[int, int]:
+def _place(file: File, window: Buffer, at: int, position: int) -> tuple[int, int]:
     """The last offset and the size of the batch at `at` of the window, which is `position` of the file."""
     if at + _PLACE.size <= len(window):
         base_offset, length, magic, last_offset_delta = _PLACE.unpack_from(window, at)

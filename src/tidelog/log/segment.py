@@ -20,6 +20,7 @@ from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.config import LogConfig
 from tidelog.log.index_file import CorruptIndexError
+from tidelog.log.lookup import read_place, waiting
 from tidelog.log.offset_index import OffsetIndex
 from tidelog.log.scan import find_boundary, find_offset, scan_headers
 from tidelog.log.slice import LogSlice
@@ -293,9 +294,13 @@ class Segment:
             if self._is_rebuilt:
                 raise
         self._is_rebuilt = True
-        for _ in self.headers():
-            pass  # if the log itself is damaged, the indexes are not to blame: leave them as they are
-        self.rebuild_indexes()
+
+        def rebuild() -> None:
+            for _ in self.headers():
+                pass  # if the log itself is damaged, the indexes are not to blame: leave them as they are
+            self.rebuild_indexes()
+
+        waiting(rebuild)
         return self._find(offset)
 
     def position_of_time(self, timestamp: int, start_offset: int) -> int:
@@ -303,7 +308,7 @@ class Segment:
         try:
             entry = self.time_index.entry_before(timestamp)
         except CorruptIndexError:
-            self.rebuild_indexes()
+            waiting(self.rebuild_indexes)
             entry = self.time_index.entry_before(timestamp)
         return self.position_of(start_offset if entry is None else max(entry.last_offset, start_offset))
 
@@ -344,7 +349,7 @@ class Segment:
         """The base offset of the batch that starts at `position`; the end offset at the end."""
         if position >= self.size_bytes:
             return self.end_offset
-        return Offset(_BASE_OFFSET.unpack(self.file.read_at(position, _BASE_OFFSET.size))[0])
+        return Offset(_BASE_OFFSET.unpack(read_place(self.file, position, _BASE_OFFSET.size))[0])
 
     # Repairing, cutting, leaving.
 

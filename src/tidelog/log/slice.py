@@ -8,6 +8,7 @@ from struct import Struct
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, File
+from tidelog.log.lookup import read_place
 
 PIECE_SIZE_BYTES_MAX = 1024 * 1024
 
@@ -62,7 +63,9 @@ class LogSlice:
         """The base offset of the first batch (read from the file). An empty slice has none: ValueError."""
         if not self.size_bytes:
             raise ValueError("an empty slice has no first offset")
-        return Offset(_BASE_OFFSET.unpack(self.read(0, _BASE_OFFSET.size))[0])
+        data = read_place(self._file, self.position, _BASE_OFFSET.size)
+        self._check(len(data), _BASE_OFFSET.size)
+        return Offset(_BASE_OFFSET.unpack(data)[0])
 
     @property
     def next_offset(self) -> Offset:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError, MalformedBatchError
 from tidelog.base.ids import Offset
+from tidelog.log.lookup import read_place
 from tidelog.log.segment import NO_TIMESTAMP, Segment
 from tidelog.records.batch import BatchHeader, Record, read_records
 
@@ -84,7 +85,7 @@ def _newest_within(records: list[Record], start_offset: int, end_offset: int) ->
 
 def _records(segment: Segment, position: int, header: BatchHeader) -> list[Record]:
     try:
-        return read_records(segment.file.read_at(position, header.size_bytes))
+        return read_records(read_place(segment.file, position, header.size_bytes))
     except MalformedBatchError as error:  # nobody's request is to blame
         raise CorruptLogError(f"{segment.path}: the batch at position {position}: {error}") from None
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +18,7 @@ from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBroke
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
-from tidelog.log import Log
+from tidelog.log import Log, NotCachedError
 from tidelog.metadata import MetadataDelta, MetadataImage, PartitionImage
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
 from tidelog.server.log_files import LogFiles
@@ -108,6 +108,10 @@ class Broker:
         if state is None:
             return -1, -1
         return (-1 if state.leader is None else state.leader), state.leader_epoch
+
+    async def bring_into_memory(self, missing: Sequence[NotCachedError]) -> None:
+        """Read off the loop what look-ups in logs were in need of. What the disk refuses, the next look-up says."""
+        await asyncio.gather(*(self._executor.run(one.fetch) for one in missing), return_exceptions=True)
 
     @property
     def partitions(self) -> list[Partition]:

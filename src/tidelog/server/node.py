@@ -34,6 +34,7 @@ from tidelog.server.config import Listener, NodeConfig
 from tidelog.server.controller import Controller
 from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
 from tidelog.server.drive import ServerConnection
+from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.log_files import LogFiles
 from tidelog.wire import ConsistencyState
 
@@ -64,6 +65,7 @@ class Node:
         self.broker_settings = BrokerSettings.of(config.static)
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
         self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
+        self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng)
         self.connections: set[ServerConnection] = set()
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._disk = disk

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from typing import Protocol
 
 from tidelog.base.errors import (
     Code,
@@ -16,7 +16,7 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
-from tidelog.log import AppendResult, Log, LogSlice, TimestampOffset
+from tidelog.log import AppendResult, Log, LogSlice, TimestampOffset, without_waiting
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
 from tidelog.replica import LeaderReplica, check_leader_epoch
 
@@ -28,21 +28,28 @@ LENGTH_START, LENGTH_END = 8, 12
 ATTRIBUTES_LOW_BYTE = 22
 
 
+class Watcher(Protocol):
+    """Who wants to know when a partition changes."""
+
+    def on_changed(self) -> None: ...
+
+
 class Partition:
     """Serves one partition while this broker leads it.
 
     The log holds the records; `LeaderReplica` says what is committed and who is fenced; `Partition` joins the two and
-    wakes fetches that wait when the high watermark moves.
+    tells those who watch it when something changes that a fetch could be answered with: the high watermark, the log
+    start, the leadership.
     """
 
     __slots__ = (
         "_high_watermark_when_stopped",
+        "_watchers",
         "known_leader_epoch",
         "log",
         "replica",
         "topic_id",
         "topic_partition",
-        "waiting",
     )
 
     def __init__(self, topic_partition: TopicPartition, topic_id: TopicId, log: Log) -> None:
@@ -52,7 +59,7 @@ class Partition:
         self.replica: LeaderReplica | None = None
         self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
         self._high_watermark_when_stopped = log.log_start_offset
-        self.waiting: set[Callable[[], None]] = set()
+        self._watchers: set[Watcher] = set()
 
     # What the metadata says.
     def lead(self, replica: LeaderReplica) -> None:
@@ -62,7 +69,7 @@ class Partition:
         self._settle(replica)
 
     def stop(self, leader_epoch: LeaderEpoch | None = None) -> None:
-        """Serve no more: not the leader, or deleted. Whoever waits is told to look again.
+        """Serve no more: not the leader, or deleted. Whoever watches is told to look again.
 
         Args:
             leader_epoch: of which the metadata tells; None for no news.
@@ -70,8 +77,34 @@ class Partition:
         if leader_epoch is not None:
             self.known_leader_epoch = leader_epoch
         self._high_watermark_when_stopped = self.high_watermark
+        if self.replica is not None:
+            self.replica.on_stopped()
         self.replica = None
-        self._wake()
+        self._tell_watchers()
+
+    # Who waits for news.
+    def watch(self, watcher: Watcher) -> None:
+        """Tell of the next change, once: whoever wants to know of the one after it watches again.
+
+        So a change costs nothing where those who once watched are gone, or have not looked since the last.
+        """
+        self._watchers.add(watcher)
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
+
+    def on_log_start_moved(self) -> None:
+        """Retention or DeleteRecords removed records from the start of the log."""
+        if self.replica is not None:
+            self.replica.on_log_start_moved(self.log.log_start_offset)
+        self._tell_watchers()
+
+    def _tell_watchers(self) -> None:
+        watchers = self._watchers
+        if watchers:
+            self._watchers = set()
+            for watcher in watchers:
+                watcher.on_changed()
 
     # What clients ask.
     def leader(self, sent_leader_epoch: int = -1) -> LeaderReplica:
@@ -164,10 +197,15 @@ class Partition:
         size_bytes_max: int,
         isolation_level: int,
         at_least_one: bool,
+        may_wait: bool = True,
     ) -> LogSlice | None:
         """What a consumer may see from `offset` on; None when that is nothing yet.
 
+        Args:
+            may_wait: for the disk, to find the place in the log; the records are read later, by whoever sends them.
+
         Raises:
+            NotCachedError: to find the place takes waiting, and it may not.
             OffsetOutOfRangeError: below the log start or above the log end. Between the high watermark and the log
                 end there is nothing to see yet, which is no error (rule 4).
         """
@@ -183,24 +221,41 @@ class Partition:
         end_offset = replica.high_watermark if isolation_level == READ_UNCOMMITTED else self.last_stable_offset
         if offset >= end_offset or (size_bytes_max <= 0 and not at_least_one):
             return None
-        try:
+
+        def look_up() -> LogSlice:
             return log.read(
                 Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
             )
+
+        try:
+            return look_up() if may_wait else without_waiting(look_up)
         except (CorruptLogError, DiskError) as error:
             raise self._unreadable(error) from error
 
-    def at_timestamp(self, timestamp_ms: int, end_offset: Offset) -> TimestampOffset | None:
-        """The first committed record at or after a time. Raises KafkaError: KAFKA_STORAGE_ERROR where it is damaged."""
-        try:
+    def at_timestamp(self, timestamp_ms: int, end_offset: Offset, *, may_wait: bool = True) -> TimestampOffset | None:
+        """The first record at or after a time, below `end_offset`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR where the log is damaged.
+            NotCachedError: to find it takes waiting for the disk, and it may not.
+        """
+
+        def look_up() -> TimestampOffset | None:
             return self.log.offset_for_timestamp(timestamp_ms, end_offset)
+
+        try:
+            return look_up() if may_wait else without_waiting(look_up)
         except (CorruptLogError, DiskError) as error:
             raise self._unreadable(error) from error
 
-    def newest(self, end_offset: Offset) -> TimestampOffset | None:
-        """The committed record with the largest timestamp. Raises as `at_timestamp`."""
-        try:
+    def newest(self, end_offset: Offset, *, may_wait: bool = True) -> TimestampOffset | None:
+        """The record with the largest timestamp, below `end_offset`. Raises as `at_timestamp`."""
+
+        def look_up() -> TimestampOffset | None:
             return self.log.max_timestamp_offset(end_offset)
+
+        try:
+            return look_up() if may_wait else without_waiting(look_up)
         except (CorruptLogError, DiskError) as error:
             raise self._unreadable(error) from error
 
@@ -248,8 +303,4 @@ class Partition:
         high_watermark = replica.take_ready().high_watermark
         if high_watermark != before:
             self.log.producers.on_high_watermark(high_watermark)
-            self._wake()
-
-    def _wake(self) -> None:
-        for look_again in tuple(self.waiting):
-            look_again()
+            self._tell_watchers()

@@ -8,7 +8,7 @@ import pytest
 
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, FencedLeaderEpochError, KafkaError, OffsetOutOfRangeError, UnknownLeaderEpochError
-from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
@@ -80,15 +80,34 @@ def test_where_a_fetcher_diverged() -> None:
         partition.diverging(3, 4)  # from the future: nothing can be said
 
 
-def test_those_who_wait_are_woken_once_per_move() -> None:
+class Watching:
+    """Counts what it is told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def on_changed(self) -> None:
+        self.count += 1
+
+
+def test_those_who_watch_are_told_once_and_have_to_watch_again() -> None:
     partition = stopped_partition()
     lead(partition, 0)
-    calls: list[int] = []
-    partition.waiting.add(lambda: calls.append(partition.high_watermark))
+    first, gone = Watching(), Watching()
+    partition.watch(first)
+    partition.watch(gone)
+    partition.unwatch(gone)
     append(partition, b"a")
-    assert calls == [1]
+    append(partition, b"b")
+    assert first.count == 1
+    partition.watch(first)
+    partition.log.advance_log_start_offset(Offset(1))
+    partition.on_log_start_moved()
+    assert first.count == 2
+    partition.watch(first)
     partition.stop()
-    assert calls == [1, 1]
+    assert first.count == 3
+    assert gone.count == 0
 
 
 def test_lengths_that_cannot_be_are_not_walked_one_by_one() -> None:

@@ -1,0 +1,148 @@
+"""One fetch, from what is due in its session to its answer.
+
+It reads what is due, waits until there is enough, and reads again what has become due meanwhile: all else that it found
+stands. Nothing here waits for a disk: a place in a log that is not in memory is named, for a thread to bring it there.
+"""
+
+from __future__ import annotations
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import TopicId
+from tidelog.log import NotCachedError
+from tidelog.server.broker import Broker
+from tidelog.server.dispatch import code_of
+from tidelog.server.fetch_sessions import FetchedPartition, FetchSession
+from tidelog.server.partition import Partition
+from tidelog.wire.messages.api_01_fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+LOOK_UPS_MAX = 8
+"""How often a place is looked up without waiting. After that it waits: memory is so short that nothing stays in it."""
+
+
+class FetchReading:
+    """Reads for one request.
+
+    Args:
+        session: up to date with the request.
+        size_bytes_max: `fetch.max.bytes`, whatever the request asks for.
+
+    Attributes:
+        must_answer: something was found that the reader has to know at once.
+        not_cached: what a thread has to bring into memory before `read_due` can go on with what is due.
+    """
+
+    def __init__(self, broker: Broker, session: FetchSession, request: FetchRequest, size_bytes_max: int) -> None:
+        self.must_answer = not session.partitions
+        self.not_cached: list[NotCachedError] = []
+        self._broker = broker
+        self._session = session
+        self._epoch = session.epoch
+        self._isolation_level = request.isolation_level
+        self._size_bytes_max = min(request.max_bytes, size_bytes_max)
+        self._min_bytes = min(request.min_bytes, self._size_bytes_max)
+        self._size_bytes = 0
+        self._look_ups = 0
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether a later request of the session came, from a reader that does not wait for this one."""
+        return self._session.epoch != self._epoch
+
+    @property
+    def has_enough(self) -> bool:
+        return self.must_answer or self._size_bytes >= self._min_bytes
+
+    def read_due(self) -> None:
+        """Read everything that is due, as far as the limits of the request allow."""
+        session = self._session
+        found = session.found
+        self._look_ups += 1
+        self.not_cached.clear()
+        for fetched in session.take_due():
+            before = found.pop(fetched, None)
+            if before is not None and before.records is not None:
+                self._size_bytes -= len(before.records)
+            row = self._read(fetched)
+            if row is not None:
+                found[fetched] = row
+
+    def answer(self) -> FetchResponse:
+        """What the reader is told: in a session, what it does not know yet."""
+        session = self._session
+        topics: dict[object, FetchableTopicResponse] = {}
+        for fetched, row in session.tell():
+            of_topic = fetched.topic_id if session.is_by_id else fetched.topic
+            topic = topics.get(of_topic)
+            if topic is None:
+                topic = FetchableTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id, partitions=[])
+                topics[of_topic] = topic
+            topic.partitions.append(row)
+        return FetchResponse(session_id=session.session_id, responses=list(topics.values()))
+
+    def _read(self, fetched: FetchedPartition) -> PartitionData | None:
+        """What is there; None if that cannot be told yet, be it for lack of room or of the disk. It stays due then."""
+        broker, wanted = self._broker, fetched.wanted
+        partition = None
+        try:
+            if self._session.is_by_id:
+                partition = broker.partition_by_id(TopicId(fetched.topic_id), wanted.partition)
+            else:
+                partition = broker.partition(fetched.topic, wanted.partition)
+            return self._read_from(partition, fetched)
+        except NotCachedError as error:
+            self.not_cached.append(error)
+            self._session.due[fetched] = None
+            return None
+        except KafkaError as error:
+            self.must_answer = True
+            code = code_of(error, f"Fetch {fetched.topic or fetched.topic_id}-{wanted.partition}")
+            # No records are empty, never null: librdkafka drops the connection over a null.
+            row = PartitionData(partition_index=wanted.partition, error_code=code, high_watermark=-1, records=b"")
+            if partition is not None and code in (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH):
+                leader_id, leader_epoch = broker.leader_of(partition.topic_partition)
+                row.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            return row
+
+    def _read_from(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
+        wanted = fetched.wanted
+        replica = partition.leader(wanted.current_leader_epoch)
+        log = partition.log
+        row = PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=replica.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self._isolation_level else None,
+            records=b"",
+        )
+        diverging = partition.diverging(wanted.last_fetched_epoch, wanted.fetch_offset)
+        if diverging is not None:
+            self.must_answer = True
+            row.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+            return row
+        left = self._size_bytes_max - self._size_bytes
+        records = partition.read(
+            wanted.fetch_offset,
+            sent_leader_epoch=-1,
+            size_bytes_max=min(wanted.partition_max_bytes, left),
+            isolation_level=self._isolation_level,
+            at_least_one=self._size_bytes == 0,
+            may_wait=self._look_ups > LOOK_UPS_MAX,
+        )
+        fetched.watch(partition)
+        if records is not None and len(records):
+            row.records = records
+            self._size_bytes += len(records)
+            if not self.has_enough and wanted.fetch_offset < log.segment_base_offsets[-1]:
+                self.must_answer = True  # there is more than one segment can give
+        elif left <= 0 and wanted.fetch_offset < replica.high_watermark:
+            self._session.due[fetched] = None  # first at the next fetch
+            return None if not fetched.is_news(row) else row
+        return row
