@@ -18,10 +18,21 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "create": "tidelog.cli.topics:CreateTopic",
         "list": "tidelog.cli.topics:ListTopics",
         "describe": "tidelog.cli.topics:DescribeTopics",
+        "alter": "tidelog.cli.topics:AlterTopic",
         "delete": "tidelog.cli.topics:DeleteTopics",
     },
     "produce": "tidelog.cli.produce:Produce",
     "consume": "tidelog.cli.consume:Consume",
+    "groups": {
+        "list": "tidelog.cli.groups:ListGroups",
+        "describe": "tidelog.cli.groups:DescribeGroups",
+        "delete": "tidelog.cli.groups:DeleteGroups",
+        "reset-offsets": "tidelog.cli.group_offsets:ResetOffsets",
+    },
+    "configs": {
+        "describe": "tidelog.cli.configs:DescribeConfigs",
+        "alter": "tidelog.cli.configs:AlterConfigs",
+    },
     "log": {
         "dump": "tidelog.cli.log:DumpLog",
     },
@@ -34,7 +45,9 @@ COMMANDS: dict[str, str | dict[str, str]] = {
 """In the order in which a newcomer needs them. A class is named by where it is."""
 
 GROUP_HELP = {
-    "topics": "Create, list, describe and delete topics.",
+    "topics": "Create, list, describe, alter and delete topics.",
+    "groups": "See how far consumer groups have read, and change it.",
+    "configs": "See and change the settings of topics and brokers.",
     "log": "Look into the files of a log.",
     "storage": "Prepare the directory of a node.",
 }

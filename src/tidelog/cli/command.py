@@ -13,12 +13,15 @@ import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from tidelog.base.errors import ConfigError, TidelogError
 from tidelog.cli.output import LiveRows, Rows, Sections, print_live, print_rows, print_sections
+
+if TYPE_CHECKING:
+    from tidelog.client.admin import Admin
 
 FAILED = 1
 USAGE = 2
@@ -162,6 +165,14 @@ def execute(command: Command) -> int:
 def complain(message: str) -> None:
     """One line on stderr that says what was wrong, where, and what to do."""
     print("error: " + " ".join(message.split("\n")), file=sys.stderr, flush=True)
+
+
+def open_admin(bootstrap: str, timeout: float, log_level: str) -> Admin:
+    """An Admin for a command; use it as a context, which closes it."""
+    start_logging(log_level)
+    from tidelog import Admin
+
+    return Admin(bootstrap, client_id="tidelog-cli", default_api_timeout_ms=round(timeout * 1_000))
 
 
 def start_logging(level: str) -> None:

@@ -1,4 +1,4 @@
-"""`tidelog topics`: create, list, describe and delete."""
+"""`tidelog topics`: create, list, describe, alter and delete."""
 
 from __future__ import annotations
 
@@ -10,28 +10,22 @@ import click
 
 from tidelog.base.errors import TopicAlreadyExistsError, UnknownTopicError
 from tidelog.cli.command import (
+    UsageError,
     argument,
     bootstrap_option,
     config_option,
     log_level_option,
+    open_admin,
     option,
     output_option,
-    start_logging,
     timeout_option,
 )
+from tidelog.cli.configs import changed_configs
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
     from tidelog.client.descriptions import TopicDescription
-
-
-def open_admin(bootstrap: str, timeout: float, log_level: str) -> Admin:
-    """An Admin; use it as a context, which closes it."""
-    start_logging(log_level)
-    from tidelog import Admin
-
-    return Admin(bootstrap, client_id="tidelog-topics", default_api_timeout_ms=round(timeout * 1_000))
 
 
 def summary(topic: TopicDescription) -> Row:
@@ -168,6 +162,49 @@ class DescribeTopics:
             for topic in topics
             for partition in topic.partitions
         ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlterTopic:
+    """Give TOPIC more partitions, or other settings. What is not named stays as it is.
+
+    With more partitions, records with a key may go to another partition from then on.
+
+    Examples:
+
+        tidelog topics alter flights --partitions 8
+        tidelog topics alter flights --config retention.ms=3600000 --delete-config segment.bytes
+    """
+
+    topic: str = argument(metavar="TOPIC")
+    partitions: int | None = option(
+        "--partitions", type=click.IntRange(min=1), default=None, metavar="N", help="How many it is to have in all."
+    )
+    config: tuple[tuple[str, str], ...] = config_option("A setting to make, by Kafka's key. May be repeated.")
+    delete_config: tuple[str, ...] = option(
+        "--delete-config", multiple=True, metavar="KEY", help="A setting to take back to its default. May be repeated."
+    )
+    bootstrap: str = bootstrap_option()
+    timeout: float = timeout_option()
+    output: str = output_option()
+    log_level: str = log_level_option()
+
+    def run(self) -> Rows:
+        from tidelog import ConfigResource
+
+        changes = changed_configs(self.config, self.delete_config)
+        if self.partitions is None and not changes:
+            raise UsageError("nothing is to be changed: say --partitions, --config or --delete-config")
+        with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
+            # What can be refused is asked first, so that a refusal leaves the topic as it was.
+            resource = ConfigResource("topic", self.topic)
+            if changes:
+                admin.alter_configs({resource: changes}, validate_only=True)
+            if self.partitions is not None:
+                admin.create_partitions({self.topic: self.partitions})
+            if changes:
+                admin.alter_configs({resource: changes})
+            return Rows([summary(admin.describe_topics([self.topic])[self.topic])])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
