@@ -115,6 +115,10 @@ class BrokerSettings:
         """Settings that come from a file alone."""
         return BrokerSettings(static, {}, {})
 
+    def text(self, name: str) -> str | None:
+        """What is set for a key, in the strongest place that has it."""
+        return next((settings[name] for _, settings in self.places() if name in settings), None)
+
     def places(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
         """The strongest first."""
         return (

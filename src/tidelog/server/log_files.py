@@ -32,7 +32,7 @@ from tidelog.log.continuity import holds_whole_batch
 from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NAME_SIZE_MAX, LogDirectory
 from tidelog.log.recovery import CUT_SUFFIX, PARTITION_METADATA_FILE
 from tidelog.metadata import MetadataImage
-from tidelog.metadata.configs import BrokerSettings, topic_values
+from tidelog.metadata.configs import broker_settings, topic_values
 from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.server.config import NodeConfig
 from tidelog.server.partition import Partition
@@ -45,6 +45,7 @@ METADATA_BATCH_SIZE_BYTES_MAX = 256 << 20
 METADATA_LOG_CONFIG = LogConfig(
     retention_ms=None, message_timestamp_after_ms_max=None, message_size_bytes_max=METADATA_BATCH_SIZE_BYTES_MAX
 )
+PRODUCER_ID_EXPIRATION = "producer.id.expiration.ms"
 OWN_FILES = {LOCK_FILE, CLEAN_SHUTDOWN_FILE, "lost+found"}
 """What an empty directory may hold."""
 
@@ -67,7 +68,6 @@ class LogFiles:
         self._clock = clock
         self._rng = rng
         self._executor = executor
-        self._settings = BrokerSettings.of(config.static)
         self._directory: LogDirectory | None = None
         self._metadata_directory: LogDirectory | None = None
         self._metadata_log: Log | None = None
@@ -261,18 +261,18 @@ class LogFiles:
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         """What is in force for a topic's logs at this broker."""
-        values = topic_values(image.topic_configs(topic), self._settings)
-        return LogConfig.from_configs({**values, **self._broker_wide})
+        settings = broker_settings(self._config.static, image.configs, self._config.node_id)
+        values: dict[str, object] = {**topic_values(image.topic_configs(topic), settings)}
+        text = settings.text(PRODUCER_ID_EXPIRATION)
+        if text is not None:
+            values[PRODUCER_ID_EXPIRATION] = text
+        return LogConfig.from_configs(values)
 
     def min_insync_replicas(self, topic: str, image: MetadataImage) -> int:
-        value = topic_values(image.topic_configs(topic), self._settings)["min.insync.replicas"]
+        settings = broker_settings(self._config.static, image.configs, self._config.node_id)
+        value = topic_values(image.topic_configs(topic), settings)["min.insync.replicas"]
         assert isinstance(value, int)
         return value
-
-    @property
-    def _broker_wide(self) -> dict[str, str]:
-        key = "producer.id.expiration.ms"
-        return {key: self._settings.static[key]} if key in self._settings.static else {}
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
         """As it was checkpointed before this start; None if it was not."""
@@ -401,6 +401,15 @@ class LogFiles:
             await self._executor.run(work)
         except DiskError as error:
             logger.error("%s", error)
+
+    async def persist_log_starts(self, partitions: Iterable[Partition]) -> None:
+        """Return once no crash can bring back what lies below the log starts. Raises DiskError."""
+        await self._executor.run(partial(self._write_recovery_points, list(partitions)))
+
+    async def delete_segments(self, partition: Partition) -> None:
+        """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
+        partition.log.delete_segments_before(partition.log.log_start_offset)
+        await self._in_background(partition.log.remove_deleted_files)
 
     def _write_high_watermarks(self, partitions: Iterable[Partition]) -> None:
         with self._checkpoint_lock:

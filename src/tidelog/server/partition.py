@@ -16,9 +16,9 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
-from tidelog.log import AppendResult, Log, LogSlice, TimestampOffset, without_waiting
+from tidelog.log import AppendResult, Log, LogConfig, LogSlice, TimestampOffset, without_waiting
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
-from tidelog.replica import LeaderReplica, check_leader_epoch
+from tidelog.replica import LeaderReplica, ReplicationSettings, check_leader_epoch
 
 logger = logging.getLogger("tidelog.server.partition")
 
@@ -92,6 +92,14 @@ class Partition:
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.discard(watcher)
+
+    def configure(self, config: LogConfig, settings: ReplicationSettings) -> None:
+        """The settings of the topic, or those behind it, changed."""
+        self.log.configure(config)
+        replica = self.replica
+        if replica is not None:
+            replica.on_settings(settings)
+            self._settle(replica)  # with fewer replicas to wait for, more may be committed
 
     def on_log_start_moved(self) -> None:
         """Retention or DeleteRecords removed records from the start of the log."""
@@ -168,6 +176,39 @@ class Partition:
         replica.on_appended(self.log.log_end_offset)
         self._settle(replica)
         return result
+
+    def delete_records(self, offset: int | None) -> Offset:
+        """Move the log start to `offset` (None: the high watermark), never back. The caller persists the log start.
+
+        Returns:
+            Where the log starts now.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION where only compaction removes records; OFFSET_OUT_OF_RANGE beyond what is
+                committed (rule 11), or below 0; NOT_LEADER_OR_FOLLOWER.
+            DiskError: the log start is where it was; the partition has to go offline.
+        """
+        replica, log = self.leader(), self.log
+        if "delete" not in log.config.cleanup_policy:
+            raise refusal(
+                Code.POLICY_VIOLATION,
+                f"{self.topic_partition}: its records go by compaction alone (cleanup.policy=compact); "
+                "to delete the oldest as well, set cleanup.policy=compact,delete",
+            )
+        high_watermark = replica.high_watermark
+        if offset is None:
+            offset = high_watermark
+        if not 0 <= offset <= high_watermark:
+            raise OffsetOutOfRangeError(
+                str(self.topic_partition),
+                offset=offset,
+                log_start_offset=log.log_start_offset,
+                end_offset=high_watermark,
+            )
+        if offset > log.log_start_offset:
+            log.advance_log_start_offset(Offset(offset))
+            self.on_log_start_moved()
+        return log.log_start_offset
 
     @property
     def is_sync_awaited(self) -> bool:
