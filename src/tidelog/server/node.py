@@ -26,13 +26,14 @@ from tidelog.controller import (
     NewTopic,
     ProducerIdBlock,
 )
-from tidelog.metadata import Endpoint, MetadataImage
-from tidelog.metadata.configs import BrokerSettings
+from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
+from tidelog.metadata.configs import BrokerSettings, broker_settings
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.broker import Broker
 from tidelog.server.config import Listener, NodeConfig
 from tidelog.server.controller import Controller
 from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
+from tidelog.server.dynamic_configs import DynamicConfigs
 from tidelog.server.drive import ServerConnection
 from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.log_files import LogFiles
@@ -62,9 +63,10 @@ class Node:
         self.config = config
         self.clock = clock
         self.rng = rng
-        self.broker_settings = BrokerSettings.of(config.static)
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
         self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
+        self._dynamic_configs = DynamicConfigs(self.broker, self.files)
+        self.broker.on_image_changed = self._on_image_changed
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng)
         self.connections: set[ServerConnection] = set()
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -90,6 +92,11 @@ class Node:
     def image(self) -> MetadataImage:
         """The metadata that this node answers from."""
         return self.broker.image
+
+    @property
+    def broker_settings(self) -> BrokerSettings:
+        """What is set for this broker: its file, and what was changed since."""
+        return broker_settings(self.config.static, self.image.configs, self.config.node_id)
 
     @property
     def consistency_state(self) -> ConsistencyState:
@@ -266,7 +273,8 @@ class Node:
             num_partitions=config.num_partitions,
             replication_factor=config.default_replication_factor,
             delete_topic_enable=config.delete_topic_enable,
-            broker=self.broker_settings,
+            broker=BrokerSettings.of(config.static),
+            node_id=config.node_id,
         )
         controller = Controller(
             config.node_id,
@@ -305,6 +313,9 @@ class Node:
         await controller.request(lambda state: state.decide_unfence_broker(config.node_id, registered.broker_epoch))
         await self.caught_up()
         await self._executor.run(partial(self.files.set_strays_aside, self.image))
+
+    def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._dynamic_configs.on_image_changed(delta, image)
 
     def _on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
         leader_epoch = None if self._controller is None else self._controller.leader_epoch

@@ -1,0 +1,60 @@
+"""Settings that change while the node runs: from the metadata to the logs and replicas that are open.
+
+A log that is opened later, be it after a restart, reads the same image: there is no other place where settings are kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from tidelog.log import LogConfig
+from tidelog.metadata import ConfigResource, MetadataDelta, MetadataImage, ResourceType
+from tidelog.replica import ReplicationSettings
+from tidelog.server.broker import Broker
+from tidelog.server.log_files import LogFiles
+
+logger = logging.getLogger("tidelog.server.dynamic_configs")
+
+
+class DynamicConfigs:
+    """Follows the image of one broker."""
+
+    def __init__(self, broker: Broker, files: LogFiles) -> None:
+        self._broker = broker
+        self._files = files
+
+    def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """To be called on the loop, before `image` is published: who is answered from it finds it in force."""
+        changed = delta.changed_configs
+        if not changed:
+            return
+        names = {resource.name for resource in changed if resource.type == ResourceType.TOPIC}
+        if self._is_own(changed):
+            logger.info("settings of this broker changed: %s", _in_words(image, self._broker.broker_id))
+            self._configure(None, image)
+        elif names:
+            self._configure(names, image)
+
+    def _is_own(self, changed: Collection[ConfigResource]) -> bool:
+        kind = ResourceType.BROKER
+        own = {ConfigResource(kind, ""), ConfigResource(kind, str(self._broker.broker_id))}
+        return not own.isdisjoint(changed)
+
+    def _configure(self, topics: Collection[str] | None, image: MetadataImage) -> None:
+        """Give the partitions of these topics (None: of all) what is in force now."""
+        in_force: dict[str, tuple[LogConfig, ReplicationSettings]] = {}
+        for partition in self._broker.partitions:
+            topic = partition.topic_partition.topic
+            if topics is not None and topic not in topics:
+                continue
+            if topic not in in_force:
+                min_insync_replicas = self._files.min_insync_replicas(topic, image)
+                in_force[topic] = self._files.log_config(topic, image), ReplicationSettings(min_insync_replicas)
+            partition.configure(*in_force[topic])
+
+
+def _in_words(image: MetadataImage, broker_id: int) -> str:
+    shared = image.configs.get(ConfigResource(ResourceType.BROKER, ""), {})
+    own = image.configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
+    return ", ".join(f"{name}={value}" for name, value in sorted({**shared, **own}.items())) or "back to its file"
