@@ -15,6 +15,9 @@ refusal ("the topic exists") never leaves before the topic is there to stay.
 
 Standing by: `replay` applies what is committed already. `resign` throws speculation away: the committed state is
 the only one left, and every reply that still waited becomes an error.
+
+A journal that does not keep the committed state apart (`keeps_committed=False`) has one state only: half the memory,
+for those whose replies all wait anyway, and who load anew whenever they lead again.
 """
 
 from __future__ import annotations
@@ -104,18 +107,29 @@ class Journal(Generic[S]):
     What waits here is bounded by the driver, which has at most one proposal open per connection.
     """
 
-    def __init__(self, state: S, *, end_offset: Offset = START, not_active: Code = Code.NOT_CONTROLLER) -> None:
+    def __init__(
+        self,
+        state: S,
+        *,
+        end_offset: Offset = START,
+        not_active: Code = Code.NOT_CONTROLLER,
+        keeps_committed: bool = True,
+    ) -> None:
         """A journal that stands by.
 
         Args:
             state: empty, or as a snapshot left it.
             end_offset: exclusive end of what `state` reflects already.
             not_active: what is answered while another node is the active one.
+            keeps_committed: False makes do with `state` alone: it becomes the speculative one, never cloned;
+                `Ready.committed` stays empty; and once resigned, this journal is spent.
         """
         self.committed: S = state
         self.committed_end_offset = end_offset
         self.next_offset = end_offset
         self._not_active = not_active
+        self._keeps_committed = keeps_committed
+        self._is_spent = False
         self._leadership: tuple[LeaderEpoch, S] | None = None
         self._pending: deque[Batch] = deque()
         self._unappended: list[Batch] = []
@@ -146,10 +160,13 @@ class Journal(Generic[S]):
 
     def replay(self, record: object, offset: Offset) -> None:
         """A committed record was read from the log: recovery, and standing by, are this one path."""
-        invariant(not self.is_active, "replay at offset {} while active", offset)
-        invariant(offset >= self.next_offset, "replay of offset {} after {}", offset, self.next_offset)
+        if self.is_active or self._is_spent or offset < self.next_offset:  # asked a million times, so asked once
+            invariant(not self.is_active, "replay at offset {} while active", offset)
+            invariant(not self._is_spent, "replay at offset {} into a state that holds speculation", offset)
+            invariant(False, "replay of offset {} after {}", offset, self.next_offset)
         self.committed.apply(record)
-        self._applied.append(record)
+        if self._keeps_committed:
+            self._applied.append(record)
         self.next_offset = self.committed_end_offset = Offset(offset + 1)
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset) -> None:
@@ -158,9 +175,10 @@ class Journal(Generic[S]):
         The control batch that opens the epoch lies below `next_offset`; so it, and all before it, is committed.
         """
         invariant(not self.is_active, "active already, in leader epoch {}", self.leader_epoch)
+        invariant(not self._is_spent, "the state holds speculation of an earlier leadership: load a new one")
         invariant(next_offset >= self.next_offset, "next offset {} below {}", next_offset, self.next_offset)
         self.next_offset = self.committed_end_offset = next_offset
-        self._leadership = (leader_epoch, self.committed.clone())
+        self._leadership = (leader_epoch, self.committed.clone() if self._keeps_committed else self.committed)
 
     def propose(self, decide: Callable[[S], Decision[object]]) -> Ticket:
         """Decide over the speculative state, and apply the outcome to it.
@@ -203,9 +221,10 @@ class Journal(Generic[S]):
             return
         while self._pending and self._pending[0].end_offset <= end_offset:
             batch = self._pending.popleft()
-            for record in batch.records:
-                self.committed.apply(record)
-            self._applied.extend(batch.records)
+            if self._keeps_committed:
+                for record in batch.records:
+                    self.committed.apply(record)
+                self._applied.extend(batch.records)
         if self._pending:
             end_offset = min(end_offset, self._pending[0].base_offset)
         self.committed_end_offset = max(self.committed_end_offset, end_offset)
@@ -228,6 +247,7 @@ class Journal(Generic[S]):
         self._pending.clear()
         self._unappended.clear()
         self._leadership = None
+        self._is_spent = not self._keeps_committed
         self.next_offset = self.committed_end_offset
 
     # What to do about it.

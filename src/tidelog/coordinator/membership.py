@@ -1,0 +1,369 @@
+"""What members of classic groups ask: join, sync, heartbeat, leave.
+
+A refusal is raised as `KafkaError`, before anything changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ports import Rng
+from tidelog.coordinator import rebalance
+from tidelog.coordinator.deadlines import Alarm, Cause
+from tidelog.coordinator.group import Group, GroupState
+from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.member import Member, Protocols
+from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX
+from tidelog.coordinator.settings import PENDING_MEMBERS_MAX
+from tidelog.coordinator.values import RequestId
+from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupResponse
+from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest, HeartbeatResponse
+from tidelog.wire.messages.api_13_leave_group import (
+    LeaveGroupRequest,
+    LeaveGroupResponse,
+    MemberIdentity,
+    MemberResponse,
+)
+from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest
+
+MEMBER_ID_REQUIRED_SINCE = 4
+SKIPS_ASSIGNMENT_SINCE = 9
+LEAVES_IN_BATCHES_SINCE = 3
+MEMBER_ID_SUFFIX_BYTES = 37
+"""What is added to the name of a client to make a member id: a dash and a UUID."""
+
+
+@dataclass(frozen=True, slots=True)
+class Joiner:
+    """A JoinGroup, and who sends it."""
+
+    request: JoinGroupRequest
+    request_id: RequestId
+    api_version: int
+    client_id: str
+    client_host: str
+
+    @property
+    def protocols(self) -> Protocols:
+        """As members keep them."""
+        return tuple((one.name, one.metadata) for one in self.request.protocols)
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The session's, for those who have none of their own (version 0)."""
+        request = self.request
+        return request.rebalance_timeout_ms if request.rebalance_timeout_ms >= 0 else request.session_timeout_ms
+
+
+# Join.
+
+
+def check_join(ledger: Ledger, joiner: Joiner) -> None:
+    """Return if the request makes sense, whatever the group.
+
+    Raises:
+        KafkaError: INVALID_SESSION_TIMEOUT, or INVALID_REQUEST for a name that no record can hold.
+    """
+    settings = ledger.settings
+    request = joiner.request
+    if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
+        raise refusal(
+            Code.INVALID_SESSION_TIMEOUT,
+            f"a session of {request.session_timeout_ms} ms is not between group.min.session.timeout.ms "
+            f"({settings.session_timeout_ms_min}) and group.max.session.timeout.ms ({settings.session_timeout_ms_max})",
+        )
+    names = [request.protocol_type, joiner.client_host, *(one.name for one in request.protocols)]
+    suffixed = [joiner.client_id, request.group_instance_id or ""]
+    longest = max(
+        *(_size_bytes(one) for one in names), *(_size_bytes(one) + MEMBER_ID_SUFFIX_BYTES for one in suffixed)
+    )
+    if longest > NAME_SIZE_BYTES_MAX:
+        raise refusal(Code.INVALID_REQUEST, f"a name of {longest} bytes is longer than {NAME_SIZE_BYTES_MAX}")
+
+
+def on_join(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
+    """Take a member in, or back; answered when the generation begins.
+
+    Raises:
+        KafkaError: GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, or
+            COORDINATOR_NOT_AVAILABLE when too many have not come back with their ids.
+    """
+    request = joiner.request
+    member_id = request.member_id
+    _check_size(ledger, group, member_id)
+    protocols = joiner.protocols
+    if not group.supports(request.protocol_type, protocols):
+        raise refusal(
+            Code.INCONSISTENT_GROUP_PROTOCOL,
+            f"group {group.group_id!r} is of type {group.protocol_type!r} with {sorted(group.common_protocols())}; "
+            f"type {request.protocol_type!r} with {[name for name, _ in protocols]} does not fit in",
+        )
+    if not member_id:
+        _join_first(ledger, group, joiner, rng)
+    elif member_id in group.pending:
+        if request.group_instance_id is not None:
+            raise refusal(Code.UNKNOWN_MEMBER_ID, f"{member_id!r} was given to a dynamic member, not to a static one")
+        rebalance.drop_pending(ledger, group, member_id)
+        _add(ledger, group, joiner, member_id, was_told_its_id=True)
+    else:
+        _rejoin(ledger, group, joiner)
+
+
+def _check_size(ledger: Ledger, group: Group, member_id: str) -> None:
+    """Those who are in may stay; during a rebalance the first to join again have the places."""
+    size_max = ledger.settings.group_size_max
+    member = group.members.get(member_id)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        is_in = member is not None and member.join_request is not None
+        size = group.joined_count
+    elif group.state is GroupState.EMPTY:
+        return
+    else:
+        is_in = member is not None
+        size = len(group.members)
+    if not is_in and size >= size_max:
+        if member_id in group.pending:
+            rebalance.drop_pending(ledger, group, member_id)
+            rebalance.complete_if_all_joined(ledger, group)
+        elif member is not None:
+            rebalance.drop(ledger, group, member)
+            rebalance.complete_if_all_joined(ledger, group)
+        raise refusal(
+            Code.GROUP_MAX_SIZE_REACHED, f"group {group.group_id!r} has group.max.size ({size_max}) members already"
+        )
+
+
+def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
+    """Someone without an id: a static member that came back, or somebody new."""
+    request = joiner.request
+    instance_id = request.group_instance_id
+    member_id = f"{instance_id if instance_id is not None else joiner.client_id}-{rng.uuid()}"
+    if instance_id is not None:
+        old_id = group.static_members.get(instance_id)
+        if old_id is None:
+            _add(ledger, group, joiner, member_id)
+        else:
+            _replace(ledger, group, joiner, group.members[old_id], member_id)
+    elif joiner.api_version >= MEMBER_ID_REQUIRED_SINCE:
+        if len(group.pending) >= PENDING_MEMBERS_MAX:
+            raise refusal(
+                Code.COORDINATOR_NOT_AVAILABLE,
+                f"group {group.group_id!r}: {len(group.pending)} members were given ids and have not come back",
+            )
+        group.pending.add(member_id)
+        session = Alarm(Cause.SESSION, group.group_id, member_id)
+        ledger.deadlines.set(session, ledger.now_ms + request.session_timeout_ms)
+        ledger.answer(
+            joiner.request_id, JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED.value, member_id=member_id)
+        )
+    else:
+        _add(ledger, group, joiner, member_id)
+
+
+def _add(ledger: Ledger, group: Group, joiner: Joiner, member_id: str, *, was_told_its_id: bool = False) -> None:
+    request = joiner.request
+    member = Member(
+        group_id=group.group_id,
+        member_id=member_id,
+        instance_id=request.group_instance_id,
+        client_id=joiner.client_id,
+        client_host=joiner.client_host,
+        rebalance_timeout_ms=joiner.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=joiner.protocols,
+        is_new=True,
+        was_told_its_id=was_told_its_id,
+    )
+    group.add(member, request.protocol_type)
+    group.park_join(member, joiner.request_id)
+    group.has_newcomers = True
+    ledger.deadlines.set(member.session, ledger.now_ms + rebalance.NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance.begin_or_go_on(ledger, group)
+
+
+def _replace(ledger: Ledger, group: Group, joiner: Joiner, member: Member, member_id: str) -> None:
+    """A static member came back without its id (KIP-345): the old one is fenced, its place is kept.
+
+    A stable group whose protocol stays the same goes on without a rebalance, once the new id is recorded.
+    """
+    was_leader = group.leader_id
+    _fence(ledger, group, member)
+    ledger.deadlines.cancel(member.session)
+    group.replace(member, member_id)
+    group.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.request.session_timeout_ms)
+    member.client_id, member.client_host = joiner.client_id, joiner.client_host
+    group.park_join(member, joiner.request_id)
+    rebalance.extend_session(ledger, member)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        rebalance.complete_if_all_joined(ledger, group)
+        return
+    record = rebalance.record_of(group)
+    if (
+        group.state is not GroupState.STABLE
+        or group.chosen_protocol() != group.protocol_name
+        or not ledger.fits((record,))
+    ):
+        rebalance.begin(ledger, group)
+        return
+    ledger.write((record,))
+    is_leader = group.leader_id == member_id
+    if joiner.api_version >= SKIPS_ASSIGNMENT_SINCE:
+        rebalance.answer_join(ledger, group, member, tells_members=is_leader, skips_assignment=is_leader)
+    else:
+        # It must not take itself for the leader, or it would assign anew: it is told of its own old id instead.
+        answer = rebalance.joined(group, member, tells_members=False)
+        answer.leader = was_leader or ""
+        _answer_join_with(ledger, group, member, answer)
+
+
+def _rejoin(ledger: Ledger, group: Group, joiner: Joiner) -> None:
+    """A member with an id: it answers a call to rejoin, wants something else, or missed our last answer."""
+    member = group.member(joiner.request.member_id, joiner.request.group_instance_id)
+    is_same = member.protocols == joiner.protocols
+    is_leader = group.leader_id == member.member_id
+    if group.state is GroupState.EMPTY:
+        raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
+    if member.join_request is not None:
+        _answer_superseded(ledger, group, member)
+    group.park_join(member, joiner.request_id)
+    if is_same and group.state is GroupState.COMPLETING_REBALANCE:
+        rebalance.answer_join(ledger, group, member, tells_members=is_leader)
+    elif is_same and group.state is GroupState.STABLE and not is_leader:
+        rebalance.answer_join(ledger, group, member, tells_members=False)
+    else:
+        group.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.request.session_timeout_ms)
+        rebalance.begin_or_go_on(ledger, group)
+
+
+def _fence(ledger: Ledger, group: Group, member: Member) -> None:
+    """Whoever still waits under the old id learns that it was replaced."""
+    error = refusal(
+        Code.FENCED_INSTANCE_ID, f"group {group.group_id!r}: static member {member.instance_id!r} came back elsewhere"
+    )
+    join_request = group.take_join(member)
+    if join_request is not None:
+        ledger.answer(join_request, error)
+    if member.sync_request is not None:
+        ledger.answer(member.sync_request, error)
+        member.sync_request = None
+
+
+def _answer_superseded(ledger: Ledger, group: Group, member: Member) -> None:
+    """The same member asks again, over another connection: what it asked before is answered, for whoever listens."""
+    request_id = group.take_join(member)
+    if request_id is not None:
+        ledger.answer(request_id, refusal(Code.REBALANCE_IN_PROGRESS, "this member sent another JoinGroup meanwhile"))
+
+
+def _answer_join_with(ledger: Ledger, group: Group, member: Member, answer: JoinGroupResponse) -> None:
+    request_id = group.take_join(member)
+    assert request_id is not None
+    ledger.answer(request_id, answer)
+
+
+def _size_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())
+
+
+# Sync.
+
+
+def on_sync(ledger: Ledger, group: Group, request: SyncGroupRequest, request_id: RequestId) -> None:
+    """Tell a member its part, once the leader gave it one.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, or
+            REBALANCE_IN_PROGRESS.
+    """
+    member = group.member_of_generation(request.member_id, request.group_instance_id, request.generation_id)
+    for told, actual in (
+        (request.protocol_type, group.protocol_type),
+        (request.protocol_name, group.protocol_name),
+    ):
+        if told is not None and told != actual:
+            raise refusal(
+                Code.INCONSISTENT_GROUP_PROTOCOL,
+                f"group {group.group_id!r} is of type {group.protocol_type!r} with {group.protocol_name!r}, "
+                f"not of {request.protocol_type!r} with {request.protocol_name!r}",
+            )
+    if group.state is GroupState.EMPTY:
+        raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing: join again")
+    if member.sync_request is not None:
+        rebalance.answer_sync(ledger, group, member, Code.REBALANCE_IN_PROGRESS)
+    member.sync_request = request_id
+    group.unsynced.discard(member.member_id)
+    if not group.unsynced:
+        ledger.deadlines.cancel(group.sync_alarm)
+    if group.state is GroupState.STABLE:
+        rebalance.answer_sync(ledger, group, member)
+    elif group.leader_id == member.member_id:
+        rebalance.assign(ledger, group, {one.member_id: one.assignment for one in request.assignments})
+
+
+# Heartbeat.
+
+
+def on_heartbeat(ledger: Ledger, group: Group, request: HeartbeatRequest, request_id: RequestId) -> None:
+    """Extend a member's session.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION; or REBALANCE_IN_PROGRESS, which extends
+            it as well.
+    """
+    member = group.member_of_generation(request.member_id, request.group_instance_id, request.generation_id)
+    if group.state is GroupState.EMPTY:
+        raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
+    if not member.is_new:
+        rebalance.extend_session(ledger, member)
+    if group.state is GroupState.PREPARING_REBALANCE:
+        raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing: join again")
+    ledger.answer(request_id, HeartbeatResponse())
+
+
+# Leave.
+
+
+def on_leave(
+    ledger: Ledger, group: Group | None, request: LeaveGroupRequest, request_id: RequestId, api_version: int
+) -> None:
+    """Let members go, each on its own; then the others rebalance."""
+    identities = (
+        request.members if api_version >= LEAVES_IN_BATCHES_SINCE else [MemberIdentity(member_id=request.member_id)]
+    )
+    results = []
+    members_before = len(group.members) if group is not None else 0
+    for identity in identities:
+        code = Code.NONE
+        try:
+            if group is None:
+                raise refusal(Code.UNKNOWN_MEMBER_ID)
+            _leave(ledger, group, identity)
+        except KafkaError as error:
+            code = error.code
+        results.append(
+            MemberResponse(
+                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=code.value
+            )
+        )
+    if group is not None:
+        if group.state is GroupState.PREPARING_REBALANCE:
+            rebalance.complete_if_all_joined(ledger, group)
+        elif len(group.members) < members_before:
+            rebalance.begin(ledger, group)
+    if api_version >= LEAVES_IN_BATCHES_SINCE:
+        ledger.answer(request_id, LeaveGroupResponse(members=results))
+    else:
+        ledger.answer(request_id, LeaveGroupResponse(error_code=results[0].error_code))
+
+
+def _leave(ledger: Ledger, group: Group, identity: MemberIdentity) -> None:
+    member_id, instance_id = identity.member_id, identity.group_instance_id
+    if member_id in group.pending and instance_id is None:
+        rebalance.drop_pending(ledger, group, member_id)
+        return
+    if not member_id and instance_id is not None:
+        member_id = group.static_members.get(instance_id, "")  # an administrator knows the name only
+    rebalance.drop(ledger, group, group.member(member_id, instance_id))

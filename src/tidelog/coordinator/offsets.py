@@ -1,0 +1,218 @@
+"""Committed offsets: commit, fetch, delete. A refusal of the whole request is raised, before anything changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from tidelog.base.errors import Code, refusal
+from tidelog.coordinator import rebalance
+from tidelog.coordinator.group import Group, GroupState
+from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.records import (
+    NAME_SIZE_BYTES_MAX,
+    decode_offset,
+    encode_expiring_offset,
+    encode_offset,
+    group_key,
+    offset_key,
+    offset_key_head,
+    pack_partition,
+)
+from tidelog.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
+from tidelog.coordinator.values import KeyValue, RequestId
+from tidelog.wire.messages.api_08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from tidelog.wire.messages.api_09_offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+from tidelog.wire.messages.api_42_delete_groups import DeletableGroupResult
+from tidelog.wire.messages.api_47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+
+NAMES_MISSING_GROUPS_SINCE = 9
+"""The version of OffsetCommit from which on a group that is not there has an error of its own."""
+
+_METADATA_TOO_LARGE = Code.OFFSET_METADATA_TOO_LARGE.value
+
+
+# Commit.
+
+
+def on_commit(
+    ledger: Ledger, group: Group | None, request: OffsetCommitRequest, request_id: RequestId, api_version: int
+) -> None:
+    """Remember positions: of a member of the current generation, or of nobody in particular in an empty group.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS as the group is;
+            GROUP_ID_NOT_FOUND; INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds.
+    """
+    _check_committer(ledger, group, request, api_version)
+    group_id = request.group_id
+    length_max = ledger.settings.offset_metadata_length_max
+    wall_ms = ledger.wall_ms
+    retention_ms = request.retention_time_ms
+    records: list[KeyValue] = []
+    topics = []
+    for topic in request.topics:
+        head = offset_key_head(group_id, topic.name)
+        partitions = []
+        for one in topic.partitions:
+            metadata = one.committed_metadata or ""
+            if metadata and (len(metadata) > length_max or len(metadata.encode()) > NAME_SIZE_BYTES_MAX):
+                partitions.append(OffsetCommitResponsePartition(one.partition_index, _METADATA_TOO_LARGE))
+                continue
+            value = (
+                encode_offset(one.committed_offset, one.committed_leader_epoch, metadata, wall_ms)
+                if retention_ms < 0
+                else encode_expiring_offset(one.committed_offset, metadata, wall_ms, wall_ms + retention_ms)
+            )
+            records.append((head + pack_partition(one.partition_index), value))
+            partitions.append(OffsetCommitResponsePartition(one.partition_index))
+        topics.append(OffsetCommitResponseTopic(topic.name, partitions))
+    if len(records) > 1 and not ledger.fits(records):
+        raise refusal(
+            Code.INVALID_COMMIT_OFFSET_SIZE,
+            f"group {group_id!r}: {len(records)} offsets with their metadata are more than a batch of "
+            f"{ledger.settings.batch_size_bytes_max} bytes holds: commit fewer at once",
+        )
+    ledger.write_and_answer(tuple(records), request_id, OffsetCommitResponse(topics=topics))
+
+
+def _check_committer(ledger: Ledger, group: Group | None, request: OffsetCommitRequest, api_version: int) -> None:
+    generation_id = request.generation_id_or_member_epoch
+    if group is None:
+        if generation_id < 0 or request.group_id in ledger.state.offsets:
+            if generation_id >= 0:
+                _refuse_stranger(request)
+            return
+        if api_version >= NAMES_MISSING_GROUPS_SINCE:
+            raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
+        raise refusal(Code.ILLEGAL_GENERATION, f"there is no group {request.group_id!r}, of any generation")
+    if generation_id < 0 and group.state is GroupState.EMPTY:
+        return
+    if generation_id < 0 and not request.member_id and request.group_instance_id is None:
+        raise refusal(
+            Code.UNKNOWN_MEMBER_ID,
+            f"group {group.group_id!r} has members: only they commit; stop them before its offsets are set by hand",
+        )
+    member = group.member_of_generation(request.member_id, request.group_instance_id, generation_id)
+    if group.state is GroupState.COMPLETING_REBALANCE:
+        raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r}: the generation has no assignment yet")
+    if not member.is_new:
+        rebalance.extend_session(ledger, member)
+
+
+def _refuse_stranger(request: OffsetCommitRequest) -> None:
+    """Someone who says that he is in a generation of a group that has offsets and never had members."""
+    raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {request.group_id!r} has no member {request.member_id!r}")
+
+
+# Fetch.
+
+
+def on_fetch(ledger: Ledger, request: OffsetFetchRequestGroup, request_id: RequestId) -> None:
+    """Answer the positions of one group; -1 where there is none."""
+    recorded = ledger.state.offsets.get(request.group_id, {})
+    if request.topics is None:
+        wanted: Iterator[tuple[str, Collection[int]]] = ((name, positions) for name, positions in recorded.items())
+    else:
+        wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
+    topics = []
+    for name, indexes in wanted:
+        positions = recorded.get(name, {})
+        partitions = []
+        for index in indexes:
+            value = positions.get(index)
+            if value is None:
+                partitions.append(OffsetFetchResponsePartition(partition_index=index))
+                continue
+            found = decode_offset(value)
+            partitions.append(
+                OffsetFetchResponsePartition(
+                    partition_index=index,
+                    committed_offset=found.offset,
+                    committed_leader_epoch=-1 if found.leader_epoch is None else found.leader_epoch,
+                    metadata=found.metadata,
+                )
+            )
+        topics.append(OffsetFetchResponseTopic(name, partitions))
+    ledger.answer(request_id, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
+
+
+# Delete.
+
+
+def on_offset_delete(ledger: Ledger, group: Group | None, request: OffsetDeleteRequest, request_id: RequestId) -> None:
+    """Forget positions in topics that no member is subscribed to.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if it has members whose subscriptions are not ours to read.
+    """
+    group_id = request.group_id
+    if group is None and group_id not in ledger.state.offsets:
+        raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    if group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+        raise refusal(
+            Code.NON_EMPTY_GROUP, f"group {group_id!r} has members of type {group.protocol_type!r}: stop them first"
+        )
+    records: list[KeyValue] = []
+    topics = []
+    for topic in request.topics:
+        is_subscribed = group is not None and group.may_be_subscribed(topic.name)
+        code = Code.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else Code.NONE
+        if not is_subscribed:
+            records += (
+                (offset_key(group_id, topic.name, one.partition_index), None)
+                for one in topic.partitions
+                if ledger.state.offset_of(group_id, topic.name, one.partition_index) is not None
+            )
+        topics.append(
+            OffsetDeleteResponseTopic(
+                topic.name,
+                [OffsetDeleteResponsePartition(one.partition_index, code.value) for one in topic.partitions],
+            )
+        )
+    ledger.write_in_parts(records)
+    ledger.answer(request_id, OffsetDeleteResponse(topics=topics))
+
+
+def on_delete_group(ledger: Ledger, group: Group | None, group_id: str, request_id: RequestId) -> None:
+    """Forget a group that has no members, with its offsets.
+
+    Raises:
+        KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
+    """
+    if group is None and group_id not in ledger.state.offsets:
+        raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    if group is not None and group.state is not GroupState.EMPTY:
+        raise refusal(Code.NON_EMPTY_GROUP, f"group {group_id!r} is {group.state.value}: stop its members first")
+    records: list[KeyValue] = tombstones(ledger, group_id)
+    if group is not None:
+        for member_id in sorted(group.pending):
+            rebalance.drop_pending(ledger, group, member_id)
+        if group.is_recorded:
+            records.append((group_key(group_id), None))
+            group.is_recorded = False
+    ledger.write_in_parts(records)
+    ledger.answer(request_id, DeletableGroupResult(group_id))
+
+
+def tombstones(ledger: Ledger, group_id: str, topics: Collection[str] | None = None) -> list[KeyValue]:
+    """What forgets all offsets of a group, or those in some topics."""
+    return [
+        (offset_key(group_id, topic, partition), None)
+        for topic, partition, _ in ledger.state.positions_of(group_id)
+        if topics is None or topic in topics
+    ]

@@ -1,0 +1,130 @@
+"""What the log of a coordinator says: committed offsets, and classic groups as they were last recorded.
+
+Both are kept as the bytes of their values, which is a third of what objects of them would take: a million offsets are
+read at a start, and hardly any of them is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from sys import intern
+from typing import cast
+
+from tidelog.base.errors import CorruptLogError
+from tidelog.coordinator.records import GROUP_KEY_VERSION, OFFSET_KEY_VERSIONS, check_offset, decode_group, names_in
+from tidelog.coordinator.values import KeyValue
+
+KNOWN_TOPICS_MAX = 10_000
+"""Pairs of group and topic whose names need not be decoded again; at the limit all are forgotten."""
+
+Positions = dict[int, bytes]
+"""The offsets of one group in one topic, by partition, as `records.decode_offset` reads them."""
+
+
+class RecordedGroups:
+    """A state for `Journal`; its records are keys and values as bytes.
+
+    Attributes:
+        offsets: by group and topic; neither is there without an offset.
+        groups: by id, as `records.decode_group` reads them.
+    """
+
+    def __init__(self) -> None:
+        self.offsets: dict[str, dict[str, Positions]] = {}
+        self.groups: dict[str, bytes] = {}
+        self.offsets_count = 0
+        self._known: dict[bytes, Positions] = {}
+
+    def apply(self, record: object) -> None:
+        """Take a record in. What is of no known kind is skipped."""
+        key, value = cast(KeyValue, record)
+        version = key[:2]
+        if version in OFFSET_KEY_VERSIONS:
+            names = key[2:-4]
+            partition = int.from_bytes(key[-4:], "big", signed=True)
+            positions = self._known.get(names)
+            if positions is None:
+                positions = self._positions(names)
+            if value is not None:
+                if partition not in positions:
+                    self.offsets_count += 1
+                positions[partition] = value
+            else:
+                if positions.pop(partition, None) is not None:
+                    self.offsets_count -= 1
+                if not positions:
+                    self._forget(names)
+        elif version == GROUP_KEY_VERSION:
+            (group_id,) = names_in(key[2:])
+            if value is None:
+                self.groups.pop(group_id, None)
+            else:
+                self.groups[group_id] = value
+
+    def clone(self) -> RecordedGroups:
+        """A copy down to the values, which nobody changes."""
+        copy = RecordedGroups()
+        copy.offsets = {
+            group_id: {topic: dict(positions) for topic, positions in topics.items()}
+            for group_id, topics in self.offsets.items()
+        }
+        copy.groups = dict(self.groups)
+        copy.offsets_count = self.offsets_count
+        return copy
+
+    def offset_of(self, group_id: str, topic: str, partition: int) -> bytes | None:
+        """The value of a committed offset."""
+        return self.offsets.get(group_id, {}).get(topic, {}).get(partition)
+
+    def positions_of(self, group_id: str) -> Iterator[tuple[str, int, bytes]]:
+        """The topic, partition and value of each offset of a group."""
+        for topic, positions in self.offsets.get(group_id, {}).items():
+            for partition, value in positions.items():
+                yield topic, partition, value
+
+    def _positions(self, names: bytes) -> Positions:
+        """Those that `names`, as they stand in a key, stand for; made if there are none."""
+        found = names_in(names)
+        if len(found) != 2:
+            raise CorruptLogError(f"the key of an offset holds {len(found)} names, not two")
+        group_id, topic = found
+        topics = self.offsets.get(group_id)
+        if topics is None:
+            topics = self.offsets[group_id] = {}
+        positions = topics.get(topic)
+        if positions is None:
+            positions = topics[intern(topic)] = {}
+        if len(self._known) >= KNOWN_TOPICS_MAX:
+            self._known.clear()
+        self._known[names] = positions
+        return positions
+
+    def _forget(self, names: bytes) -> None:
+        self._known.pop(names, None)
+        group_id, topic = names_in(names)
+        topics = self.offsets[group_id]
+        del topics[topic]
+        if not topics:
+            del self.offsets[group_id]
+
+
+def check_record(record: KeyValue) -> None:
+    """Return if a record that was read from the log is whole.
+
+    Raises:
+        CorruptLogError: it is not, or has a version that this release does not know.
+    """
+    key, value = record
+    version = key[:2]
+    if version in OFFSET_KEY_VERSIONS:
+        if value is not None:
+            check_offset(value)
+        if len(key) < 10:
+            raise CorruptLogError(f"the key of an offset has {len(key)} bytes")
+    elif version == GROUP_KEY_VERSION:
+        if len(names_in(key[2:])) != 1:
+            raise CorruptLogError("the key of a group does not hold one name")
+        if value is not None:
+            decode_group(value)
+    elif len(version) < 2:
+        raise CorruptLogError(f"a key of {len(key)} bytes holds no version")
