@@ -1,0 +1,213 @@
+"""The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads.
+
+Which partition a group belongs to is a hash of its name, as Kafka computes it, so that tools and other brokers agree.
+The topic is made when a client first asks who coordinates its group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.base.ports import Clock, Executor, Rng
+from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.metadata import MetadataDelta, MetadataImage
+from tidelog.metadata.configs import ConfigValue, broker_values
+from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
+from tidelog.server.broker import Broker
+from tidelog.server.partition import Partition
+
+if TYPE_CHECKING:
+    from tidelog.coordinator import GroupSettings
+    from tidelog.server.offsets_partition import OffsetsPartition, Tell
+
+logger = logging.getLogger("tidelog.server.groups")
+
+MINUTE_MS = 60_000
+REPLICATION_FACTOR_KEY = "offsets.topic.replication.factor"
+
+CreateTopics = Callable[[list[NewTopic]], Awaitable[Sequence[CreatedTopic]]]
+
+
+class GroupCoordinators:
+    """Finds the coordinator of a group, and keeps those that live here.
+
+    Args:
+        broker: whose partitions are followed.
+        properties: the node's file.
+        create_topics: creates topics at the controller, and returns when this broker has them.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        properties: Mapping[str, str],
+        *,
+        clock: Clock,
+        executor: Executor,
+        rng: Rng,
+        create_topics: CreateTopics,
+    ) -> None:
+        self._broker = broker
+        self._properties = properties
+        self._clock = clock
+        self._executor = executor
+        self._rng = rng
+        self._create_topics = create_topics
+        self._here: dict[int, OffsetsPartition] = {}
+        self._loading = asyncio.Lock()
+        self._creating: asyncio.Task[None] | None = None
+        self._values: Mapping[str, ConfigValue | None] | None = None
+        self._last_complaint = ""
+
+    # What handlers ask.
+
+    def ask(self, group_id: str, tell: Tell) -> object:
+        """Ask the coordinator of a group, if it is here.
+
+        Returns:
+            The answer, or a `KafkaError`, or a future of either: see `OffsetsPartition.ask`.
+        """
+        index = self._partition_of(group_id)
+        if index is None:
+            return refusal(Code.NOT_COORDINATOR, "no group has a coordinator yet: ask FindCoordinator")
+        found = self._here.get(index)
+        return self._missing(index) if found is None else found.ask(tell)
+
+    def ask_all(self, tell: Tell) -> list[object]:
+        """Ask every coordinator that is here. The answers are as those of `ask`."""
+        return [one.ask(tell) for _, one in sorted(self._here.items())]
+
+    def place(self, group_id: str) -> TopicPartition | None:
+        """The partition that coordinates a group; None before there is the topic."""
+        index = self._partition_of(group_id)
+        return None if index is None else TopicPartition(CONSUMER_OFFSETS_TOPIC, PartitionIndex(index))
+
+    def refusal_of(self, place: TopicPartition) -> KafkaError | None:
+        """Why a partition that this broker leads coordinates nobody; None while it does, or is about to."""
+        found = self._here.get(place.partition)
+        if found is None:
+            return self._missing(place.partition)
+        why = found.refusal
+        return None if why is None or why.code == Code.COORDINATOR_LOAD_IN_PROGRESS else why
+
+    async def create_topic(self) -> None:
+        """Make `__consumer_offsets`, and return when its partitions are led. Who comes meanwhile waits along.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE: it was refused; the text says what to do.
+        """
+        if self._creating is None or self._creating.done():
+            self._creating = asyncio.get_running_loop().create_task(self._create())
+            self._creating.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._creating)
+
+    def _partition_of(self, group_id: str) -> int | None:
+        topic = self._broker.image.topics_by_name.get(CONSUMER_OFFSETS_TOPIC)
+        return None if topic is None else partition_of(group_id, len(topic.partitions))
+
+    def _missing(self, index: int) -> KafkaError:
+        try:
+            self._broker.partition(CONSUMER_OFFSETS_TOPIC, index)
+        except KafkaError as error:
+            if error.code == Code.KAFKA_STORAGE_ERROR:
+                return refusal(Code.COORDINATOR_NOT_AVAILABLE, str(error))
+        return refusal(Code.NOT_COORDINATOR, f"this broker does not lead {CONSUMER_OFFSETS_TOPIC}-{index}")
+
+    async def _create(self) -> None:
+        values = broker_values(self._properties)
+        replication_factor = cast(int, values[REPLICATION_FACTOR_KEY])
+        if REPLICATION_FACTOR_KEY not in self._properties:
+            replication_factor = min(replication_factor, max(len(self._broker.image.brokers), 1))
+        topic = NewTopic(
+            CONSUMER_OFFSETS_TOPIC,
+            num_partitions=cast(int, values["offsets.topic.num.partitions"]),
+            replication_factor=replication_factor,
+            configs=(
+                ("cleanup.policy", "compact"),
+                ("compression.type", "producer"),
+                ("segment.bytes", str(values["offsets.topic.segment.bytes"])),
+            ),
+        )
+        (created,) = await self._create_topics([topic])
+        if created.code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
+            return
+        why = f"the groups have no coordinator: {CONSUMER_OFFSETS_TOPIC} was not created: {created.message}"
+        if created.code == Code.INVALID_REPLICATION_FACTOR:
+            why += f"; start more brokers, or set {REPLICATION_FACTOR_KEY} to no more than there are"
+        if why != self._last_complaint:  # clients ask again and again
+            self._last_complaint = why
+            logger.error("%s", why)
+        raise refusal(Code.COORDINATOR_NOT_AVAILABLE, why)
+
+    # What happened.
+
+    def on_leadership_changed(self, partition: Partition) -> None:
+        """This broker began, or ceased, to lead a partition."""
+        if partition.topic_partition.topic != CONSUMER_OFFSETS_TOPIC:
+            return
+        index = partition.topic_partition.partition
+        before = self._here.get(index)
+        if before is not None and (partition.replica is not None or before.partition is partition):
+            del self._here[index]
+            before.stop()
+        if partition.replica is not None:
+            self._start(index, partition)
+
+    def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Offsets in deleted topics go, also where the topic was made again at once."""
+        if delta.deleted_topics:
+            names = {topic.name for topic in delta.deleted_topics.values()}
+            for one in list(self._here.values()):
+                one.on_topics_deleted(names)
+
+    def _start(self, index: int, partition: Partition) -> None:
+        from tidelog.coordinator import GroupCoordinator
+        from tidelog.server.offsets_partition import OffsetsPartition
+
+        one = self._here[index] = OffsetsPartition(
+            partition,
+            GroupCoordinator(index, self._group_settings(partition), rng=self._rng),
+            clock=self._clock,
+            executor=self._executor,
+            loading=self._loading,
+            on_disk_error=self._broker.on_disk_error,
+            on_bug=self._broker.on_bug,
+        )
+        one.start(self._gone)
+
+    def _gone(self, topics: Iterable[str]) -> Collection[str]:
+        known = self._broker.image.topics_by_name
+        return [topic for topic in topics if topic not in known]
+
+    def _group_settings(self, partition: Partition) -> GroupSettings:
+        from tidelog.coordinator import GroupSettings
+
+        if self._values is None:
+            self._values = broker_values(self._properties)
+        values = cast("Mapping[str, int]", self._values)
+        return GroupSettings(
+            session_timeout_ms_min=values["group.min.session.timeout.ms"],
+            session_timeout_ms_max=values["group.max.session.timeout.ms"],
+            initial_rebalance_delay_ms=values["group.initial.rebalance.delay.ms"],
+            group_size_max=values["group.max.size"],
+            offset_metadata_length_max=values["offset.metadata.max.bytes"],
+            offsets_retention_ms=values["offsets.retention.minutes"] * MINUTE_MS,
+            retention_check_interval_ms=values["offsets.retention.check.interval.ms"],
+            batch_size_bytes_max=partition.log.config.message_size_bytes_max,
+        )
+
+
+def partition_of(group_id: str, partition_count: int) -> int:
+    """The partition of `__consumer_offsets` that a group belongs to: Java's hash of its name, made positive."""
+    code = 0
+    units = group_id.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFF_FFFF
+    if code >= 1 << 31:
+        code -= 1 << 32
+    return 0 if code == -(1 << 31) else abs(code) % partition_count

@@ -1,0 +1,36 @@
+"""Heartbeat 0-4: a member of a classic group is alive.
+
+Behaviour: fenced by generation, member id and static name (KIP-345). REBALANCE_IN_PROGRESS asks it to join again; that
+counts as a sign of life too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.server.group_answers import when_answered
+from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest, HeartbeatResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+
+def handle(
+    node: Node, request: HeartbeatRequest, context: RequestContext
+) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
+    return when_answered(
+        node.groups.ask(
+            request.group_id,
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_heartbeat(
+                request_id, request, now_ms=now_ms, wall_ms=wall_ms
+            ),
+        ),
+        _respond,
+    )
+
+
+def _respond(answer: HeartbeatResponse | KafkaError) -> HeartbeatResponse:
+    return HeartbeatResponse(error_code=code_of(answer, "Heartbeat")) if isinstance(answer, KafkaError) else answer

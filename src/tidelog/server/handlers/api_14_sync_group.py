@@ -1,0 +1,36 @@
+"""SyncGroup 0-5: the leader of a generation says who gets what; every member is told its part once that is written.
+
+Behaviour: fenced by generation, member id and static name (KIP-345); from 5 on a member that believes in another
+protocol gets INCONSISTENT_GROUP_PROTOCOL (KIP-559).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.server.group_answers import when_answered
+from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest, SyncGroupResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+
+def handle(
+    node: Node, request: SyncGroupRequest, context: RequestContext
+) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    return when_answered(
+        node.groups.ask(
+            request.group_id,
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_sync_group(
+                request_id, request, now_ms=now_ms, wall_ms=wall_ms
+            ),
+        ),
+        _respond,
+    )
+
+
+def _respond(answer: SyncGroupResponse | KafkaError) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code_of(answer, "SyncGroup")) if isinstance(answer, KafkaError) else answer

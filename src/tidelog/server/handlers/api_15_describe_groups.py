@@ -1,0 +1,43 @@
+"""DescribeGroups 0-6: state and members of classic groups that this broker coordinates.
+
+Behaviour: a group that is not there is "Dead", without an error before version 6, with GROUP_ID_NOT_FOUND since
+(KIP-1043). There are no access rules yet, so authorized operations are answered as if nobody had asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.errors import KafkaError
+from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.server.group_answers import when_all_answered
+from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+
+def handle(
+    node: Node, request: DescribeGroupsRequest, context: RequestContext
+) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    def respond(answers: list[Any]) -> DescribeGroupsResponse:
+        rows = [_row(group_id, answer) for group_id, answer in zip(request.groups, answers, strict=True)]
+        return DescribeGroupsResponse(groups=rows)
+
+    return when_all_answered([_ask(node, group_id, context.api_version) for group_id in request.groups], respond)
+
+
+def _ask(node: Node, group_id: str, version: int) -> object:
+    return node.groups.ask(
+        group_id,
+        lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_describe_group(
+            request_id, group_id, api_version=version, now_ms=now_ms, wall_ms=wall_ms
+        ),
+    )
+
+
+def _row(group_id: str, answer: DescribedGroup | KafkaError) -> DescribedGroup:
+    if not isinstance(answer, KafkaError):
+        return answer
+    return DescribedGroup(group_id=group_id, error_code=code_of(answer, "DescribeGroups"), error_message=str(answer))

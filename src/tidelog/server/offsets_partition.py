@@ -1,0 +1,335 @@
+"""One partition of `__consumer_offsets` that this broker leads: the coordinator on it, fed, driven and written down.
+
+```
+    lead ──► loading ──► serving ──► over          loading reads the log off the loop, a piece at a time
+                │            │
+                └─ damaged ◄─┘                     serves nobody; the log says what to do; the others go on
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DiskError,
+    InvariantBrokenError,
+    KafkaError,
+    TidelogError,
+    refusal,
+)
+from tidelog.base.ids import Offset
+from tidelog.base.invariant import invariant
+from tidelog.base.ports import Clock, Executor
+from tidelog.coordinator import Answer, EncodedBatch, GroupCoordinator, RequestId
+from tidelog.log import LogSlice
+from tidelog.records import BatchBuilder, check_crc, read_records, split_batches
+from tidelog.server.partition import Partition
+
+logger = logging.getLogger("tidelog.server.groups")
+
+READ_SIZE_BYTES_MAX = 256 << 10
+"""Of the log, replayed in one go: some ten milliseconds of a thread, in which the loop has its turns."""
+
+TIMER_SECONDS_MIN = 0.001
+
+Tell = Callable[[GroupCoordinator, RequestId, int, int], None]
+"""Tells a coordinator of a request: the coordinator, the request's id, `now_ms`, `wall_ms`."""
+
+
+class OffsetsPartition:
+    """Drives the coordinator of one partition, in one leader epoch. Made anew for the next.
+
+    Args:
+        partition: led by this broker.
+        coordinator: empty.
+        loading: held while a piece of a log is replayed, so that many partitions do not compete with the loop.
+        on_disk_error: told when the log cannot be written.
+        on_bug: told when what must hold does not.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        coordinator: GroupCoordinator,
+        *,
+        clock: Clock,
+        executor: Executor,
+        loading: asyncio.Lock,
+        on_disk_error: Callable[[Partition, DiskError], None],
+        on_bug: Callable[[Partition, InvariantBrokenError], None],
+    ) -> None:
+        self.partition = partition
+        self.refusal: KafkaError | None = refusal(
+            Code.COORDINATOR_LOAD_IN_PROGRESS, f"{partition.topic_partition} is being loaded; try again"
+        )
+        """Why nobody is served; None when everybody is."""
+        self._coordinator = coordinator
+        self._clock = clock
+        self._executor = executor
+        self._loading = loading
+        self._on_disk_error = on_disk_error
+        self._on_bug = on_bug
+        self._is_over = False
+        self._deleted_topics: set[str] = set()  # while it was loading
+        self._last_request_id = 0
+        self._asking = 0  # the request that is being asked just now, and its answer if there is one already
+        self._answer: object = None
+        self._waiting: dict[int, asyncio.Future[object]] = {}
+        self._end_offset = Offset(0)  # up to here the coordinator knows the log
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ms = 0
+        self._syncing: asyncio.Task[None] | None = None
+        self._load: asyncio.Task[None] | None = None
+
+    # Loading.
+
+    def start(self, gone: Callable[[Iterable[str]], Collection[str]]) -> None:
+        """Replay the log, then serve. A log without records takes no time.
+
+        Args:
+            gone: of some topics, those that are no more.
+        """
+        log = self.partition.log
+        if log.log_start_offset == log.log_end_offset:
+            self._serve(gone)
+        else:
+            self._load = asyncio.get_running_loop().create_task(self._replay_all(gone))
+
+    async def _replay_all(self, gone: Callable[[Iterable[str]], Collection[str]]) -> None:
+        log = self.partition.log
+        started_ms = self._clock.now_ms()
+        offset = log.log_start_offset
+        try:
+            while offset < log.log_end_offset:
+                async with self._loading:
+                    if self._is_over:
+                        return
+                    found = log.read(offset, size_bytes_max=READ_SIZE_BYTES_MAX, end_offset=log.log_end_offset)
+                    if not len(found):
+                        break
+                    offset = await self._executor.run(partial(self._replay, found))
+            if self._is_over:
+                return
+            self._serve(gone)
+        except TidelogError as error:
+            if not self._is_over:
+                self._refuse_all(error)
+        except Exception as error:
+            logger.exception("%s: a bug in Tidelog while it was loaded", self.partition.topic_partition)
+            if not self._is_over:
+                self._refuse_all(error)
+        else:
+            logger.info(
+                "%s: the groups up to offset %d are loaded, in %d ms",
+                *(self.partition.topic_partition, offset, self._clock.now_ms() - started_ms),
+            )
+
+    def _replay(self, found: LogSlice) -> Offset:
+        """Take a piece of the log in, on a thread: nobody else knows the coordinator yet. Returns where to go on."""
+        data = found.read_all()
+        offset = found.first_offset
+        replay = self._coordinator.replay
+        try:
+            for position, header in split_batches(data):
+                offset = Offset(header.base_offset)
+                check_crc(data, position, header)  # after a clean stop nobody else looked at it
+                if not header.is_control:
+                    for record in read_records(data, position, header):
+                        offset = Offset(record.offset)
+                        replay(record.key, record.value, offset)
+                offset = Offset(header.next_offset)
+        except KafkaError as error:  # of a batch; a record's own names its offset
+            raise CorruptLogError(f"at offset {offset}: {error}") from error
+        return offset
+
+    def _refuse_all(self, error: Exception) -> None:
+        """Half of what the groups know would be worse than none: they would read again, or skip, without a word."""
+        log = self.partition.log
+        why = (
+            f"{self.partition.topic_partition} cannot be read, so the groups on it have no coordinator: {error}. "
+            f"Stop this node and put back a copy of {log.directory} that is whole; or move it away, and these groups "
+            "start where their auto.offset.reset says"
+        )
+        self.refusal = refusal(Code.COORDINATOR_NOT_AVAILABLE, why)
+        logger.error("%s", why)
+
+    def _serve(self, gone: Callable[[Iterable[str]], Collection[str]]) -> None:
+        replica = self.partition.replica
+        invariant(replica is not None, "{} is not led here", self.partition.topic_partition)
+        assert replica is not None
+        self._end_offset = self.partition.log.log_end_offset
+        self._coordinator.become_active(
+            replica.leader_epoch,
+            self._end_offset,
+            now_ms=self._clock.now_ms(),
+            wall_ms=self._clock.wall_ms(),
+        )
+        self.refusal = None
+        self.on_topics_deleted(self._deleted_topics.union(gone(self._coordinator.topics)))
+        self._mind_timer()
+
+    # What happened.
+
+    def ask(self, tell: Tell) -> object:
+        """Tell the coordinator of a request.
+
+        Returns:
+            The answer, which may be a `KafkaError`; or a future of it, where it has to wait. Who loses interest in the
+            future cancels it.
+        """
+        if self.refusal is not None:
+            return self.refusal
+        self._last_request_id += 1
+        request_id = self._asking = RequestId(self._last_request_id)
+        self._tell(lambda coordinator, now_ms, wall_ms: tell(coordinator, request_id, now_ms, wall_ms))
+        answer, self._asking, self._answer = self._answer, 0, None
+        if answer is not None:
+            return answer
+        future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._waiting[request_id] = future
+        future.add_done_callback(partial(self._on_done, request_id))
+        return future
+
+    def _on_done(self, request_id: RequestId, future: asyncio.Future[object]) -> None:
+        if future.cancelled() and self._waiting.pop(request_id, None) is not None and self.refusal is None:
+            self._tell(
+                lambda coordinator, now_ms, wall_ms: coordinator.on_disconnected(
+                    request_id, now_ms=now_ms, wall_ms=wall_ms
+                )
+            )
+
+    def on_topics_deleted(self, topics: Collection[str]) -> None:
+        """Offsets in topics that are no more are no use, and would be wrong for topics of the same name."""
+        if self.refusal is not None:
+            self._deleted_topics.update(topics)
+        elif topics:
+            self._tell(
+                lambda coordinator, now_ms, wall_ms: coordinator.on_topics_deleted(
+                    topics, now_ms=now_ms, wall_ms=wall_ms
+                )
+            )
+
+    def stop(self) -> None:
+        """This broker leads the partition no more, or its log failed: whoever waits is sent elsewhere."""
+        self._is_over = True
+        is_serving = self.refusal is None
+        self.refusal = refusal(Code.NOT_COORDINATOR, f"this broker does not lead {self.partition.topic_partition}")
+        if self._timer is not None:
+            self._timer.cancel()
+        if is_serving:
+            self._coordinator.resign()
+            self._deliver(self._coordinator.take_ready().answers)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_result(self.refusal)
+        self._waiting.clear()
+        if self._asking and self._answer is None:
+            self._answer = self.refusal
+
+    # What to do about it.
+
+    def _tell(self, tell: Callable[[GroupCoordinator, int, int], None]) -> None:
+        """Tell it something, and do what it then owes the world.
+
+        Raises:
+            InvariantBrokenError: a bug; the partition is offline.
+        """
+        try:
+            if self.partition.log.log_end_offset != self._end_offset:
+                # A tool wrote to the log beside us (as Kafka lets its admin client do).
+                self._end_offset = self.partition.log.log_end_offset
+                self._coordinator.on_committed(self._end_offset)
+            tell(self._coordinator, self._clock.now_ms(), self._clock.wall_ms())
+            self._carry_out()
+        except Exception as error:
+            # Whatever it was, the coordinator may now be ahead of its log.
+            broken = error if isinstance(error, InvariantBrokenError) else InvariantBrokenError(repr(error))
+            self._on_bug(self.partition, broken)
+            raise
+
+    def _carry_out(self) -> None:
+        coordinator = self._coordinator
+        while not self._is_over:
+            ready = coordinator.take_ready()
+            if not ready.batches:
+                self._deliver(ready.answers)
+                break
+            try:
+                for batch in ready.batches:
+                    self._append(batch)
+            except DiskError as error:
+                self._on_disk_error(self.partition, error)  # which ends in `stop`, and so answers everybody
+                invariant(self._is_over, "{} is offline and served on", self.partition.topic_partition)
+                return
+            self._deliver(ready.answers)
+            if self._syncing is not None or self.partition.is_sync_awaited:
+                self._sync_later()
+            else:
+                coordinator.on_committed(self.partition.high_watermark)
+        if not self._is_over:
+            self._mind_timer()
+
+    def _append(self, batch: EncodedBatch) -> None:
+        now_ms = self._clock.wall_ms()
+        builder = BatchBuilder()
+        for key, value in batch.records:
+            builder.append(now_ms, key, value)
+        data = memoryview(bytearray(builder.build()))
+        appended = self.partition.append_as_coordinator(data, leader_epoch=batch.leader_epoch, now_ms=now_ms)
+        invariant(
+            appended.first_offset == batch.base_offset, "batch {} lies at {}", batch.base_offset, appended.first_offset
+        )
+        self._end_offset = Offset(appended.last_offset + 1)
+
+    def _deliver(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            if answer.request_id == self._asking:
+                self._answer = answer.outcome
+                continue
+            future = self._waiting.pop(answer.request_id, None)
+            if future is not None and not future.done():
+                future.set_result(answer.outcome)
+
+    def _sync_later(self) -> None:
+        """The topic asks for records to be on the disk before they are acknowledged (`flush.messages`)."""
+        if self._syncing is None:
+            self._syncing = asyncio.get_running_loop().create_task(self._sync())
+
+    async def _sync(self) -> None:
+        synced_offset = Offset(0)
+        try:
+            while not self._is_over and synced_offset < self.partition.high_watermark:
+                end_offset = self.partition.high_watermark
+                await self._executor.run(self.partition.log.flush)
+                synced_offset = end_offset
+                if not self._is_over:
+                    self._tell(partial(_commit, end_offset))
+        except DiskError as error:
+            self._on_disk_error(self.partition, error)
+        finally:
+            self._syncing = None
+
+    def _mind_timer(self) -> None:
+        deadline_ms = self._coordinator.next_deadline_ms()
+        if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
+            return  # one that goes off too early looks again: heartbeats move deadlines all the time
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ms = deadline_ms
+        delay_seconds = max((deadline_ms - self._clock.now_ms()) / 1000, TIMER_SECONDS_MIN)
+        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if not self._is_over:
+            self._tell(lambda coordinator, now_ms, wall_ms: coordinator.on_time(now_ms=now_ms, wall_ms=wall_ms))
+
+
+def _commit(end_offset: Offset, coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
+    coordinator.on_committed(end_offset)
