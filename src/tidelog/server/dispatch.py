@@ -40,13 +40,23 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.FIND_COORDINATOR: ("api_10_find_coordinator", (BROKER,)),
     ApiKey.API_VERSIONS: ("api_18_api_versions", (BROKER, CONTROLLER)),
     ApiKey.CREATE_TOPICS: ("api_19_create_topics", (BROKER, CONTROLLER)),
+    ApiKey.OFFSET_COMMIT: ("api_08_offset_commit", (BROKER,)),
+    ApiKey.OFFSET_FETCH: ("api_09_offset_fetch", (BROKER,)),
     ApiKey.DELETE_TOPICS: ("api_20_delete_topics", (BROKER, CONTROLLER)),
+    ApiKey.JOIN_GROUP: ("api_11_join_group", (BROKER,)),
+    ApiKey.HEARTBEAT: ("api_12_heartbeat", (BROKER,)),
+    ApiKey.LEAVE_GROUP: ("api_13_leave_group", (BROKER,)),
+    ApiKey.SYNC_GROUP: ("api_14_sync_group", (BROKER,)),
+    ApiKey.DESCRIBE_GROUPS: ("api_15_describe_groups", (BROKER,)),
+    ApiKey.LIST_GROUPS: ("api_16_list_groups", (BROKER,)),
     ApiKey.INIT_PRODUCER_ID: ("api_22_init_producer_id", (BROKER,)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ("api_23_offset_for_leader_epoch", (BROKER,)),
     ApiKey.DESCRIBE_CONFIGS: ("api_32_describe_configs", (BROKER, CONTROLLER)),
     ApiKey.DESCRIBE_CLUSTER: ("api_60_describe_cluster", (BROKER, CONTROLLER)),
 }
 
+    ApiKey.DELETE_GROUPS: ("api_42_delete_groups", (BROKER,)),
+    ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
 LIBRDKAFKA_ALL_TOPICS = frozenset(bytes(4) + bytes((create, describe, 0)) for create in (0, 1) for describe in (0, 1))
 """How librdkafka asks a flexible Metadata for all topics: its null array takes four bytes, of which three are too many.
 

@@ -39,6 +39,7 @@ from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.log_files import LogFiles
 from tidelog.wire import ConsistencyState
 
+from tidelog.server.group_coordinators import GroupCoordinators
 logger = logging.getLogger("tidelog.server.node")
 
 STOP_SECONDS_MAX = 5.0
@@ -79,6 +80,10 @@ class Node:
         self._producer_ids: ProducerIdBlock | None = None
         self._producer_ids_lock = asyncio.Lock()
         self._broker_epoch = BrokerEpoch(-1)
+        self.groups = GroupCoordinators(
+            self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
+        )
+        self.broker.on_leadership_changed = self.groups.on_leadership_changed
         self._has_started = False
         self._consistency_state = ConsistencyState(None, None)
 
@@ -337,3 +342,4 @@ class Node:
             await asyncio.sleep(max(idle_ms_max / IDLE_CHECKS_PER_LIMIT, IDLE_CHECK_INTERVAL_MS_MIN) / 1000)
             for connection in list(self.connections):
                 connection.sweep(IDLE_CHECKS_PER_LIMIT)
+        self.groups.on_image_changed(delta, image)
