@@ -11,7 +11,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError
 from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
@@ -19,7 +20,9 @@ from tidelog.wire.api import Api, ApiKey, api
 
 if TYPE_CHECKING:
     from tidelog.server.drive import Answer, ServerConnection
+    from tidelog.server.metrics import RequestMetrics, RequestTimes
     from tidelog.server.node import Node
+    from tidelog.server.slow_requests import SlowRequestLog
 
 logger = logging.getLogger("tidelog.server.dispatch")
 
@@ -37,26 +40,26 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.FETCH: ("api_01_fetch", (BROKER,)),
     ApiKey.LIST_OFFSETS: ("api_02_list_offsets", (BROKER,)),
     ApiKey.METADATA: ("api_03_metadata", (BROKER,)),
-    ApiKey.FIND_COORDINATOR: ("api_10_find_coordinator", (BROKER,)),
-    ApiKey.API_VERSIONS: ("api_18_api_versions", (BROKER, CONTROLLER)),
-    ApiKey.CREATE_TOPICS: ("api_19_create_topics", (BROKER, CONTROLLER)),
     ApiKey.OFFSET_COMMIT: ("api_08_offset_commit", (BROKER,)),
     ApiKey.OFFSET_FETCH: ("api_09_offset_fetch", (BROKER,)),
-    ApiKey.DELETE_TOPICS: ("api_20_delete_topics", (BROKER, CONTROLLER)),
+    ApiKey.FIND_COORDINATOR: ("api_10_find_coordinator", (BROKER,)),
     ApiKey.JOIN_GROUP: ("api_11_join_group", (BROKER,)),
     ApiKey.HEARTBEAT: ("api_12_heartbeat", (BROKER,)),
     ApiKey.LEAVE_GROUP: ("api_13_leave_group", (BROKER,)),
     ApiKey.SYNC_GROUP: ("api_14_sync_group", (BROKER,)),
     ApiKey.DESCRIBE_GROUPS: ("api_15_describe_groups", (BROKER,)),
     ApiKey.LIST_GROUPS: ("api_16_list_groups", (BROKER,)),
+    ApiKey.API_VERSIONS: ("api_18_api_versions", (BROKER, CONTROLLER)),
+    ApiKey.CREATE_TOPICS: ("api_19_create_topics", (BROKER, CONTROLLER)),
+    ApiKey.DELETE_TOPICS: ("api_20_delete_topics", (BROKER, CONTROLLER)),
     ApiKey.INIT_PRODUCER_ID: ("api_22_init_producer_id", (BROKER,)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ("api_23_offset_for_leader_epoch", (BROKER,)),
     ApiKey.DESCRIBE_CONFIGS: ("api_32_describe_configs", (BROKER, CONTROLLER)),
+    ApiKey.DELETE_GROUPS: ("api_42_delete_groups", (BROKER,)),
+    ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
     ApiKey.DESCRIBE_CLUSTER: ("api_60_describe_cluster", (BROKER, CONTROLLER)),
 }
 
-    ApiKey.DELETE_GROUPS: ("api_42_delete_groups", (BROKER,)),
-    ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
 LIBRDKAFKA_ALL_TOPICS = frozenset(bytes(4) + bytes((create, describe, 0)) for create in (0, 1) for describe in (0, 1))
 """How librdkafka asks a flexible Metadata for all topics: its null array takes four bytes, of which three are too many.
 
@@ -91,13 +94,39 @@ class RequestContext:
 Handler = Callable[["Node", Any, RequestContext], Any]
 
 
-class Dispatcher:
-    """Decodes a request, calls its handler, encodes what it answers."""
+NEVER_NS = 1 << 62
 
-    def __init__(self, node: Node, listener_role: str) -> None:
+
+class Phases(NamedTuple):
+    """Where the time of one request went, in nanoseconds."""
+
+    queue_ns: int
+    handle_ns: int
+    wait_ns: int
+
+
+class Dispatcher:
+    """Decodes a request, calls its handler, encodes what it answers.
+
+    Args:
+        metrics: counts and times the requests; None for neither.
+        slow_requests: told of those that took long; needs `metrics`.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        listener_role: str,
+        metrics: RequestMetrics | None = None,
+        slow_requests: SlowRequestLog | None = None,
+    ) -> None:
         self._node = node
         self._listener_role = listener_role
-        self._handlers: dict[int, tuple[Api, Handler]] = {}
+        self._metrics = metrics
+        self._slow_requests = slow_requests
+        self._slow_ns = NEVER_NS if slow_requests is None else slow_requests.limit_ns
+        self._handlers: dict[int, tuple[Api, type[Any], Handler]] = {}
+        self._times: dict[tuple[int, int], RequestTimes] = {}
 
     def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]:
         """Answer one request.
@@ -105,12 +134,14 @@ class Dispatcher:
         Raises:
             MalformedMessageError: the bytes are not a request; the connection is to be closed.
         """
+        metrics = self._metrics
+        started_ns = 0 if metrics is None else perf_counter_ns()
         header, position = decode_request_header(frame)
         key, version = header.api_key, header.api_version
         entry = self._handlers.get(key)
         if entry is None:
             entry = self._load(key, header)
-        known, handle = entry
+        known, answer_type, handle = entry
         if not known.min_version <= version <= known.max_version:
             return self._refuse_version(known, header)
         if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
@@ -121,12 +152,25 @@ class Dispatcher:
                 f"{PLAIN_REQUEST_SIZE_BYTES_MAX} are the most that is read"
             )
         request = decode(known.request, frame, version, position, ignores_trailing_bytes=True)
-        response = handle(self._node, request, RequestContext(header, connection, self._listener_role))
+        context = RequestContext(header, connection, self._listener_role)
+        response = handle(self._node, request, context)
+        if response.__class__ is answer_type:
+            answer = encode_response(key, version, header.correlation_id, response, self._node.consistency_state)
+            if metrics is not None:
+                times = self._times.get((key, version)) or self._times_of(known, version)
+                total_ns = times.on_answered(connection.received_ns, started_ns, response)
+                if total_ns >= self._slow_ns:
+                    self._tell_slow(known, context, (len(frame), answer), started_ns, total_ns)
+            return answer
         if response is None:
+            if metrics is not None:
+                total_ns = self._times_of(known, version).on_unanswered(connection.received_ns, started_ns)
+                if total_ns >= self._slow_ns:
+                    self._tell_slow(known, context, (len(frame), None), started_ns, total_ns)
             return None
-        if isinstance(response, Awaitable):
+        if metrics is None:
             return self._answer_later(response, header)
-        return encode_response(key, version, header.correlation_id, response, self._node.consistency_state)
+        return self._answer_later_timed(response, known, context, len(frame), started_ns)
 
     async def _answer_later(self, response: Awaitable[Any], header: RequestHeader) -> Answer:
         message = await response
@@ -136,7 +180,49 @@ class Dispatcher:
             header.api_key, header.api_version, header.correlation_id, message, self._node.consistency_state
         )
 
-    def _load(self, key: int, header: RequestHeader) -> tuple[Api, Handler]:
+    async def _answer_later_timed(
+        self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, started_ns: int
+    ) -> Answer:
+        """As `_answer_later`, with `metrics`. The frame is gone by the time of the answer; its size was kept."""
+        metrics, header, connection = self._metrics, context.header, context.connection
+        assert metrics is not None
+        received_ns, waiting_ns = connection.received_ns, perf_counter_ns()
+        metrics.waiting[known.key] = metrics.waiting.get(known.key, 0) + 1
+        try:
+            message = await response
+        finally:
+            metrics.waiting[known.key] -= 1
+        answer = None
+        if message is not None:
+            answer = encode_response(
+                header.api_key, header.api_version, header.correlation_id, message, self._node.consistency_state
+            )
+        times = self._times_of(known, header.api_version)
+        total_ns = times.on_waited(received_ns, started_ns, waiting_ns, message)
+        slow_requests = self._slow_requests
+        if slow_requests is not None:
+            phases = Phases(started_ns - received_ns, waiting_ns - started_ns, total_ns - (waiting_ns - received_ns))
+            if slow_requests.is_slow(known, phases):
+                slow_requests.tell(known, header, connection.peer, phases, (size_bytes, _size_bytes(answer)))
+        return answer
+
+    def _times_of(self, known: Api, version: int) -> RequestTimes:
+        assert self._metrics is not None
+        times = self._times[known.key, version] = self._metrics.times_of(known, version)
+        return times
+
+    def _tell_slow(
+        self, known: Api, context: RequestContext, sizes: tuple[int, Answer], started_ns: int, total_ns: int
+    ) -> None:
+        assert self._slow_requests is not None
+        queue_ns = started_ns - context.connection.received_ns
+        phases = Phases(queue_ns, total_ns - queue_ns, 0)
+        size_bytes, answer = sizes
+        self._slow_requests.tell(
+            known, context.header, context.connection.peer, phases, (size_bytes, _size_bytes(answer))
+        )
+
+    def _load(self, key: int, header: RequestHeader) -> tuple[Api, type[Any], Handler]:
         served = SERVED.get(key)
         if served is None or self._listener_role not in served[1]:
             # The protocol has no answer for an API that the peer was not offered.
@@ -144,7 +230,8 @@ class Dispatcher:
                 f"API {key} (version {header.api_version}) is not served on this {self._listener_role} listener"
             )
         module = import_module(f"tidelog.server.handlers.{served[0]}")
-        entry = (api(key), module.handle)
+        known = api(key)
+        entry = (known, known.response, module.handle)
         self._handlers[key] = entry
         return entry
 
@@ -163,6 +250,10 @@ class Dispatcher:
             f"{known.name} version {header.api_version} is not served (versions {known.min_version} to "
             f"{known.max_version} are); the client should ask ApiVersions first"
         )
+
+
+def _size_bytes(answer: Answer) -> int:
+    return sum(map(len, answer or ()))
 
 
 def code_of(error: KafkaError, where: str) -> Code:

@@ -201,6 +201,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         Args:
             sweeps_max: None for no limit; what an idle connection need not hold is let go all the same.
         """
+        if self._closing:
+            return
         was_unfinished, self._is_unfinished = self._is_unfinished, self._receiver.pending_bytes > 0
         if self._answering is not None or (self._is_unfinished and not was_unfinished):
             self._idle_sweeps = 0

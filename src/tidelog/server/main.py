@@ -8,7 +8,6 @@ import logging
 import os
 import resource
 import signal
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.server.config import NodeConfig
+from tidelog.server.log_lines import set_up_logging
 from tidelog.server.node import Node
 
 logger = logging.getLogger("tidelog.server")
@@ -50,9 +50,7 @@ def run(
         TidelogError: the node cannot start; the text says why and what to do.
     """
     config = NodeConfig.from_properties(properties)
-    logging.basicConfig(
-        level=log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    set_up_logging(log_level, config.logging_format, node_id=config.node_id)
     _raise_file_limit()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it serves: see `_run`
@@ -70,7 +68,10 @@ async def _run(config: NodeConfig, on_ready: Callable[[int], None], parent_fd: i
             stopped.set_result(reason)
 
     executor = ThreadExecutor()
-    node = Node(config, disk=RealDisk(), clock=SystemClock(), rng=SystemRng(), executor=executor)
+    disk = RealDisk()
+    node = Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=executor)
+    if node.metrics is not None:
+        disk.on_synced = node.metrics.disk.on_synced
     starting: asyncio.Future[Any] = asyncio.ensure_future(node.start())
     status = FAILED
     try:
@@ -124,5 +125,6 @@ def _raise_file_limit() -> None:
     if soft != hard:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+            logger.info("the file limit is raised from %s to %s, the most that this process may have", soft, hard)
         except (ValueError, OSError) as error:
             logger.warning("the file limit stays at %s (%s); connections beyond it are refused", soft, error)

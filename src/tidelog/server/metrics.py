@@ -9,6 +9,7 @@ Nothing here knows how metrics are shown; that is for `metrics_export`, which is
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from time import perf_counter_ns
@@ -21,6 +22,7 @@ BUCKET_SHIFT = 16
 BUCKET_COUNT = 48
 """The first bucket of a histogram holds what took less than 2**16 ns (66 µs), each further one twice as long."""
 
+LOOP_CHECK_INTERVAL_SECONDS = 0.25
 FETCHED_TOPICS_MAX = 100_000
 
 NoteErrors = Callable[[Any, dict[int, int]], None]
@@ -153,6 +155,23 @@ class DiskMetrics:
     def on_synced(self, took_ns: int) -> None:
         with self._lock:
             self.syncs.add(took_ns)
+
+
+class NodeMetrics:
+    """All that is counted of one node beside what its parts know of themselves."""
+
+    def __init__(self) -> None:
+        self.requests = RequestMetrics()
+        self.disk = DiskMetrics()
+        self.loop_lag = Histogram()
+
+    async def watch_loop(self) -> None:
+        """Measure how late the event loop comes to what is due, for as long as the node runs."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LOOP_CHECK_INTERVAL_SECONDS
+            await asyncio.sleep(LOOP_CHECK_INTERVAL_SECONDS)
+            self.loop_lag.add(max(int((loop.time() - due) * 1e9), 0))
 
 
 def error_counter(response: type[Any]) -> NoteErrors:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, NetworkError, refusal
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset, ProducerId
@@ -26,25 +27,36 @@ from tidelog.controller import (
     NewTopic,
     ProducerIdBlock,
 )
+from tidelog.io.acceptor import Acceptor, file_limit, open_files
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.broker import Broker
 from tidelog.server.config import Listener, NodeConfig
+from tidelog.server.connections import ConnectionLimits, Connections
 from tidelog.server.controller import Controller
 from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
+from tidelog.server.drive import Closed, ServerConnection
 from tidelog.server.dynamic_configs import DynamicConfigs
-from tidelog.server.drive import ServerConnection
 from tidelog.server.fetch_sessions import FetchSessions
+from tidelog.server.group_coordinators import GroupCoordinators
 from tidelog.server.log_files import LogFiles
 from tidelog.wire import ConsistencyState
 
-from tidelog.server.group_coordinators import GroupCoordinators
+if TYPE_CHECKING:
+    from tidelog.server.metrics import NodeMetrics
+    from tidelog.server.metrics_listener import MetricsListener
+    from tidelog.server.slow_requests import SlowRequestLog
+
 logger = logging.getLogger("tidelog.server.node")
 
 STOP_SECONDS_MAX = 5.0
+LISTEN_BACKLOG_MIN = 1024
 IDLE_CHECKS_PER_LIMIT = 4
 IDLE_CHECK_INTERVAL_MS_MIN = 10
+IDLE_CHECK_INTERVAL_MS_MAX = 15_000
+"""An idle connection lets go of its buffer when it is looked at for the second time."""
+SWEPT_AT_ONCE = 500
 
 
 class Node:
@@ -58,6 +70,7 @@ class Node:
 
     Attributes:
         failure: done when this node cannot go on, be it while it starts or later, with the reason.
+        metrics: what is counted; None unless somebody wants to know.
     """
 
     def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
@@ -67,24 +80,36 @@ class Node:
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
         self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
         self._dynamic_configs = DynamicConfigs(self.broker, self.files)
+        self.groups = GroupCoordinators(
+            self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
+        )
+        self.broker.on_leadership_changed = self.groups.on_leadership_changed
         self.broker.on_image_changed = self._on_image_changed
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng)
-        self.connections: set[ServerConnection] = set()
+        self.connections = Connections(
+            ConnectionLimits(
+                config.connections_max,
+                config.connections_per_ip_max,
+                config.connections_per_ip_overrides,
+                file_limit(),
+            )
+        )
+        self.metrics: NodeMetrics | None = None
+        self._slow_requests: SlowRequestLog | None = None
+        self._metrics_listener: MetricsListener | None = None
+        self._set_up_metrics()
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._disk = disk
         self._executor = executor
         self._controller: Controller | None = None
-        self._servers: list[asyncio.Server] = []
+        self._acceptors: list[Acceptor] = []
         self._listeners: dict[str, Listener] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._producer_ids: ProducerIdBlock | None = None
         self._producer_ids_lock = asyncio.Lock()
         self._broker_epoch = BrokerEpoch(-1)
-        self.groups = GroupCoordinators(
-            self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
-        )
-        self.broker.on_leadership_changed = self.groups.on_leadership_changed
         self._has_started = False
+        self._not_ready: str | None = "it starts: its files are being opened"
         self._consistency_state = ConsistencyState(None, None)
 
     # What handlers ask.
@@ -121,6 +146,11 @@ class Node:
         if self._controller is None:
             raise refusal(Code.NOT_CONTROLLER, "this node's controller is not active")
         return self._controller
+
+    @property
+    def not_ready(self) -> str | None:
+        """Why this node does not serve at present; None while it does."""
+        return self.failure.result() if self.failure.done() else self._not_ready
 
     @property
     def client_port(self) -> int:
@@ -178,16 +208,22 @@ class Node:
                 "the interpreted kernel serves: to look at each record costs twenty times as much; "
                 "install a C compiler and install tidelog again for the compiled one"
             )
+        await self._start_metrics()
         await self._executor.run(self.files.open)
-        await self._bind()
+        self._bind()
+        self._not_ready = "it starts: the metadata log is being read"
         await self._start_controller()
+        self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
         await self._start_broker()
-        for server in self._servers:
-            await server.start_serving()
+        for acceptor in self._acceptors:
+            acceptor.start()
         self._start_task(self.files.keep(self.broker))
-        if self.config.connection_idle_ms_max is not None:
-            self._start_task(self._close_idle(self.config.connection_idle_ms_max))
+        self._start_task(self._mind_idle(self.config.connection_idle_ms_max))
         self._has_started = True
+        self._not_ready = None
+        shortage = self.connections.limits.shortage(open_files())
+        if shortage is not None:
+            logger.warning("%s", shortage)
         logger.info(
             "node %s of cluster %s serves clients on port %s, metadata at offset %s, controller epoch %s",
             self.config.node_id,
@@ -203,8 +239,9 @@ class Node:
         Returns:
             Whether every log was closed; what was in the way is in the log.
         """
-        for server in self._servers:
-            server.close()
+        self._not_ready = "it stops"
+        for acceptor in self._acceptors:
+            acceptor.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -212,6 +249,8 @@ class Node:
         await self._close_connections()
         if self._controller is not None:
             await self._controller.stop()
+        if self._metrics_listener is not None:
+            await self._metrics_listener.stop()
         is_clean = self._has_started and not self.failure.done()
         broker_epoch = self._broker_epoch if is_clean else None
         return await self._executor.run(partial(self.files.close, self.broker.partitions, broker_epoch))
@@ -232,36 +271,56 @@ class Node:
             logger.critical("%s ended: a bug in Tidelog", task.get_coro(), exc_info=error)
             self._fail(f"its upkeep ended: {error}")
 
-    async def _bind(self) -> None:
+    def _set_up_metrics(self) -> None:
+        """Make what counts, and what tells of slow requests, where somebody wants to know; load nothing otherwise."""
+        config = self.config
+        if config.metrics_listener is None and config.slow_request_log_ms is None:
+            return
+        from tidelog.server.metrics import NodeMetrics
+
+        self.metrics = NodeMetrics()
+        if config.slow_request_log_ms is not None:
+            from tidelog.server.slow_requests import SlowRequestLog
+
+            self._slow_requests = SlowRequestLog(config.slow_request_log_ms)
+
+    async def _start_metrics(self) -> None:
+        """First of all, so that somebody who waits for this node can ask what it is doing."""
+        listener = self.config.metrics_listener
+        if listener is None or self.metrics is None:
+            return
+        from tidelog.server.metrics_listener import MetricsListener
+
+        self._metrics_listener = MetricsListener(self, self._executor)
+        await self._metrics_listener.start(listener.host, listener.port)
+        self._start_task(self.metrics.watch_loop())
+
+    def _bind(self) -> None:
         """Take the ports, so that they can be told; nobody is accepted yet."""
-        loop = asyncio.get_running_loop()
         roles = ((BROKER, self.config.broker_listeners), (CONTROLLER, self.config.controller_listeners))
         for role, listeners in roles:
-            dispatcher = Dispatcher(self, role)
+            requests = None if self.metrics is None else self.metrics.requests
+            dispatcher = Dispatcher(self, role, requests, self._slow_requests)
             for listener in listeners:
-                make = partial(
-                    ServerConnection,
-                    dispatcher.on_frame,
-                    listener_name=listener.name,
-                    frame_size_bytes_max=self.config.request_size_bytes_max,
-                    connections=self.connections,
-                    executor=self._executor,
+                make = partial(self._new_connection, dispatcher, listener.name)
+                acceptor = Acceptor(
+                    admit=partial(self.connections.admit, make, role == BROKER), on_trouble=self.connections.on_trouble
                 )
                 try:
-                    server = await loop.create_server(
-                        make,
+                    acceptor.bind(
                         listener.host or None,
                         listener.port,
-                        backlog=max(self.config.listen_backlog, 1024),
-                        start_serving=False,
+                        backlog=max(self.config.listen_backlog, LISTEN_BACKLOG_MIN),
                     )
-                except OSError as error:
+                except NetworkError as error:
                     raise NetworkError(
                         f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: "
-                        f"{error.strerror or error}; give it another port, or stop what uses it"
+                        f"{error}; give it another port, or stop what uses it"
                     ) from error
-                self._servers.append(server)
-                port = server.sockets[0].getsockname()[1]
+                self._acceptors.append(acceptor)
+                if role == BROKER:
+                    self.connections.hold_up(acceptor)
+                port = acceptor.port
                 self._listeners[listener.name] = Listener(listener.name, listener.host, port)
                 if role == BROKER and not listener.host and listener.name not in self.config.advertised:
                     logger.warning(
@@ -269,6 +328,19 @@ class Node:
                         "for others set advertised.listeners=%s://HOST:%s",
                         *(listener.name, self.listener(listener.name).host, port, listener.name, port),
                     )
+
+    def _new_connection(
+        self, dispatcher: Dispatcher, listener_name: str, on_closed: Callable[[Closed], None]
+    ) -> ServerConnection:
+        return ServerConnection(
+            dispatcher.on_frame,
+            listener_name=listener_name,
+            frame_size_bytes_max=self.config.request_size_bytes_max,
+            connections=self.connections.open,
+            executor=self._executor,
+            on_closed=on_closed,
+            is_timed=self.metrics is not None,
+        )
 
     async def _start_controller(self) -> None:
         config = self.config
@@ -321,25 +393,32 @@ class Node:
 
     def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._dynamic_configs.on_image_changed(delta, image)
+        self.groups.on_image_changed(delta, image)
 
     def _on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
         leader_epoch = None if self._controller is None else self._controller.leader_epoch
         self.broker.on_committed(records, end_offset, leader_epoch)
 
     async def _close_connections(self) -> None:
-        for connection in list(self.connections):
+        still_open = self.connections.open
+        for connection in list(still_open):
             connection.close_when_answered()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + STOP_SECONDS_MAX
-        while self.connections and loop.time() < deadline:
+        while still_open and loop.time() < deadline:
             await asyncio.sleep(0.01)
-        for connection in list(self.connections):
+        for connection in list(still_open):
             connection.close()
 
-    async def _close_idle(self, idle_ms_max: int) -> None:
-        """Close connections on which nothing came for so long (`connections.max.idle.ms`)."""
+    async def _mind_idle(self, idle_ms_max: int | None) -> None:
+        """Close connections on which nothing came to its end for so long (`connections.max.idle.ms`)."""
+        interval_ms, sweeps_max = IDLE_CHECK_INTERVAL_MS_MAX, None
+        if idle_ms_max is not None:
+            interval_ms = min(max(idle_ms_max // IDLE_CHECKS_PER_LIMIT, IDLE_CHECK_INTERVAL_MS_MIN), interval_ms)
+            sweeps_max = max(-(-idle_ms_max // interval_ms), IDLE_CHECKS_PER_LIMIT)
         while True:
-            await asyncio.sleep(max(idle_ms_max / IDLE_CHECKS_PER_LIMIT, IDLE_CHECK_INTERVAL_MS_MIN) / 1000)
-            for connection in list(self.connections):
-                connection.sweep(IDLE_CHECKS_PER_LIMIT)
-        self.groups.on_image_changed(delta, image)
+            await asyncio.sleep(interval_ms / 1000)
+            for count, connection in enumerate(list(self.connections.open), start=1):
+                connection.sweep(sweeps_max)
+                if count % SWEPT_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # who has something to ask comes first

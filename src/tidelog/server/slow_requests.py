@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from tidelog.server.dispatch import Phases
 from tidelog.server.log_lines import Seldom
 from tidelog.wire import RequestHeader
 from tidelog.wire.api import Api, ApiKey
@@ -14,6 +15,7 @@ LINES_PER_SECOND_MAX = 10
 WAIT_ON_PURPOSE = frozenset({ApiKey.FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 """For records or for other members: that they wait is not slow."""
 NS_PER_MS = 1_000_000
+CLIENT_ID_SHOWN_MAX = 200
 
 
 class SlowRequestLog:
@@ -27,42 +29,37 @@ class SlowRequestLog:
         self.limit_ns = limit_ms * NS_PER_MS
         self._seldom = Seldom(1 / LINES_PER_SECOND_MAX)
 
-    def is_slow(self, known: Api, total_ns: int, wait_ns: int) -> bool:
-        return total_ns - (wait_ns if known.key in WAIT_ON_PURPOSE else 0) >= self.limit_ns
+    def is_slow(self, known: Api, phases: Phases) -> bool:
+        waited_ns = 0 if known.key in WAIT_ON_PURPOSE else phases.wait_ns
+        return phases.queue_ns + phases.handle_ns + waited_ns >= self.limit_ns
 
-    def tell(
-        self,
-        known: Api,
-        header: RequestHeader,
-        peer: str,
-        *,
-        queue_ns: int,
-        handle_ns: int,
-        wait_ns: int,
-        request_size_bytes: int,
-        answer_size_bytes: int,
-    ) -> None:
-        """Write the line, unless there were as many as may be."""
+    def tell(self, known: Api, header: RequestHeader, peer: str, phases: Phases, sizes_bytes: tuple[int, int]) -> None:
+        """Write the line, unless there were as many as may be.
+
+        Args:
+            sizes_bytes: of the request, and of its answer.
+        """
         untold = self._seldom.untold()
         if untold is None:
             return
-        facts = {
-            "peer": peer,
-            "api": known.name,
-            "api_version": header.api_version,
-            "client_id": header.client_id,
-            "queue_ms": round(queue_ns / NS_PER_MS, 3),
-            "handle_ms": round(handle_ns / NS_PER_MS, 3),
-            "wait_ms": round(wait_ns / NS_PER_MS, 3),
-            "request_bytes": request_size_bytes,
-            "answer_bytes": answer_size_bytes,
-        }
-        more = f" ({untold} more were slow since the last line)" if untold else ""
+        queue_ms, handle_ms, wait_ms = (round(each / NS_PER_MS, 3) for each in phases)
+        asked, answered = sizes_bytes
+        client_id = None if header.client_id is None else header.client_id[:CLIENT_ID_SHOWN_MAX]
         logger.warning(
-            "%s: slow: %s v%d of client %r took %.1f ms: %.1f in the queue, %.1f handled, %.1f waiting; "
+            "%s: slow: %s v%d of client %r took %.3f ms: %s in the queue, %s handled, %s waiting; "
             "%d bytes asked, %d answered%s",
-            *(peer, known.name, header.api_version, header.client_id, (queue_ns + handle_ns + wait_ns) / NS_PER_MS),
-            *(queue_ns / NS_PER_MS, handle_ns / NS_PER_MS, wait_ns / NS_PER_MS),
-            *(request_size_bytes, answer_size_bytes, more),
-            extra=facts,
+            *(peer, known.name, header.api_version, client_id, sum(phases) / NS_PER_MS),
+            *(queue_ms, handle_ms, wait_ms, asked, answered),
+            f" ({untold} more were slow since the last line)" if untold else "",
+            extra={
+                "peer": peer,
+                "api": known.name,
+                "api_version": header.api_version,
+                "client_id": client_id,
+                "queue_ms": queue_ms,
+                "handle_ms": handle_ms,
+                "wait_ms": wait_ms,
+                "request_bytes": asked,
+                "answer_bytes": answered,
+            },
         )

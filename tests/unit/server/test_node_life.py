@@ -23,7 +23,7 @@ from tidelog.metadata.records import FeatureLevelRecord, PartitionChangeRecord, 
 from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
 from tidelog.server.dispatch import BROKER, RequestContext
-from tidelog.server.drive import ServerConnection
+from tidelog.server.drive import Closed, ServerConnection
 from tidelog.server.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.handlers.api_00_produce import handle
 from tidelog.server.node import Node
@@ -253,12 +253,12 @@ class Swept(ServerConnection):
         self.listener_name = "PLAINTEXT"
         self.sweeps = 0
 
-    def sweep(self, sweeps_max: int) -> None:
+    def sweep(self, sweeps_max: int | None) -> None:
         self.sweeps += 1
 
     def close_when_answered(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, why: Closed = Closed.STOPPED) -> None: ...
 
 
 def test_connections_that_may_not_idle_at_all_do_not_keep_the_node_busy() -> None:
@@ -266,11 +266,11 @@ def test_connections_that_may_not_idle_at_all_do_not_keep_the_node_busy() -> Non
         node = new_node(MemoryDisk(), connections_max_idle_ms="0")
         await node.start()
         connection = Swept()
-        node.connections.add(connection)
+        node.connections.open.add(connection)
         for _ in range(1_000):
             await asyncio.sleep(0)
         assert connection.sweeps < 100
-        node.connections.clear()
+        node.connections.open.clear()
         await node.stop()
 
     run(scenario)
