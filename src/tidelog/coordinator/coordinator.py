@@ -262,7 +262,14 @@ class GroupCoordinator:
         A member stays until its session ends: it may be back in a moment. One that was never told its id cannot.
         """
         ledger = self._ledger
+        group_id, member_id = ledger.nameless.pop(request_id, ("", ""))
+        group = self.groups.get(group_id)
+        member = group.members.get(member_id) if group is not None else None
+        if group is None or member is None or member.join_request != request_id:
+            return
         ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
+        rebalance.drop(ledger, group, member)
+        rebalance.begin_or_go_on(ledger, group)
 
     def on_topics_deleted(self, topics: Collection[str], *, now_ms: int, wall_ms: int) -> None:
         """Forget the offsets in topics that are no more. A topic of the same name would be another one."""
@@ -344,6 +351,6 @@ class GroupCoordinator:
             raise refusal(Code.INVALID_GROUP_ID, f"a group id of {size} bytes is longer than {NAME_SIZE_BYTES_MAX}")
 
     def _forget_if_nothing(self, group: Group) -> None:
-        if group.is_forgettable and self.groups.get(group.group_id) is group:
+        if group.is_forgettable:
             group.go(Change.DELETED, self._ledger.wall_ms)
             del self.groups[group.group_id]

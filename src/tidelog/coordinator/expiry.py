@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.coordinator.group import Group, GroupState
+from tidelog.coordinator.group import Change, Group, GroupState
 from tidelog.coordinator.ledger import Ledger
 from tidelog.coordinator.records import decode_offset, group_key, offset_key
 from tidelog.coordinator.values import KeyValue
@@ -42,7 +42,8 @@ class OffsetExpiry:
         if self._next_ms is None or ledger.now_ms < self._next_ms:
             return
         if not self._todo:
-            self._todo = list(ledger.state.offsets.keys() | self._groups.keys())
+            recorded = ledger.state.offsets
+            self._todo = [*recorded, *(group_id for group_id in self._groups if group_id not in recorded)]
         left = STEP_OFFSETS_MAX
         while self._todo and left > 0:
             left -= self._look_at(self._todo.pop())
@@ -57,14 +58,12 @@ class OffsetExpiry:
         group = self._groups.get(group_id)
         looked_at, expired = _expired(ledger, group_id, group)
         records: list[KeyValue] = [(offset_key(group_id, topic, partition), None) for topic, partition in expired]
-        keeps_offsets = any(
-            len(positions) > sum(1 for topic, _ in expired if topic == name)
-            for name, positions in ledger.state.offsets.get(group_id, {}).items()
-        )
+        keeps_offsets = len(expired) < sum(map(len, ledger.state.offsets.get(group_id, {}).values()))
         if group is not None and group.state is GroupState.EMPTY and not group.pending and not keeps_offsets:
             if group.is_recorded:
                 records.append((group_key(group_id), None))
                 group.is_recorded = False
+            group.go(Change.DELETED, ledger.wall_ms)
             del self._groups[group_id]
         ledger.write_in_parts(records)
         return looked_at + 1

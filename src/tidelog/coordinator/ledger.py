@@ -18,6 +18,9 @@ class Ledger:
 
     Every answer waits for all that was written before it, its own records included. What waits is bounded by the
     driver: one request per connection.
+
+    Attributes:
+        nameless: group and id of each member that waits for its first answer, which is to tell it its id.
     """
 
     def __init__(self, settings: GroupSettings) -> None:
@@ -26,6 +29,7 @@ class Ledger:
         self.deadlines = Deadlines()
         self.now_ms = 0
         self.wall_ms = 0
+        self.nameless: dict[RequestId, tuple[str, str]] = {}
         self._journal: Journal[RecordedGroups] = Journal(
             self.state, not_active=Code.NOT_COORDINATOR, keeps_committed=False
         )
@@ -98,6 +102,7 @@ class Ledger:
             for reply in ready.replies:
                 request_id = asked.pop(reply.ticket, None)
                 if request_id is not None:
+                    self.nameless.pop(request_id, None)
                     answers.append(Answer(request_id, reply.outcome))
         made = Ready(
             tuple(

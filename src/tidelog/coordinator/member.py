@@ -21,7 +21,6 @@ class Member:
         join_request: its JoinGroup that waits to be answered.
         sync_request: its SyncGroup that waits to be answered.
         is_new: whether it waits for its first generation.
-        was_told_its_id: whether it could come back if its connection broke.
     """
 
     group_id: str
@@ -36,7 +35,6 @@ class Member:
     join_request: RequestId | None = None
     sync_request: RequestId | None = None
     is_new: bool = False
-    was_told_its_id: bool = True
     session: Alarm = field(init=False)
 
     def __post_init__(self) -> None:

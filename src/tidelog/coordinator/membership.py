@@ -105,7 +105,7 @@ def on_join(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
         if request.group_instance_id is not None:
             raise refusal(Code.UNKNOWN_MEMBER_ID, f"{member_id!r} was given to a dynamic member, not to a static one")
         rebalance.drop_pending(ledger, group, member_id)
-        _add(ledger, group, joiner, member_id, was_told_its_id=True)
+        _add(ledger, group, joiner, member_id)
     else:
         _rejoin(ledger, group, joiner)
 
@@ -158,10 +158,11 @@ def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
             joiner.request_id, JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED.value, member_id=member_id)
         )
     else:
+        ledger.nameless[joiner.request_id] = (group.group_id, member_id)
         _add(ledger, group, joiner, member_id)
 
 
-def _add(ledger: Ledger, group: Group, joiner: Joiner, member_id: str, *, was_told_its_id: bool = False) -> None:
+def _add(ledger: Ledger, group: Group, joiner: Joiner, member_id: str) -> None:
     request = joiner.request
     member = Member(
         group_id=group.group_id,
@@ -173,7 +174,6 @@ def _add(ledger: Ledger, group: Group, joiner: Joiner, member_id: str, *, was_to
         session_timeout_ms=request.session_timeout_ms,
         protocols=joiner.protocols,
         is_new=True,
-        was_told_its_id=was_told_its_id,
     )
     group.add(member, request.protocol_type)
     group.park_join(member, joiner.request_id)

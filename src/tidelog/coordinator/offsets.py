@@ -43,6 +43,8 @@ from tidelog.wire.messages.api_47_offset_delete import (
 NAMES_MISSING_GROUPS_SINCE = 9
 """The version of OffsetCommit from which on a group that is not there has an error of its own."""
 
+TIMESTAMP_MS_MAX = 2**63 - 1
+TOPIC_NAME_LENGTH_MAX = 249
 _METADATA_TOO_LARGE = Code.OFFSET_METADATA_TOO_LARGE.value
 
 
@@ -66,8 +68,13 @@ def on_commit(
     records: list[KeyValue] = []
     topics = []
     for topic in request.topics:
-        head = offset_key_head(group_id, topic.name)
         partitions = []
+        if len(topic.name) > TOPIC_NAME_LENGTH_MAX:  # nor would a key hold some of them
+            code = Code.UNKNOWN_TOPIC_OR_PARTITION.value
+            partitions = [OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
+            topics.append(OffsetCommitResponseTopic(topic.name, partitions))
+            continue
+        head = offset_key_head(group_id, topic.name)
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
             if metadata and (len(metadata) > length_max or len(metadata.encode()) > NAME_SIZE_BYTES_MAX):
@@ -76,12 +83,14 @@ def on_commit(
             value = (
                 encode_offset(one.committed_offset, one.committed_leader_epoch, metadata, wall_ms)
                 if retention_ms < 0
-                else encode_expiring_offset(one.committed_offset, metadata, wall_ms, wall_ms + retention_ms)
+                else encode_expiring_offset(
+                    one.committed_offset, metadata, wall_ms, min(wall_ms + retention_ms, TIMESTAMP_MS_MAX)
+                )
             )
             records.append((head + pack_partition(one.partition_index), value))
             partitions.append(OffsetCommitResponsePartition(one.partition_index))
         topics.append(OffsetCommitResponseTopic(topic.name, partitions))
-    if len(records) > 1 and not ledger.fits(records):
+    if not ledger.fits(records):
         raise refusal(
             Code.INVALID_COMMIT_OFFSET_SIZE,
             f"group {group_id!r}: {len(records)} offsets with their metadata are more than a batch of "
@@ -93,10 +102,12 @@ def on_commit(
 def _check_committer(ledger: Ledger, group: Group | None, request: OffsetCommitRequest, api_version: int) -> None:
     generation_id = request.generation_id_or_member_epoch
     if group is None:
-        if generation_id < 0 or request.group_id in ledger.state.offsets:
-            if generation_id >= 0:
-                _refuse_stranger(request)
+        if generation_id < 0:
             return
+        if request.group_id in ledger.state.offsets:
+            raise refusal(
+                Code.UNKNOWN_MEMBER_ID, f"group {request.group_id!r} has offsets, and no member {request.member_id!r}"
+            )
         if api_version >= NAMES_MISSING_GROUPS_SINCE:
             raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {request.group_id!r}")
         raise refusal(Code.ILLEGAL_GENERATION, f"there is no group {request.group_id!r}, of any generation")
@@ -112,11 +123,6 @@ def _check_committer(ledger: Ledger, group: Group | None, request: OffsetCommitR
         raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r}: the generation has no assignment yet")
     if not member.is_new:
         rebalance.extend_session(ledger, member)
-
-
-def _refuse_stranger(request: OffsetCommitRequest) -> None:
-    """Someone who says that he is in a generation of a group that has offsets and never had members."""
-    raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {request.group_id!r} has no member {request.member_id!r}")
 
 
 # Fetch.

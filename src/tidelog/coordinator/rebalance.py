@@ -92,7 +92,6 @@ def complete(ledger: Ledger, group: Group) -> None:
         return
     for member in group.members.values():
         member.is_new = False
-        member.was_told_its_id = True
         group.unsynced.add(member.member_id)
         if member.join_request is not None:
             answer_join(ledger, group, member, tells_members=member.member_id == group.leader_id)
