@@ -52,12 +52,18 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.API_VERSIONS: ("api_18_api_versions", (BROKER, CONTROLLER)),
     ApiKey.CREATE_TOPICS: ("api_19_create_topics", (BROKER, CONTROLLER)),
     ApiKey.DELETE_TOPICS: ("api_20_delete_topics", (BROKER, CONTROLLER)),
+    ApiKey.DELETE_RECORDS: ("api_21_delete_records", (BROKER,)),
     ApiKey.INIT_PRODUCER_ID: ("api_22_init_producer_id", (BROKER,)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ("api_23_offset_for_leader_epoch", (BROKER,)),
     ApiKey.DESCRIBE_CONFIGS: ("api_32_describe_configs", (BROKER, CONTROLLER)),
+    ApiKey.ALTER_CONFIGS: ("api_33_alter_configs", (BROKER, CONTROLLER)),
+    ApiKey.CREATE_PARTITIONS: ("api_37_create_partitions", (BROKER, CONTROLLER)),
     ApiKey.DELETE_GROUPS: ("api_42_delete_groups", (BROKER,)),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ("api_44_incremental_alter_configs", (BROKER, CONTROLLER)),
     ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
     ApiKey.DESCRIBE_CLUSTER: ("api_60_describe_cluster", (BROKER, CONTROLLER)),
+    ApiKey.LIST_CONFIG_RESOURCES: ("api_74_list_config_resources", (BROKER,)),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("api_75_describe_topic_partitions", (BROKER,)),
 }
 
 LIBRDKAFKA_ALL_TOPICS = frozenset(bytes(4) + bytes((create, describe, 0)) for create in (0, 1) for describe in (0, 1))

@@ -1,6 +1,6 @@
 """Settings that change while the node runs: from the metadata to the logs and replicas that are open.
 
-A log that is opened later, be it after a restart, reads the same image: there is no other place where settings are kept.
+A log that is opened later, be it after a restart, reads the same image: settings are kept nowhere else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """DescribeConfigs 1-4: the settings of topics and brokers, with where each value comes from.
 
 Behaviour: the one table of settings answers (`metadata/configs.py`): value, source, and on request what it overrides
-and what it means. A broker is described by the node that runs it, or, with an empty name, what all brokers share.
+and what it means. A broker is described by the node that runs it, with an empty name: what all brokers share and was
+set while they ran. The levels of a broker's loggers (type 8) are described likewise. Groups have no settings here.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.metadata import ResourceType
-from tidelog.metadata.configs import ConfigEntry, broker_entries, topic_entries
+from tidelog.metadata.configs import BrokerSettings, ConfigEntry, broker_entries, topic_entries
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_32_describe_configs import (
+    SOURCE_DYNAMIC_BROKER_LOGGER,
+    TYPE_STRING,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -32,13 +35,16 @@ def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext)
     for resource in {(one.resource_type, one.resource_name): one for one in request.resources}.values():
         result = DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
         try:
-            entries = _entries(node, resource)
+            if resource.resource_type == ResourceType.BROKER_LOGGER:
+                rows = _loggers(node, resource)
+            else:
+                rows = [_row(entry, request) for entry in _entries(node, resource)]
         except KafkaError as error:
             result.error_code = code_of(error, "DescribeConfigs")
             result.error_message = str(error)
         else:
             wanted = resource.configuration_keys
-            result.configs = [_row(entry, request) for entry in entries if wanted is None or entry.name in wanted]
+            result.configs = [row for row in rows if wanted is None or row.name in wanted]
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
@@ -55,11 +61,28 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> Sequence[ConfigEn
             return broker_entries(node.broker_settings)
         if name == "":
             shared = image.cluster_configs()
-            return [entry for entry in broker_entries(node.broker_settings) if entry.name in shared]
-        raise refusal(
-            Code.INVALID_REQUEST, f"broker {name!r} must be asked itself; this is broker {node.config.node_id}"
-        )
+            return [entry for entry in broker_entries(BrokerSettings({}, {}, shared)) if entry.name in shared]
+        raise _must_be_asked_itself(node, name)
+    if resource.resource_type == ResourceType.GROUP:
+        raise refusal(Code.INVALID_REQUEST, "groups have no settings here: a consumer brings those of its session")
     raise refusal(Code.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
+
+
+def _loggers(node: Node, resource: DescribeConfigsResource) -> list[DescribeConfigsResourceResult]:
+    from tidelog.server.loggers import logger_levels
+
+    if resource.resource_name != str(node.config.node_id):
+        raise _must_be_asked_itself(node, resource.resource_name)
+    return [
+        DescribeConfigsResourceResult(
+            name=name, value=level, config_source=SOURCE_DYNAMIC_BROKER_LOGGER, config_type=TYPE_STRING
+        )
+        for name, level in logger_levels().items()
+    ]
+
+
+def _must_be_asked_itself(node: Node, name: str) -> KafkaError:
+    return refusal(Code.INVALID_REQUEST, f"broker {name!r} must be asked itself; this is broker {node.config.node_id}")
 
 
 def _row(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -13,7 +13,7 @@ class AlterableConfig:
     """One key and its value."""
 
     name: str = field(string, doc="The key.")
-    value: str | None = field(string, nullable="0+", default=None, doc="The value; None: its default.")
+    value: str | None = field(string, nullable="0+", default=None, doc="The value; None is refused.")
 
 
 @struct

@@ -1,0 +1,92 @@
+"""Changing settings, whoever asks: the controller decides about topics and brokers, the loggers are this node's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.controller import ConfigChange, ConfigsToAlter
+from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.server.dispatch import code_of
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+RESOURCE_TYPES = {int(kind): kind for kind in ResourceType}
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What is to be changed of one resource, as it was asked: the type may be none that there is."""
+
+    resource_type: int
+    resource_name: str
+    changes: Sequence[ConfigChange]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one alteration."""
+
+    code: Code
+    message: str | None
+
+
+DONE = Outcome(Code.NONE, None)
+
+
+async def alter_configs(
+    node: Node, alterations: Sequence[Alteration], *, replaces_all: bool, validate_only: bool
+) -> list[Outcome]:
+    """Change settings, each resource on its own; what was changed is in force at this broker when this returns.
+
+    Args:
+        replaces_all: what is not named goes back to its default.
+    """
+    outcomes: dict[int, Outcome] = {}
+    to_decide: dict[int, ConfigsToAlter] = {}
+    counts = Counter((one.resource_type, one.resource_name) for one in alterations)
+    for index, one in enumerate(alterations):
+        kind = RESOURCE_TYPES.get(one.resource_type, ResourceType.UNKNOWN)
+        try:
+            if kind == ResourceType.UNKNOWN:
+                raise refusal(Code.INVALID_REQUEST, f"resource type {one.resource_type} has no settings here")
+            if kind == ResourceType.BROKER_LOGGER:
+                is_alone = counts[one.resource_type, one.resource_name] == 1
+                _alter_loggers(node, one, is_alone=is_alone, replaces_all=replaces_all, validate_only=validate_only)
+                outcomes[index] = DONE
+            else:
+                resource = ConfigResource(kind, one.resource_name)
+                to_decide[index] = ConfigsToAlter(resource, one.changes, replaces_all)
+        except KafkaError as error:
+            outcomes[index] = Outcome(code_of(error, "AlterConfigs"), str(error))
+    if to_decide:
+        asked = tuple(to_decide.values())
+        try:
+            altered = await node.controller.request(
+                lambda state: state.decide_alter_configs(asked, validate_only=validate_only)
+            )
+            await node.caught_up()
+            outcomes |= {index: Outcome(one.code, one.message) for index, one in zip(to_decide, altered, strict=True)}
+        except KafkaError as error:
+            refused = Outcome(code_of(error, "AlterConfigs"), str(error))
+            outcomes |= dict.fromkeys(to_decide, refused)
+    return [outcomes[index] for index in range(len(alterations))]
+
+
+def _alter_loggers(node: Node, one: Alteration, *, is_alone: bool, replaces_all: bool, validate_only: bool) -> None:
+    from tidelog.server.loggers import alter_loggers
+
+    if not is_alone:
+        raise refusal(Code.INVALID_REQUEST, "the request names the loggers of this broker more than once")
+    if replaces_all:
+        raise refusal(Code.INVALID_REQUEST, "levels of loggers are changed one by one: use IncrementalAlterConfigs")
+    if one.resource_name != str(node.config.node_id):
+        raise refusal(
+            Code.INVALID_REQUEST,
+            f"the loggers of broker {one.resource_name!r} are its own to change; this is broker {node.config.node_id}",
+        )
+    alter_loggers(one.changes, validate_only=validate_only)

@@ -1,0 +1,82 @@
+"""DescribeTopicPartitions 0: topics and partitions as the published image has them, piece by piece (KIP-966).
+
+Behaviour: topics in the order of their names, each once; all of them if none is named. At most
+`response_partition_limit` partitions (and at most 2,000) come at once; the cursor says where to go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code
+from tidelog.metadata import MetadataImage, PartitionImage
+from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from tidelog.server.dispatch import RequestContext
+from tidelog.wire.messages.api_75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.node import Node
+
+PARTITIONS_PER_ANSWER_MAX = 2000
+
+
+def handle(
+    node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
+    image, cursor = node.image, request.cursor
+    left = min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX)
+    if left < 1 or (cursor is not None and cursor.partition_index < 0):
+        # There is no field for it but those of the topics that were named.
+        return DescribeTopicPartitionsResponse(
+            topics=[_refused(one.name, Code.INVALID_REQUEST) for one in request.topics]
+        )
+    names = sorted({one.name for one in request.topics} or image.topics_by_name)
+    if cursor is not None:
+        names = [name for name in names if name >= cursor.topic_name]
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
+    for name in names:
+        if left == 0:
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, 0))
+        found = image.topic(name)
+        if found is None:
+            illegal = check_topic_name(name) is not None
+            code = Code.INVALID_TOPIC_EXCEPTION if illegal else Code.UNKNOWN_TOPIC_OR_PARTITION
+            topics.append(_refused(name, code))
+            continue
+        first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
+        end = min(first + left, len(found.partitions))
+        rows = [_partition(image, index, found.partitions[index]) for index in range(first, end)]
+        left -= len(rows)
+        topics.append(
+            DescribeTopicPartitionsResponseTopic(
+                name=name, topic_id=found.topic_id, is_internal=name in INTERNAL_TOPICS, partitions=rows
+            )
+        )
+        if end < len(found.partitions):
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=Cursor(name, end))
+    return DescribeTopicPartitionsResponse(topics=topics)
+
+
+def _refused(name: str, code: Code) -> DescribeTopicPartitionsResponseTopic:
+    return DescribeTopicPartitionsResponseTopic(name=name, error_code=code)
+
+
+def _partition(image: MetadataImage, index: int, state: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
+    leader = state.leader
+    return DescribeTopicPartitionsResponsePartition(
+        error_code=Code.LEADER_NOT_AVAILABLE if leader is None else Code.NONE,
+        partition_index=index,
+        leader_id=-1 if leader is None else leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=list(state.replicas),
+        isr_nodes=list(state.isr),
+        eligible_leader_replicas=list(state.eligible_leader_replicas),
+        last_known_elr=list(state.last_known_eligible_leader_replicas),
+        offline_replicas=[r for r in state.replicas if r not in image.brokers or image.brokers[r].is_fenced],
+    )
