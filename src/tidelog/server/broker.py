@@ -117,6 +117,15 @@ class Broker:
     def partitions(self) -> list[Partition]:
         return list(self._by_name.values())
 
+    def is_offline(self, topic_partition: TopicPartition) -> bool:
+        """Whether the replica that this broker should have cannot be served, because of its disk or a bug."""
+        return topic_partition in self._offline
+
+    @property
+    def offline_partitions(self) -> list[TopicPartition]:
+        """Those whose logs failed, until this node is started again."""
+        return list(self._offline)
+
     def _missing(self, topic_partition: TopicPartition) -> TidelogError:
         reason = self._offline.get(topic_partition)
         if reason is not None:

@@ -144,6 +144,11 @@ class GroupCoordinators:
             logger.error("%s", why)
         raise refusal(Code.COORDINATOR_NOT_AVAILABLE, why)
 
+    @property
+    def here(self) -> list[OffsetsPartition]:
+        """The partitions that coordinate groups here, or are being loaded to."""
+        return list(self._here.values())
+
     # What happened.
 
     def on_leadership_changed(self, partition: Partition) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from time import perf_counter_ns
 from typing import Any
 
@@ -23,6 +23,8 @@ BUCKET_COUNT = 48
 """The first bucket of a histogram holds what took less than 2**16 ns (66 µs), each further one twice as long."""
 
 LOOP_CHECK_INTERVAL_SECONDS = 0.25
+OTHER_TOPICS = "_other"
+"""No topic's own label: what the rest are added up under. A topic of this name shares it."""
 FETCHED_TOPICS_MAX = 100_000
 
 NoteErrors = Callable[[Any, dict[int, int]], None]
@@ -157,11 +159,38 @@ class DiskMetrics:
             self.syncs.add(took_ns)
 
 
-class NodeMetrics:
-    """All that is counted of one node beside what its parts know of themselves."""
+class NamedTopics:
+    """The topics that have metrics of their own: the first to come, up to a limit. The rest are one.
 
-    def __init__(self) -> None:
+    A topic keeps its name while it is there; whose topic is gone makes room for another.
+    """
+
+    def __init__(self, count_max: int) -> None:
+        self._count_max = count_max
+        self._names: set[str] = set()
+
+    def label(self, topic: str) -> str:
+        if topic not in self._names:
+            if len(self._names) >= self._count_max:
+                return OTHER_TOPICS
+            self._names.add(topic)
+        return topic
+
+    def keep(self, topics: Container[str]) -> None:
+        """These are all that are there."""
+        self._names = {name for name in self._names if name in topics}
+
+
+class NodeMetrics:
+    """All that is counted of one node beside what its parts know of themselves.
+
+    Args:
+        topics_max: how many topics have metrics of their own (`metrics.topics.max`).
+    """
+
+    def __init__(self, topics_max: int) -> None:
         self.requests = RequestMetrics()
+        self.topics = NamedTopics(topics_max)
         self.disk = DiskMetrics()
         self.loop_lag = Histogram()
 

@@ -153,6 +153,15 @@ class Node:
         return self.failure.result() if self.failure.done() else self._not_ready
 
     @property
+    def active_controller(self) -> Controller | None:
+        """As `controller`, for whoever can do without."""
+        return self._controller
+
+    @property
+    def listener_names(self) -> tuple[str, ...]:
+        return tuple(self._listeners)
+
+    @property
     def client_port(self) -> int:
         """Of the first listener for clients."""
         return self._listeners[self.config.broker_listeners[0].name].port
@@ -278,7 +287,7 @@ class Node:
             return
         from tidelog.server.metrics import NodeMetrics
 
-        self.metrics = NodeMetrics()
+        self.metrics = NodeMetrics(config.metrics_topics_max)
         if config.slow_request_log_ms is not None:
             from tidelog.server.slow_requests import SlowRequestLog
 

@@ -87,6 +87,11 @@ class OffsetsPartition:
         self._syncing: asyncio.Task[None] | None = None
         self._load: asyncio.Task[None] | None = None
 
+    @property
+    def coordinator(self) -> GroupCoordinator:
+        """To look at, for whoever counts."""
+        return self._coordinator
+
     # Loading.
 
     def start(self, gone: Callable[[Iterable[str]], Collection[str]]) -> None:

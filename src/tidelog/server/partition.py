@@ -40,6 +40,10 @@ class Partition:
     The log holds the records; `LeaderReplica` says what is committed and who is fenced; `Partition` joins the two and
     tells those who watch it when something changes that a fetch could be answered with: the high watermark, the log
     start, the leadership.
+
+    Attributes:
+        produced_bytes: that producers had appended here since the node started, for whoever counts.
+        opened_end_offset: the log end when the log was opened; `opened_start_offset` likewise its start.
     """
 
     __slots__ = (
@@ -154,6 +158,8 @@ class Partition:
         self._refuse_transactions(batches)
         result = self.log.append_as_leader(batches, leader_epoch=replica.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
+            self.produced_batches += 1
+            self.produced_bytes += len(batches)
             replica.on_appended(self.log.log_end_offset)
             self._settle(replica)
         invariant(
