@@ -51,6 +51,10 @@ class Partition:
         "_watchers",
         "known_leader_epoch",
         "log",
+        "opened_end_offset",
+        "opened_start_offset",
+        "produced_batches",
+        "produced_bytes",
         "replica",
         "topic_id",
         "topic_partition",
@@ -64,6 +68,10 @@ class Partition:
         self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
         self._high_watermark_when_stopped = log.log_start_offset
         self._watchers: set[Watcher] = set()
+        self.produced_batches = 0
+        self.produced_bytes = 0
+        self.opened_end_offset = log.log_end_offset
+        self.opened_start_offset = log.log_start_offset
 
     # What the metadata says.
     def lead(self, replica: LeaderReplica) -> None:
