@@ -32,6 +32,10 @@ class LogConfig:
         retention_size_bytes: delete the oldest segments while more than this would remain (`retention.bytes`).
         retention_ms: delete the segments whose youngest record is older than this (`retention.ms`).
         cleanup_policy: `delete`, `compact`, or both (`cleanup.policy`).
+        min_cleanable_dirty_ratio: compact once more than this share is dirty (`min.cleanable.dirty.ratio`).
+        min_compaction_lag_ms: do not compact what is younger than this (`min.compaction.lag.ms`).
+        max_compaction_lag_ms: compact what is older, however little it is (`max.compaction.lag.ms`).
+        delete_retention_ms: how long compaction keeps the mark of a deleted key (`delete.retention.ms`).
         producer_id_expiration_ms: forget a producer that has been silent for so long (`producer.id.expiration.ms`).
     """
 
@@ -48,12 +52,23 @@ class LogConfig:
     retention_size_bytes: int | None = None
     retention_ms: int | None = 7 * 24 * 3600 * 1000
     cleanup_policy: frozenset[str] = frozenset({"delete"})
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int | None = None
+    delete_retention_ms: int = 24 * 3600 * 1000
     producer_id_expiration_ms: int = 24 * 3600 * 1000
 
     @property
     def is_compacted(self) -> bool:
         """Whether every record needs a key."""
         return "compact" in self.cleanup_policy
+
+    @property
+    def roll_ms(self) -> int:
+        """After how long a segment is closed: what `max.compaction.lag.ms` is about must not stay in one that grows."""
+        if self.is_compacted and self.max_compaction_lag_ms is not None:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
 
     @staticmethod
     def from_configs(configs: Mapping[str, object]) -> LogConfig:
@@ -71,6 +86,8 @@ class LogConfig:
             if key in configs:
                 value = _number(key, configs[key], smallest)
                 fields[field] = None if none is not None and value == none else value
+        if "min.cleanable.dirty.ratio" in configs:
+            fields["min_cleanable_dirty_ratio"] = _share("min.cleanable.dirty.ratio", configs)
         if "message.timestamp.type" in configs:
             fields["message_timestamp_type"] = _timestamp_type(configs["message.timestamp.type"])
         if "cleanup.policy" in configs:
@@ -92,6 +109,9 @@ _NUMBERS: dict[str, tuple[str, int, int | None]] = {
     "retention.bytes": ("retention_size_bytes", -1, -1),
     "retention.ms": ("retention_ms", -1, -1),
     "producer.id.expiration.ms": ("producer_id_expiration_ms", 1, None),
+    "min.compaction.lag.ms": ("min_compaction_lag_ms", 0, None),
+    "max.compaction.lag.ms": ("max_compaction_lag_ms", 1, INT64_MAX),
+    "delete.retention.ms": ("delete_retention_ms", 0, None),
 }
 
 
@@ -103,6 +123,17 @@ def _number(key: str, value: object, smallest: int) -> int:
     if number is None or not smallest <= number <= INT64_MAX:
         raise ConfigError(f"{key}={value}: a whole number from {smallest} to {INT64_MAX} is expected")
     return number
+
+
+def _share(key: str, configs: Mapping[str, object]) -> float:
+    value = configs[key]
+    try:
+        share = float(value) if isinstance(value, int | float | str) else -1.0
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise ConfigError(f"{key}={value}: a number from 0 to 1 is expected")
+    return share
 
 
 def _timestamp_type(value: object) -> TimestampType:

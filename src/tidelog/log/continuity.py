@@ -91,13 +91,13 @@ class Continuity:
     """Follows the batches of one segment, in order.
 
     Attributes:
-        next_offset: what the next batch has to start with, or, in a compacted log, may.
+        next_offset: what the next batch has to start with, or, where records were compacted away, may.
     """
 
     __slots__ = (
         "_base_offset",
+        "_cleaned_end_offset",
         "_epoch_end_offset",
-        "_is_compacted",
         "_latest_epoch",
         "_lineage",
         "_next_base",
@@ -105,7 +105,12 @@ class Continuity:
     )
 
     def __init__(
-        self, base_offset: Offset, next_base: Offset | None, lineage: LeaderEpochLineage | None, *, is_compacted: bool
+        self,
+        base_offset: Offset,
+        next_base: Offset | None,
+        lineage: LeaderEpochLineage | None,
+        *,
+        cleaned_end_offset: Offset,
     ) -> None:
         """Begin at a segment's start.
 
@@ -113,7 +118,7 @@ class Continuity:
             base_offset: of the segment.
             next_base: of the segment after it, if there is one.
             lineage: None if it is lost: then epochs are only required not to go back.
-            is_compacted: offsets may be missing.
+            cleaned_end_offset: below it offsets may be missing, since compaction removed their records (exclusive).
         """
         self.next_offset = base_offset
         self._base_offset = base_offset
@@ -121,7 +126,7 @@ class Continuity:
         self._lineage = lineage
         self._latest_epoch = 0
         self._epoch_end_offset = 0  # below it, the lineage has no other epoch than the latest seen
-        self._is_compacted = is_compacted
+        self._cleaned_end_offset = cleaned_end_offset
 
     def check(self, position: int, header: BatchHeader) -> None:
         """Raises `BatchFaultError` if the batch is not the next one."""
@@ -142,7 +147,7 @@ class Continuity:
 
     def _check_closely(self, position: int, header: BatchHeader) -> None:
         expected = self.next_offset
-        if header.base_offset < expected or (header.base_offset > expected and not self._is_compacted):
+        if header.base_offset < expected or header.base_offset > max(expected, self._cleaned_end_offset):
             raise BatchFaultError(position, f"the batch has offset {header.base_offset} where {expected} comes next")
         limit = self._base_offset + OFFSETS_AHEAD_MAX if self._next_base is None else self._next_base
         if header.last_offset >= limit:
@@ -177,7 +182,10 @@ class Continuity:
 
     def check_end(self, position: int) -> None:
         """Raises `BatchFaultError` if batches are missing before the next segment."""
-        if self._next_base is not None and self.next_offset != self._next_base and not self._is_compacted:
+        next_base = self._next_base
+        if next_base is not None and not self.next_offset <= next_base <= max(
+            self.next_offset, self._cleaned_end_offset
+        ):
             raise BatchFaultError(
                 position,
                 f"the segment ends at offset {self.next_offset}, the next one starts at {self._next_base}: "

@@ -41,6 +41,7 @@ class Log:
         log_start_offset: records below are gone, or about to be.
         lineage: of leader epochs; what it says is on the disk already. Only to be read.
         producers: the idempotent producers and open transactions.
+        compaction: what removes records that others supersede.
         recovery: what opening found.
     """
 
@@ -50,6 +51,7 @@ class Log:
         "_rules",
         "_segments",
         "_snapshots",
+        "compaction",
         "config",
         "directory",
         "lineage",
@@ -85,6 +87,7 @@ class Log:
         self.log_start_offset: Offset = parts.log_start_offset
         self._recovery_point = RecoveryPoint(parts.segments, parts.recovery_point)
         self.recovery: RecoveryReport = parts.report
+        self.compaction = parts.compaction
 
     @staticmethod
     def open(
@@ -238,6 +241,7 @@ class Log:
             Placed(position, header, header.base_offset, header.last_offset, max_timestamp)
             for position, header, max_timestamp, _, _ in accepted
         ]
+        self.compaction.on_fetched(placed, self.log_end_offset)
         self._lineage_file.assign_all(batch.header for batch in placed)
         size_bytes = placed[-1].position + placed[-1].header.size_bytes
         self._segments.append(view[:size_bytes], placed, now_ms)
@@ -291,15 +295,14 @@ class Log:
         """
         self._check_usable()
         if not self.log_start_offset <= offset <= self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                str(self.topic_partition),
-                offset=offset,
-                log_start_offset=self.log_start_offset,
-                end_offset=self.log_end_offset,
-            )
+            raise self._out_of_range(offset)
         return self._segments.read(
             offset, size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
         )
+
+    def _out_of_range(self, offset: Offset) -> OffsetOutOfRangeError:
+        start, end = self.log_start_offset, self.log_end_offset
+        return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
 
     def offset_for_timestamp(self, timestamp: int, end_offset: Offset) -> TimestampOffset | None:
         """The first record of `timestamp` (ms since 1970) or later, below `end_offset`; None if there is none."""
@@ -340,11 +343,13 @@ class Log:
         is_shorter = end_offset < self.log_end_offset
         try:
             if is_shorter:
+                self.compaction.on_truncating()
                 self._recovery_point.on_truncating(end_offset)
                 self._segments.truncate(end_offset)
                 end_offset = self.log_end_offset
                 self.log_start_offset = min(self.log_start_offset, end_offset)
                 self._recovery_point.on_truncating(end_offset)
+                self.compaction.on_truncated(end_offset)
             self._lineage_file.truncate_from_end(end_offset)
             if is_shorter:
                 self._recover_producers()
@@ -358,8 +363,7 @@ class Log:
         self._segments.failure = error if isinstance(error, DiskError) else DiskError(self.directory, str(error))
 
     def _recover_producers(self) -> None:
-        now_ms = max((state.last_active_ms for state in self.producers), default=0)
-        end_offset = self.log_end_offset
+        now_ms, end_offset = max((state.last_active_ms for state in self.producers), default=0), self.log_end_offset
         self.producers, _ = self._snapshots.load_newest(end_offset, now_ms=now_ms)
         unseen = self._segments.overlapping(self.producers.end_offset, end_offset)
         replay(self.producers, unseen, end_offset=end_offset, now_ms=now_ms)
@@ -372,10 +376,12 @@ class Log:
         """
         self._check_usable()
         try:
+            self.compaction.on_truncating()
             self._recovery_point.on_truncating(offset)
             self._segments.replace_all(offset, self._segments.active.created_ms if now_ms is None else now_ms)
             self.log_start_offset = offset
             self._snapshots.remove_all()
+            self.compaction.on_started_anew()
             self.producers = ProducerStates(end_offset=offset)
             self._lineage_file.clear()
             self._segments.remove_deleted_files()
@@ -396,12 +402,7 @@ class Log:
         """
         self._check_usable()
         if offset > self.log_end_offset:
-            raise OffsetOutOfRangeError(
-                str(self.topic_partition),
-                offset=offset,
-                log_start_offset=self.log_start_offset,
-                end_offset=self.log_end_offset,
-            )
+            raise self._out_of_range(offset)
         if offset > self.log_start_offset:
             self._lineage_file.truncate_from_start(offset)
             self.log_start_offset = offset

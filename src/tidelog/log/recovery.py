@@ -17,7 +17,9 @@ from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, uuid_text
 from tidelog.base.ports import Disk, File
 from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
-from tidelog.log.config import LogConfig
+from tidelog.log.cleaner_mark import CleanedMark
+from tidelog.log.cleaner_swap import Compaction
+from tidelog.log.config import INT64_MAX, LogConfig
 from tidelog.log.continuity import (
     SCAN_PIECE_BYTES,
     BatchFaultError,
@@ -50,6 +52,7 @@ class RecoveredLog(NamedTuple):
     log_end_offset: Offset
     recovery_point: Offset
     report: RecoveryReport
+    compaction: Compaction
 
 
 class Recovery:
@@ -72,6 +75,8 @@ class Recovery:
         self._now_ms = now_ms
         self._report = RecoveryReport(was_clean=clean_shutdown)
         self._lineage: LeaderEpochLineage | None = None
+        self._mark = CleanedMark(disk, directory)
+        self._gaps_end_offset = Offset(0)
 
     def run(self, log_start_offset: Offset) -> RecoveredLog:
         """Recover.
@@ -84,6 +89,7 @@ class Recovery:
         """
         report = self._report
         report.leftovers = clear_leftovers(self._disk, self._directory)
+        self._read_mark()
         found = self._find_segments()
         try:
             self._lineage = read_lineage(self._disk, self._directory)
@@ -105,13 +111,30 @@ class Recovery:
             snapshots.remove_all()
             found.append(Segment(self._disk, self._directory, log_start_offset, self._config, now_ms=self._now_ms))
             found[0].create()
-        segments = Segments(self._disk, self._directory, self._config, found)
+        segments = Segments(self._disk, self._directory, self._config, found, self._mark)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         log_end_offset = segments.active.end_offset
         lineage = self._settle_lineage(segments, log_start_offset, log_end_offset)
+        self._settle_mark(log_end_offset)
         producers = self._know_producers(segments, snapshots, log_end_offset)
         point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
-        return RecoveredLog(segments, lineage, producers, snapshots, log_start_offset, log_end_offset, point, report)
+        compaction = Compaction(self._disk, self._directory, segments, snapshots, self._mark)
+        return RecoveredLog(
+            segments, lineage, producers, snapshots, log_start_offset, log_end_offset, point, report, compaction
+        )
+
+    def _read_mark(self) -> None:
+        try:
+            self._mark.read()
+        except CorruptLogError as error:
+            self._report.mark_fault = str(error)
+        is_unknown = self._report.mark_fault is not None or (self._config.is_compacted and not self._mark.is_known)
+        self._gaps_end_offset = Offset(INT64_MAX) if is_unknown else self._mark.end_offset
+
+    def _settle_mark(self, log_end_offset: Offset) -> None:
+        """Nothing is missing beyond the log end; nor, if it was not known, from here on."""
+        if self._gaps_end_offset > log_end_offset:
+            self._mark.set(log_end_offset)
 
     def _find_segments(self) -> list[Segment]:
         names = self._disk.list(self._directory)
@@ -154,7 +177,7 @@ class Recovery:
         file = segment.file
         segment.size_bytes = file.size()
         segment.begin_indexes()
-        continuity = Continuity(segment.base_offset, next_base, self._lineage, is_compacted=self._config.is_compacted)
+        continuity = Continuity(segment.base_offset, next_base, self._lineage, cleaned_end_offset=self._gaps_end_offset)
         fault = None
         end = 0
         try:
@@ -234,7 +257,7 @@ class Recovery:
         lineage = self._lineage
         if lineage is None:
             lineage = self._derive_lineage(segments)
-            if not lineage:
+            if not lineage and not self._mark.end_offset:
                 self._report.lineage_rebuilt = None  # a log in which nobody ever led has none
         lineage_file = LineageFile(self._disk, self._directory, lineage)
         before = len(lineage)
@@ -247,12 +270,14 @@ class Recovery:
         return lineage_file
 
     def _derive_lineage(self, segments: Segments) -> LeaderEpochLineage:
+        """From the batches' headers; never from what compaction left (rule 11): where that is, nothing is known."""
         lineage = LeaderEpochLineage()
+        known_from = self._mark.end_offset if self._mark.is_known else Offset(0)
         latest = -1
         for segment in segments:
             try:
                 for _, header in segment.headers():
-                    if header.leader_epoch > latest:
+                    if header.leader_epoch > latest and header.base_offset >= known_from:
                         latest = header.leader_epoch
                         lineage.assign(LeaderEpoch(latest), Offset(header.base_offset))
             except CorruptLogError as error:

@@ -56,6 +56,8 @@ class RecoveryReport:
     lineage_dropped_count: int = 0
     """Leader epochs that started beyond the log end."""
     unusable_snapshots: list[str] = field(default_factory=list)
+    mark_fault: str | None = None
+    """Why it cannot be told up to where the log was compacted: gaps were taken for what compaction left."""
 
     @property
     def is_worth_a_warning(self) -> bool:
@@ -73,6 +75,8 @@ class RecoveryReport:
             lines.append(f"{self.lineage_dropped_count} leader epochs started beyond the log end: dropped")
         lines += [f"index built anew: {why}" for why in self.rebuilt_indexes]
         lines += [f"producer snapshot removed: {why}" for why in self.unusable_snapshots]
+        if self.mark_fault is not None:
+            lines.append(f"whether offsets are missing by compaction or by loss cannot be told: {self.mark_fault}")
         if self.leftovers:
             lines.append(f"unfinished files dealt with: {', '.join(self.leftovers)}")
         return lines

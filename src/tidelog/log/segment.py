@@ -87,12 +87,14 @@ class Segment:
         "time_index",
     )
 
-    def __init__(self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, now_ms: int) -> None:
-        """Name a segment; `create` or `open_existing` it next."""
+    def __init__(
+        self, disk: Disk, directory: str, base_offset: Offset, config: LogConfig, *, now_ms: int, suffix: str = ""
+    ) -> None:
+        """Name a segment; `create` or `open_existing` it next. A `suffix` to its files' names hides it from the log."""
         self._disk = disk
         self._directory = directory
         self._file: File | None = None
-        self.path = self._path(base_offset, LOG_SUFFIX)
+        self.path = self._path(base_offset, LOG_SUFFIX + suffix)
         self.base_offset = base_offset
         self.end_offset = base_offset
         """Exclusive: what follows the last batch, or where the next segment starts."""
@@ -102,10 +104,10 @@ class Segment:
         self.is_retired = False
         """Whether its files have other names by now, or are about to have."""
         self.offset_index = OffsetIndex(
-            disk, self._path(base_offset, INDEX_SUFFIX), base_offset, config.index_size_bytes_max
+            disk, self._path(base_offset, INDEX_SUFFIX + suffix), base_offset, config.index_size_bytes_max
         )
         self.time_index = TimeIndex(
-            disk, self._path(base_offset, TIME_INDEX_SUFFIX), base_offset, config.index_size_bytes_max
+            disk, self._path(base_offset, TIME_INDEX_SUFFIX + suffix), base_offset, config.index_size_bytes_max
         )
         self.max_timestamp: MaxTimestamp | None = None
         self.first_timestamp: int | None = None
@@ -166,7 +168,7 @@ class Segment:
         self.max_timestamp = self.time_index.newest()
 
     def _has_timestamps(self) -> bool:
-        return any(header.max_timestamp >= 0 for _, header in self.headers(0, 1))
+        return any(header.record_count and header.max_timestamp >= 0 for _, header in self.headers(0, 1))
 
     # Growing.
 
@@ -398,6 +400,8 @@ class Segment:
         if not position:
             self.first_timestamp = header.max_timestamp
         newest = self.max_timestamp
+        if not header.record_count:
+            return  # all were removed by compaction: no record has the time
         if header.max_timestamp > (NO_TIMESTAMP if newest is None else newest.timestamp):
             self.max_timestamp = MaxTimestamp(header.max_timestamp, header.last_offset)
 
@@ -459,13 +463,31 @@ class Segment:
         self._disk.remove(self.path)
 
     def retire(self) -> list[str]:
-        """Rename the files so that no recovery takes them up. Returns the new names, to be removed at leisure."""
+        """Rename the files so that no recovery takes them up. Returns the new names, to be removed at leisure.
+
+        Whoever holds a slice of it reads on in its file, though its name may soon be that of another.
+        """
         self.is_retired = True
-        self._file = None
+        self._file = self.file
         retired = []
         for index in (self.offset_index, self.time_index):
             index.rename(f"{index.path}{DELETED_SUFFIX}")
             retired.append(index.path)
-        self._disk.rename(self.path, f"{self.path}{DELETED_SUFFIX}")
-        retired.append(f"{self.path}{DELETED_SUFFIX}")
+        self._rename_log(f"{self.path}{DELETED_SUFFIX}")
+        retired.append(self.path)
         return retired
+
+    def _rename_log(self, path: str) -> None:
+        self._disk.rename(self.path, path)
+        self.path = path
+
+    def rename_log(self, suffix: str) -> None:
+        """Give the file of batches another suffix behind its name; an empty one makes it a part of the log."""
+        self._file = None
+        self._rename_log(self._path(self.base_offset, LOG_SUFFIX) + suffix)
+
+    def take_names(self) -> None:
+        """Drop the suffix that it was made with: the file of batches last, for it is what recovery goes by."""
+        for index, suffix in ((self.offset_index, INDEX_SUFFIX), (self.time_index, TIME_INDEX_SUFFIX)):
+            index.rename(self._path(self.base_offset, suffix))
+        self.rename_log("")

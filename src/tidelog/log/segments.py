@@ -6,13 +6,14 @@ What the batches mean (leader epochs, producers, what is committed) is the affai
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Disk
+from tidelog.log.cleaner_mark import CleanedMark
 from tidelog.log.config import LogConfig
 from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
 from tidelog.log.slice import LogSlice
@@ -40,6 +41,7 @@ class Segments:
     Attributes:
         active: the last segment.
         config: may be replaced.
+        mark: up to where offsets may be missing, since compaction removed their records.
         failure: set once the disk refused in a way that leaves the files in doubt: nothing is to be done any more.
         on_written: called with the batches that reached a segment, their buffer, and the time.
         on_roll: called with the base offset of each new segment, before it gets its first batch.
@@ -57,14 +59,18 @@ class Segments:
         "active",
         "config",
         "failure",
+        "mark",
         "on_roll",
         "on_written",
     )
 
-    def __init__(self, disk: Disk, directory: str, config: LogConfig, segments: list[Segment]) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, config: LogConfig, segments: list[Segment], mark: CleanedMark
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self.config = config
+        self.mark = mark
         self._segments = segments
         self._base_offsets = [segment.base_offset for segment in segments]
         self._warm: list[Segment] = []
@@ -144,7 +150,7 @@ class Segments:
             waited_ms = batch.max_timestamp - first_timestamp
         else:
             waited_ms = now_ms - segment.created_ms
-        return waited_ms > config.segment_ms or segment.is_index_full
+        return waited_ms > config.roll_ms or segment.is_index_full
 
     def _write(self, data: memoryview, run: list[Placed]) -> None:
         segment = self.active
@@ -210,7 +216,7 @@ class Segments:
     # Reading.
 
     def read(self, offset: int, *, size_bytes_max: int, end_offset: int, at_least_one: bool) -> LogSlice:
-        """Whole batches of one segment, from the one that holds `offset`; of a compacted log, or the first above it.
+        """Whole batches of one segment, from the one that holds `offset`; below the mark, or the first above it.
 
         Raises:
             CorruptLogError: the segment is damaged there, or the batch that held `offset` is gone: no reader is to
@@ -225,8 +231,8 @@ class Segments:
                     offset, size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
                 )
                 if found is not None:
-                    if not self.config.is_compacted and not segment.knows_place_of(offset):
-                        _check_no_gap(found, offset)
+                    if not segment.knows_place_of(offset):
+                        _check_no_gap(found, max(offset, self.mark.end_offset))
                     return found
         return LogSlice(self.active.file, self.active.size_bytes, 0, [], lambda _: Offset(offset))
 
@@ -285,6 +291,34 @@ class Segments:
             self._name_changes += 1
             count += 1
         return count
+
+    # Compacting.
+
+    def holds_side_by_side(self, segments: Sequence[Segment]) -> bool:
+        """Whether these very segments are in the log, one behind the other."""
+        start = bisect_left(self._base_offsets, segments[0].base_offset)
+        found = self._segments[start : start + len(segments)]
+        return len(found) == len(segments) and all(one is other for one, other in zip(found, segments, strict=True))
+
+    def replace(self, replaced: Sequence[Segment], cleaned: Segment) -> None:
+        """Put one segment where others were, none of them the active one.
+
+        Raises:
+            DiskError: the log is out of use; a new start completes it.
+        """
+        try:
+            for gone in replaced:
+                if gone in self._warm:
+                    self._warm.remove(gone)
+                self._retire(gone)
+            cleaned.take_names()
+        except DiskError as error:
+            self.failure = error
+            raise
+        start = bisect_left(self._base_offsets, cleaned.base_offset)
+        self._segments[start : start + len(replaced)] = [cleaned]
+        self._base_offsets[start : start + len(replaced)] = [cleaned.base_offset]
+        self._name_changes += 1
 
     def _drop_last(self) -> None:
         self._segments.pop()

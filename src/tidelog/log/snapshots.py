@@ -73,6 +73,11 @@ class ProducerSnapshots:
         for offset in [offset for offset in self._offsets if offset < log_start_offset]:
             self._remove(offset)
 
+    def remove_between(self, start_offset: Offset, end_offset: Offset) -> None:
+        """No segment starts there any more, at neither end: those of the segments that are left suffice."""
+        for offset in [offset for offset in self._offsets if start_offset < offset < end_offset]:
+            self._remove(offset)
+
     def remove_all(self) -> None:
         """The log starts anew."""
         for offset in self._offsets.copy():

@@ -17,7 +17,7 @@ KEY_OVERHEAD_BYTES = 160
 """What a key takes in the map beside its own bytes: two objects, and a slot of a table that is half full."""
 
 RECORD_GROWTH_MAX = 14
-"""By so many bytes a record may grow when its timestamp is told from another base: 9 of it, 4 of its length, one off."""
+"""By so many bytes a record may grow when its timestamp is told from another base: 9 of it, 4 of its length, 1 more."""
 
 
 def _varint(data: Buffer, position: int, end: int) -> tuple[int, int]:
