@@ -85,7 +85,7 @@ def _is_too_young(segment: Segment, config: LogConfig, now_ms: int) -> bool:
 
 
 def group_segments(segments: Sequence[Segment], *, size_bytes_max: int) -> list[list[Segment]]:
-    """Which neighbours go together into one new segment: no larger than `size_bytes_max`, were nothing to be removed."""
+    """Which neighbours go together into a new segment: no larger than `size_bytes_max`, were nothing to be removed."""
     groups: list[list[Segment]] = []
     size_bytes = 0
     for segment in segments:
