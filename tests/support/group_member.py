@@ -220,7 +220,7 @@ class GroupMember:
 
 
 def form(members: list[GroupMember]) -> None:
-    """Make a group of them. The first is alone for a generation; the others are given ids, so that the group waits for them."""
+    """Make a group of them. The first is alone for a generation; the others are given ids, and so waited for."""
     first, *others = members
     first.send_join()
     assert first.receive_join() == Code.NONE
