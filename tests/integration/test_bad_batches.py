@@ -13,6 +13,7 @@ from support.doctored import FIELDS, batch_around, bombs, doctored, message_of_f
 from support.node import NodeProcess
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
+from tidelog.records import BatchBuilder
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -198,6 +199,17 @@ def test_a_batch_larger_than_the_topic_allows(client: WireClient) -> None:
     assert Code(answer.error_code) is Code.MESSAGE_TOO_LARGE
     assert "max.message.bytes" in (answer.error_message or "")
     assert client.log_end_offset(SMALL_TOPIC) == 1
+
+
+def test_records_without_a_key_are_named_where_each_needs_one(client: WireClient) -> None:
+    client.create_topic("bad-batches-compacted", configs={"cleanup.policy": "compact"})
+    builder = BatchBuilder(compression="lz4")
+    for index in range(6):
+        builder.append(1_700_000_000_000, None if index in (1, 4) else b"k%d" % index, b"v")
+    answer = client.produce("bad-batches-compacted", builder.build())
+    assert Code(answer.error_code) is Code.INVALID_RECORD
+    assert [each.batch_index for each in answer.record_errors] == [1, 4]
+    assert client.log_end_offset("bad-batches-compacted") == 0
 
 
 def test_several_batches_in_one_request(client: WireClient) -> None:

@@ -293,6 +293,19 @@ class MalformedBatchError(KafkaError):
         self.position = position
 
 
+class InvalidRecordsError(KafkaError):
+    """Some records of a batch may not be stored, and so the whole batch was not (KIP-467).
+
+    Carries their places in the batch, from 0, so that the producer can tell its user whose fault it was.
+    """
+
+    code = Code.INVALID_RECORD
+
+    def __init__(self, message: str, *, record_indexes: tuple[int, ...]) -> None:
+        super().__init__(message, code=self.code)
+        self.record_indexes = record_indexes
+
+
 class TopicRecreatedError(LogTruncatedError):
     """The topic was deleted and made anew: the reader's position belongs to a log that is gone (its id differs).
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
+from tidelog.base.errors import Code, CorruptLogError, InvalidRecordsError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates, RememberedBatch
@@ -120,7 +120,7 @@ class AppendRules:
             self._check_client_header(header)
         facts = validate_batch(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
         if origin == "client" and self._is_compacted and facts.keyless_record_count:
-            raise self._invalid(f"{facts.keyless_record_count} records have no key; a compacted topic needs one")
+            raise self._keyless(batches, position, header)
         if self._uses_log_append_time:
             return Accepted(position, header, now_ms, now_ms, None)
         max_timestamp = facts.max_timestamp
@@ -160,6 +160,14 @@ class AppendRules:
         oldest = min((record.timestamp for record in records if record.timestamp >= 0), default=now_ms)
         if now_ms - oldest > before_ms_max:
             raise self._bad_time(oldest, now_ms, "message.timestamp.before.max.ms", before_ms_max)
+
+    def _keyless(self, batches: memoryview, position: int, header: BatchHeader) -> InvalidRecordsError:
+        records = read_records(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
+        indexes = tuple(index for index, record in enumerate(records) if record.key is None)
+        return InvalidRecordsError(
+            f"{self._topic_partition}: {len(indexes)} records have no key; a compacted topic needs one",
+            record_indexes=indexes,
+        )
 
     def _bad_time(self, timestamp: int, now_ms: int, key: str, limit_ms: int) -> KafkaError:
         return refusal(

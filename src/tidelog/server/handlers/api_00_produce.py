@@ -13,13 +13,22 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from tidelog.base.errors import Code, DiskError, InvariantBrokenError, KafkaError, MalformedMessageError, refusal
+from tidelog.base.errors import (
+    Code,
+    DiskError,
+    InvalidRecordsError,
+    InvariantBrokenError,
+    KafkaError,
+    MalformedMessageError,
+    refusal,
+)
 from tidelog.base.ids import TopicId
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.records import read_header, split_batches
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_00_produce import (
+    BatchIndexAndErrorMessage,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -103,7 +112,10 @@ def _append(
             raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
         result = partition.append(data.records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
     except KafkaError as error:
-        return _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
+        row = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
+        if isinstance(error, InvalidRecordsError):
+            row.record_errors = [BatchIndexAndErrorMessage(index) for index in error.record_indexes]
+        return row
     except InvariantBrokenError as error:
         node.broker.on_bug(partition, error)
         raise
