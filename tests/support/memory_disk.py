@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from random import Random
 
 from tidelog.base.errors import DiskError
@@ -29,6 +30,7 @@ class MemoryFile:
 
     def read_at(self, position: int, size: int) -> bytes:
         self._disk.read_count += 1
+        self._disk.admit_anything(self.path, "read")
         return bytes(self._contents.data[position : position + size])
 
     def read_cached_at(self, position: int, size: int) -> bytes:
@@ -79,6 +81,7 @@ class MemoryDisk:
     Attributes:
         files: what is there now, by path.
         refusals: operations that fail: `truncate`, `sync`, `rename`, `remove`, `create`, or a path's ending.
+        broken: directories in which everything fails, as on a disk that died.
         free_write_bytes: once used up, writes are cut short and fail; None is never.
         sync_count: how often a file was synced.
         append_count: calls of `append`.
@@ -90,6 +93,7 @@ class MemoryDisk:
         self.directories: set[str] = {"", "."}
         self.locked: set[str] = set()
         self.refusals: set[str] = set()
+        self.broken: set[str] = set()
         self.free_write_bytes: int | None = None
         self.sync_count = 0
         self.append_count = 0
@@ -99,7 +103,13 @@ class MemoryDisk:
     # Faults.
 
     def admit(self, path: str, operation: str) -> None:
+        self.admit_anything(path, operation)
         if operation in self.refusals or any(path.endswith(refused) for refused in self.refusals):
+            raise DiskError(path, f"refused to {operation}", errno=5)
+
+    def admit_anything(self, path: str, operation: str) -> None:
+        """What `refusals` let pass: only a broken disk refuses to look."""
+        if any(path == broken or path.startswith(f"{broken}/") for broken in self.broken):
             raise DiskError(path, f"refused to {operation}", errno=5)
 
     def admit_write(self, path: str, size: int) -> int:
@@ -129,6 +139,7 @@ class MemoryDisk:
     # The port.
 
     def open(self, path: str, *, create: bool = False) -> MemoryFile:
+        self.admit_anything(path, "open")
         if path not in self.files:
             if not create:
                 raise DiskError(path, "cannot open: no such file", errno=2)
@@ -145,12 +156,14 @@ class MemoryDisk:
         return path in self.directories
 
     def list(self, path: str) -> list[str]:
+        self.admit_anything(path, "list")
         if path not in self.directories:
             raise DiskError(path, "cannot list: no such directory", errno=2)
         inside = [each[len(path) + 1 :] for each in {*self.files, *self.directories} if each.startswith(f"{path}/")]
         return sorted(name for name in inside if "/" not in name)
 
     def make_dirs(self, path: str) -> None:
+        self.admit_anything(path, "create the directory")
         parts = path.split("/")
         for count in range(1, len(parts) + 1):
             self.directories.add("/".join(parts[:count]))
@@ -172,6 +185,7 @@ class MemoryDisk:
         self.files.pop(path, None)
 
     def remove_tree(self, path: str) -> None:
+        self.admit_anything(path, "remove the directory")
         for each in [each for each in self.files if each.startswith(f"{path}/")]:
             del self.files[each]
         self.directories = {each for each in self.directories if each != path and not each.startswith(f"{path}/")}
@@ -196,6 +210,17 @@ class MemoryDisk:
         self.rename(f"{path}.tmp", path)
         self.sync_dir(path.rpartition("/")[0])
 
+    def write_all_atomically(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            file = self.open(f"{path}.tmp", create=True)
+            file.truncate(0)
+            file.append(data)
+            file.sync()
+        for path in files:
+            self.rename(f"{path}.tmp", path)
+        for directory in {path.rpartition("/")[0] for path in files}:
+            self.sync_dir(directory)
+
     def lock(self, path: str) -> MemoryLock:
         if path in self.locked:
             raise DiskError(path, "another process holds it", errno=11)
@@ -204,7 +229,12 @@ class MemoryDisk:
         return MemoryLock(self, path)
 
     def free_bytes(self, path: str) -> int:
-        return 1 << 40
+        self.admit_anything(path, "tell the free space")
+        return 1 << 40 if self.free_write_bytes is None else self.free_write_bytes
+
+    def total_bytes(self, path: str) -> int:
+        self.admit_anything(path, "tell the size")
+        return 1 << 41
 
 
 def _torn(data: bytes, synced: bytes, random: Random) -> bytes:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol, TypeVar
 from uuid import UUID
 
@@ -140,7 +140,21 @@ class Disk(Protocol):
         """Take an exclusive lock on a file until closed. Raises `DiskError` if another process holds it."""
         ...
 
-    def free_bytes(self, path: str) -> int: ...
+    def write_all_atomically(self, files: Mapping[str, bytes]) -> None:
+        """As `write_atomically` for each of them, but synced together: what takes long for many is done once.
+
+        When it returns all of them are on disk. After a crash, or a `DiskError`, each holds the old contents or the
+        new, in no order.
+        """
+        ...
+
+    def free_bytes(self, path: str) -> int:
+        """What this process may still write there."""
+        ...
+
+    def total_bytes(self, path: str) -> int:
+        """How large the file system is that the path lies on."""
+        ...
 
 
 class Lock(Protocol):

@@ -62,13 +62,13 @@ class FormatStorage:
         from tidelog.server.config import NodeConfig
 
         config = NodeConfig.from_properties(read_properties(self.config_file))
-        return config.node_id, list(dict.fromkeys([config.log_directory, config.metadata_log_directory]))
+        return config.node_id, list(dict.fromkeys([*config.log_directories, config.metadata_log_directory]))
 
     def _format(self, path: str, node_id: BrokerId) -> Row:
         from tidelog.io.disk import RealDisk
         from tidelog.log.checkpoint import MetaProperties
         from tidelog.log.directory import LogDirectory
-        from tidelog.server.log_files import OWN_FILES
+        from tidelog.server.log_directories import OWN_FILES
 
         disk = RealDisk()
         directory = LogDirectory.open(disk, path)

@@ -27,6 +27,9 @@ from tidelog.log.checkpoint import (
     parse_meta_properties,
     parse_offsets,
 )
+from tidelog.log.lineage_file import LINEAGE_FILE
+from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
@@ -164,6 +167,14 @@ class LogDirectory:
         """The partitions whose logs are here, sorted. Whether the metadata still assigns them is not known here."""
         found = (parse_directory_name(name) for name in self._disk.list(self.path))
         return sorted(each for each in found if each is not None and self._disk.is_directory(self.log_path(each)))
+
+    def is_log(self, topic_partition: TopicPartition) -> bool:
+        """Whether there are files of ours in a directory with the name of a log: not every `backup-2024` is one."""
+        path = self.log_path(topic_partition)
+        if self._disk.exists(f"{path}/{PARTITION_METADATA_FILE}"):
+            return True
+        names = self._disk.list(path)
+        return LINEAGE_FILE in names or any(parse_file_name(name, LOG_SUFFIX) is not None for name in names)
 
     def doom(self, topic_partition: TopicPartition, rng: Rng) -> str:
         """Rename a log's directory, so that it is gone for every start to come. Returns the new path.

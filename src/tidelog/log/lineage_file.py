@@ -55,6 +55,15 @@ class LineageFile:
     def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
         self._change(lambda lineage: lineage.assign(leader_epoch, start_offset))
 
+    def planned(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> tuple[str, bytes] | None:
+        """The file and what it has to say before `assign_written` is called; None if it says so already."""
+        changed = self.lineage.clone()
+        return (self._path, changed.to_text().encode()) if changed.assign(leader_epoch, start_offset) else None
+
+    def assign_written(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> None:
+        """What was `planned` is on disk."""
+        self.lineage.assign(leader_epoch, start_offset)
+
     def assign_all(self, headers: Iterable[BatchHeader]) -> None:
         """Take in batches that carry their leader epochs, writing the file once at most."""
         entries = [(header.leader_epoch, header.base_offset) for header in headers if header.leader_epoch >= 0]

@@ -49,8 +49,14 @@ _NODE: tuple[ConfigKey, ...] = (
     _key("controller.quorum.bootstrap.servers", LIST, None, "Where to find the controllers: HOST:PORT."),
     _key("broker.rack", STRING, None, "Where this broker stands; replicas are spread over racks."),
     _key("log.dir", STRING, "/tmp/kafka-logs", "The directory of this node's logs, if log.dirs does not say."),  # noqa: S108
-    _key("log.dirs", LIST, None, "The directory of this node's logs. One directory is served."),
-    _key("metadata.log.dir", STRING, None, "The directory of the metadata log, if not that of the other logs."),
+    _key(
+        "log.dirs",
+        LIST,
+        None,
+        "The directories of this node's logs, with a comma between. A new partition goes where there are fewest; if a "
+        "directory fails, the others serve on.",
+    ),
+    _key("metadata.log.dir", STRING, None, "The directory of the metadata log, if not the first of log.dirs."),
 )
 
 _CONNECTIONS: tuple[ConfigKey, ...] = (

@@ -13,15 +13,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from uuid import UUID
 
-from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, TidelogError, refusal
+from tidelog.base.errors import Code, DiskError, InvariantBrokenError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log, NotCachedError
 from tidelog.metadata import MetadataDelta, MetadataImage, PartitionImage
+from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
-from tidelog.server.log_files import LogFiles
+from tidelog.server.held_directory import HeldDirectory, is_full
+from tidelog.server.log_files import LogFiles, WantedLog
 from tidelog.server.partition import Partition
 
 logger = logging.getLogger("tidelog.server.broker")
@@ -63,6 +66,8 @@ class Broker:
     ) -> None:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
+        self.incarnation_id: UUID | None = None
+        """Of this process. Nothing is led before its registration is in the image; None does not wait for one."""
         self.on_leadership_changed: Callable[[Partition], None] = _nobody_asked
         """Told of each partition that this broker began or ceased to lead, on the loop, before the image says so."""
         self.on_image_changed: Callable[[MetadataDelta, MetadataImage], None] = _nobody_asked
@@ -74,6 +79,7 @@ class Broker:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[TopicId, int], Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
+        self._asking: dict[HeldDirectory, asyncio.Task[None]] = {}
         self._committed: deque[_Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
@@ -158,8 +164,27 @@ class Broker:
 
         One that was deleted meanwhile is nobody's any more, though another may have its name.
         """
-        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
-            self._take_offline(partition.topic_partition, str(error))
+        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is not partition:
+            return
+        held = self._files.directory_of(partition.topic_partition)
+        is_coordinated = partition.topic_partition.topic in INTERNAL_TOPICS  # its coordinator is ahead of its log now
+        if held is not None and is_full(error) and partition.log.failure is None and not is_coordinated:
+            held.on_full()  # nothing was changed: what is there is served, and the next append may find room
+            return
+        self._take_offline(partition.topic_partition, str(error))
+        if held is not None:
+            self.on_suspicion(held)
+
+    def on_read_error(self, partition: Partition) -> None:
+        """Some place could not be read, which was refused. Whether it is more than that place, the disk is asked."""
+        held = self._files.directory_of(partition.topic_partition)
+        if held is not None:
+            self.on_suspicion(held)
+
+    def on_suspicion(self, directory: HeldDirectory) -> None:
+        """The disk refused something: ask it off the loop whether it still works at all."""
+        if directory.failure is None and directory not in self._asking:
+            self._asking[directory] = asyncio.get_running_loop().create_task(self._ask(directory))
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold of a partition does not: it stops, before it does more harm."""
@@ -202,11 +227,8 @@ class Broker:
         assigned = self._assigned(delta, image)
         missing = [a for a in assigned if (a.topic_id, a.topic_partition.partition) not in self._by_id]
         if missing:
-
-            def open_logs() -> list[Log | TidelogError]:
-                return [self._files.open_log(a.topic_partition, a.topic_id, image) for a in missing]
-
-            for one, opened in zip(missing, await self._executor.run(open_logs), strict=True):
+            wanted = [WantedLog(a.topic_partition, a.topic_id, self._is_new(a)) for a in missing]
+            for one, opened in zip(missing, await self._files.open_logs(wanted, image), strict=True):
                 if isinstance(opened, Log):
                     self._add(one, opened)
                 else:
@@ -215,6 +237,12 @@ class Broker:
         self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
+
+    def _is_new(self, one: _Assigned) -> bool:
+        """Whether it was made just now: whatever the first image tells of may have been written to before."""
+        topic = self.image.topic_by_id(one.topic_id)
+        is_known = topic is not None and one.topic_partition.partition < len(topic.partitions)
+        return self.image.last_offset is not None and not is_known
 
     def _assigned(self, delta: MetadataDelta, image: MetadataImage) -> list[_Assigned]:
         found = []
@@ -227,14 +255,21 @@ class Broker:
         return found
 
     async def _lead(self, assigned: list[_Assigned], image: MetadataImage) -> None:
-        """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); stop leading the rest."""
+        """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); stop leading the rest.
+
+        What an earlier incarnation led is not for this one, whose registration ends it (rule 6).
+        """
+        us = image.brokers.get(self.broker_id)
+        is_registered = self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
         to_lead: list[tuple[_Assigned, Partition]] = []
         for one in assigned:
             partition = self._by_id.get((one.topic_id, one.topic_partition.partition))
             if partition is None:
                 continue
             replica = partition.replica
-            if one.state.leader != self.broker_id:
+            makes_sense = one.state.leader != self.broker_id or self.broker_id in one.state.isr
+            invariant(makes_sense, "{}: leader {} is not in its ISR", one.topic_partition, self.broker_id)
+            if one.state.leader != self.broker_id or not is_registered:
                 self._stop(partition, one.state.leader_epoch)
             elif replica is None or replica.leader_epoch != one.state.leader_epoch:
                 self._stop(partition, one.state.leader_epoch)
@@ -242,17 +277,14 @@ class Broker:
         if not to_lead:
             return
 
-        def assign() -> list[TidelogError | None]:
-            errors: list[TidelogError | None] = []
-            for one, partition in to_lead:
-                try:
-                    _assign_leader_epoch(partition.log, one.state.leader_epoch)
-                    errors.append(None)
-                except (DiskError, CorruptLogError) as error:
-                    errors.append(error)
-            return errors
-
-        for (one, partition), error in zip(to_lead, await self._executor.run(assign), strict=True):
+        errors = await self._files.assign_leader_epochs(
+            [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
+        )
+        topics = {one.topic_partition.topic for one, _ in to_lead}
+        settings = {topic: ReplicationSettings(self._files.min_insync_replicas(topic, image)) for topic in topics}
+        for (one, partition), error in zip(to_lead, errors, strict=True):
+            if self._by_id.get((one.topic_id, one.topic_partition.partition)) is not partition:
+                continue  # its directory failed meanwhile
             if error is not None:
                 self._take_offline(one.topic_partition, str(error))
                 continue
@@ -265,7 +297,7 @@ class Broker:
                     one.state,
                     LogBounds(log.log_start_offset, log.log_end_offset, high_watermark),
                     log.lineage,
-                    settings=ReplicationSettings(self._files.min_insync_replicas(one.topic_partition.topic, image)),
+                    settings=settings[one.topic_partition.topic],
                     now_ms=self._clock.now_ms(),
                 )
             )
@@ -273,6 +305,7 @@ class Broker:
 
     def _add(self, one: _Assigned, log: Log) -> None:
         partition = Partition(one.topic_partition, one.topic_id, log)
+        partition.on_read_error = partial(self.on_read_error, partition)
         self._offline.pop(one.topic_partition, None)
         self._by_name[one.topic_partition] = partition
         self._by_id[one.topic_id, one.topic_partition.partition] = partition
@@ -287,8 +320,24 @@ class Broker:
             del self._by_name[topic_partition]
         self._stop(partition)
 
-    def _take_offline(self, topic_partition: TopicPartition, reason: str) -> None:
-        logger.error("%s goes offline: %s", topic_partition, reason)
+    async def _ask(self, directory: HeldDirectory) -> None:
+        refused = await self._executor.run(directory.ask)
+        self._asking.pop(directory, None)
+        if refused is not None and directory.failure is None:
+            self._fail_directory(directory, str(refused))
+
+    def _fail_directory(self, directory: HeldDirectory, reason: str) -> None:
+        """All that lies in it goes offline. The rest serves on, unless the metadata log was there or none is left."""
+        self._files.on_directory_failed(directory, reason)
+        for topic_partition in list(directory.logs):
+            if topic_partition in self._by_name:
+                self._take_offline(topic_partition, f"log directory {directory.path} failed: {reason}", is_alone=False)
+        if self._files.must_stop:
+            self._on_failed(f"log directory {directory.path} failed: {reason}")
+
+    def _take_offline(self, topic_partition: TopicPartition, reason: str, *, is_alone: bool = True) -> None:
+        if is_alone:
+            logger.error("%s goes offline: %s", topic_partition, reason)
         self._offline[topic_partition] = reason
         self._files.on_failed(topic_partition)
         partition = self._by_name.pop(topic_partition, None)
@@ -312,6 +361,8 @@ class Broker:
         """Serve no more. The logs are closed by `LogFiles`."""
         if self._applying is not None:
             await asyncio.gather(self._applying, return_exceptions=True)
+        for task in list(self._asking.values()):
+            task.cancel()
         for partition in self.partitions:
             self._stop(partition)
 
@@ -324,19 +375,3 @@ class Broker:
 
 def _nobody_asked(*_: object) -> None:
     pass
-
-
-def _assign_leader_epoch(log: Log, leader_epoch: LeaderEpoch) -> None:
-    """Write down that the epoch starts here.
-
-    Raises:
-        CorruptLogError: the log is of a later epoch than the metadata knows of.
-        DiskError: the disk refused.
-    """
-    latest = log.lineage.latest_leader_epoch
-    if latest is not None and latest > leader_epoch:
-        raise CorruptLogError(
-            f"{log.directory}: its log is of leader epoch {latest}, but the metadata only of {leader_epoch}: the "
-            f"metadata log is older than the data; put back the one that was here before, then start again"
-        )
-    log.assign_leader_epoch(leader_epoch)

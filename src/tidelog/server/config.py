@@ -31,8 +31,8 @@ class NodeConfig:
 
     Attributes:
         advertised: what clients are told, by listener name; a listener that is not in it is told as it is.
-        log_directory: absolute or relative to the process.
-        metadata_log_directory: where `__cluster_metadata-0` lies; mostly the same.
+        log_directories: absolute or relative to the process.
+        metadata_log_directory: where `__cluster_metadata-0` lies; mostly the first of them.
         static: the whole file, by Kafka's keys.
     """
 
@@ -41,7 +41,7 @@ class NodeConfig:
     controller_listeners: tuple[Listener, ...]
     advertised: Mapping[str, Listener]
     rack: str | None
-    log_directory: str
+    log_directories: tuple[str, ...]
     metadata_log_directory: str
     auto_create_topics_enable: bool
     delete_topic_enable: bool
@@ -79,7 +79,7 @@ class NodeConfig:
         _check_roles(values)
         broker_listeners, controller_listeners = _listeners(values)
         _check_voters(values, node_id)
-        log_directory = _log_directory(values)
+        log_directories = _log_directories(values)
         advertised = _advertised(values, broker_listeners)
         idle_ms = cast(int, values["connections.max.idle.ms"])
         slow_ms = cast(int, values["slow.request.log.ms"])
@@ -89,8 +89,8 @@ class NodeConfig:
             controller_listeners=controller_listeners,
             advertised=advertised,
             rack=cast("str | None", values["broker.rack"]),
-            log_directory=log_directory,
-            metadata_log_directory=cast("str | None", values["metadata.log.dir"]) or log_directory,
+            log_directories=log_directories,
+            metadata_log_directory=cast("str | None", values["metadata.log.dir"]) or log_directories[0],
             auto_create_topics_enable=cast(bool, values["auto.create.topics.enable"]),
             delete_topic_enable=cast(bool, values["delete.topic.enable"]),
             num_partitions=cast(int, values["num.partitions"]),
@@ -256,10 +256,12 @@ def _check_voters(values: _Values, node_id: BrokerId) -> None:
         )
 
 
-def _log_directory(values: _Values) -> str:
+def _log_directories(values: _Values) -> tuple[str, ...]:
     several = cast("tuple[str, ...] | None", values["log.dirs"])
     if several is None:
-        return cast(str, values["log.dir"])
-    if len(several) != 1:
-        raise ConfigError(f"log.dirs={','.join(several)}: this release keeps its logs in one directory; name one")
-    return several[0]
+        return (cast(str, values["log.dir"]),)
+    plain = [path.rstrip("/") for path in several]
+    for path in plain:
+        if plain.count(path) > 1:
+            raise ConfigError(f"log.dirs={','.join(several)}: {path} stands there twice; name each directory once")
+    return several

@@ -1,4 +1,4 @@
-"""The node's files: which directory is whose, how it was left, and what is written to it now and then.
+"""The node's logs: in which directory each lies, what is in force for them, and what is done with them now and then.
 
 Opening, closing and keeping logs is the world's business and may take long; it runs on the executor's threads where it
 waits for the disk. What the logs mean is for `Broker` and `Controller`.
@@ -8,46 +8,40 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from tidelog.base.errors import ConfigError, CorruptLogError, DiskError, KafkaError, TidelogError
-from tidelog.base.ids import (
-    CLUSTER_METADATA,
-    BrokerEpoch,
-    ClusterId,
-    Offset,
-    TopicId,
-    TopicPartition,
-    parse_uuid,
-    uuid_text,
-)
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, TidelogError
+from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, ClusterId, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
-from tidelog.log.checkpoint import MetaProperties, parse_partition_metadata
-from tidelog.log.continuity import holds_whole_batch
-from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, NAME_SIZE_MAX, LogDirectory
-from tidelog.log.recovery import CUT_SUFFIX, PARTITION_METADATA_FILE
+from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import broker_settings, topic_values
-from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
+from tidelog.quorum import QuorumState
 from tidelog.server.config import NodeConfig
+from tidelog.server.held_directory import HeldDirectory, is_full
+from tidelog.server.log_directories import LogDirectories
+from tidelog.server.metadata_files import MetadataFiles
 from tidelog.server.partition import Partition
 
 logger = logging.getLogger("tidelog.server.log_files")
 
 TICK_MS = 1000
-METADATA_BATCH_SIZE_BYTES_MAX = 256 << 20
-"""A decision is one batch, however many partitions it is about (30,000 that change hands take 1 MiB)."""
-METADATA_LOG_CONFIG = LogConfig(
-    retention_ms=None, message_timestamp_after_ms_max=None, message_size_bytes_max=METADATA_BATCH_SIZE_BYTES_MAX
-)
+OPENED_TOGETHER_MAX = 256
+"""Logs that one thread opens in one go: few enough that the threads end together, many enough to be worth it."""
 PRODUCER_ID_EXPIRATION = "producer.id.expiration.ms"
-OWN_FILES = {LOCK_FILE, CLEAN_SHUTDOWN_FILE, "lost+found"}
-"""What an empty directory may hold."""
+
+
+class WantedLog(NamedTuple):
+    """A log that this node is to have."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    is_new: bool
+    """Nobody can have written to it yet: if it lies nowhere, it is made."""
 
 
 class Hosted(Protocol):
@@ -58,85 +52,58 @@ class Hosted(Protocol):
 
     def on_disk_error(self, partition: Partition, error: DiskError) -> None: ...
 
+    def on_suspicion(self, directory: HeldDirectory) -> None: ...
+
 
 class LogFiles:
-    """The log directory and the metadata log directory of one node; mostly one and the same."""
+    """The log directories of one node, the metadata log's included, and the logs in them."""
 
     def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
         self._config = config
         self._disk = disk
         self._clock = clock
-        self._rng = rng
         self._executor = executor
-        self._directory: LogDirectory | None = None
-        self._metadata_directory: LogDirectory | None = None
-        self._metadata_log: Log | None = None
-        self._was_clean = False
-        self._recovery_points: dict[TopicPartition, Offset] = {}
-        self._log_start_offsets: dict[TopicPartition, Offset] = {}
-        self._high_watermarks: dict[TopicPartition, Offset] = {}
-        self._checkpointed: set[TopicPartition] = set()  # whom the checkpoint files speak of
-        self._checkpoint_lock = threading.Lock()  # they are written on the executor's threads
-        self._logs: dict[TopicPartition, Log] = {}  # those that are open and not deleted
-        self._failed_logs: set[TopicPartition] = set()
+        self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
+        self._metadata: MetadataFiles | None = None
+        self._held_at: dict[TopicPartition, HeldDirectory] = {}  # where each open log lies
         self._removals: list[asyncio.TimerHandle] = []
         self._removing: set[asyncio.Task[None]] = set()
-        self.cluster_id = ClusterId("")
-        self.directory_id = UUID(int=0)
 
     # Start.
 
     def open(self) -> None:
-        """Take the directories into use, formatting empty ones: this node is the only voter there is.
-
-        Raises:
-            ConfigError: a directory is another node's or cluster's, or holds something that is not ours.
-            CorruptLogError: its meta.properties cannot be read, or is of another release.
-            DiskError: another process uses it, or the disk refused.
-        """
+        """Take the directories into use. Raises ConfigError, CorruptLogError, DiskError: see `LogDirectories.open`."""
         config = self._config
-        directory = self._directory = LogDirectory.open(self._disk, config.log_directory)
-        metadata_directory = directory
-        if config.metadata_log_directory != config.log_directory:
-            metadata_directory = LogDirectory.open(self._disk, config.metadata_log_directory)
-        self._metadata_directory = metadata_directory
-        properties = self._identify(directory, None)
-        self.cluster_id = properties.cluster_id
-        self.directory_id = _directory_uuid(properties)
-        if metadata_directory is not directory:
-            self._identify(metadata_directory, properties.cluster_id)
-        self._recovery_points = directory.read_recovery_points()
-        self._log_start_offsets = directory.read_log_start_offsets()
-        self._high_watermarks = directory.read_high_watermarks()
-        self._checkpointed = {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
-        for fault in directory.faults:
-            logger.warning("%s; it is taken for missing", fault)
+        self._directories.open(config.log_directories, config.metadata_log_directory)
+        self._metadata = MetadataFiles(self.metadata_directory, disk=self._disk)
 
-    def _identify(self, directory: LogDirectory, cluster_id: ClusterId | None) -> MetaProperties:
-        path, node_id = directory.path, self._config.node_id
-        properties = directory.read_meta_properties()
-        if properties is None:
-            if set(self._disk.list(path)) - OWN_FILES:
-                raise ConfigError(
-                    f"{path} is neither empty nor formatted: name an empty directory, "
-                    "or put back the meta.properties that was here"
-                )
-            properties = MetaProperties(
-                cluster_id or ClusterId(uuid_text(self._rng.uuid())), node_id, uuid_text(self._rng.uuid())
-            )
-            directory.write_meta_properties(properties)
-            logger.info("%s: formatted for node %s of cluster %s", path, node_id, properties.cluster_id)
-        if properties.node_id != node_id:
-            raise ConfigError(
-                f"{path} belongs to node {properties.node_id}, this is node {node_id}: "
-                "correct node.id, or name another directory"
-            )
-        if cluster_id is not None and properties.cluster_id != cluster_id:
-            raise ConfigError(
-                f"{path} belongs to cluster {properties.cluster_id}, the other log directory to {cluster_id}: "
-                "name directories of one cluster"
-            )
-        return properties
+    @property
+    def cluster_id(self) -> ClusterId:
+        return self._directories.cluster_id
+
+    @property
+    def directories(self) -> list[HeldDirectory]:
+        """Those of `log.dirs` that could be used at the start, in their order, the failed ones included."""
+        held = self._directories.held
+        return [held[path] for path in self._config.log_directories if path in held]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Those of `log.dirs` that could not be used at the start, with the reasons."""
+        return self._directories.left_out
+
+    @property
+    def metadata_directory(self) -> HeldDirectory:
+        return self._directories.held[self._config.metadata_log_directory]
+
+    @property
+    def directory_ids(self) -> tuple[UUID, ...]:
+        """Of those in use."""
+        return tuple(each.directory_id for each in self._online)
+
+    @property
+    def _online(self) -> list[HeldDirectory]:
+        return [each for each in self.directories if each.failure is None]
 
     def open_metadata_log(self) -> Log:
         """The log of `__cluster_metadata-0`, from which on a crash is one.
@@ -145,119 +112,135 @@ class LogFiles:
             ConfigError: it is gone, though there are logs of topics: without it they are nobody's.
             CorruptLogError: as `Log.open`, and where committed metadata lies behind damage; DiskError likewise.
         """
-        directory = self._held(self._metadata_directory)
-        path = directory.log_path(CLUSTER_METADATA)
-        orphans = self._held(self._directory).partitions()
-        if orphans and not self._disk.exists(path):
-            raise ConfigError(
-                f"{path} is missing, and with it all that is known of the {len(orphans)} logs beside it, {orphans[0]} "
-                "the first: is a disk not mounted, or metadata.log.dir another? Put it back, or name an empty directory"
-            )
-        self._was_clean = directory.take_clean_shutdown().was_clean
-        if self._directory is not directory:
-            self._was_clean &= self._held(self._directory).take_clean_shutdown().was_clean
-        log = Log.open(
-            self._disk,
-            path,
-            CLUSTER_METADATA,
-            METADATA_LOG_CONFIG,
-            topic_id=None,
-            clean_shutdown=self._was_clean,
-            recovery_point=self._recovery_points.get(CLUSTER_METADATA, Offset(0)),
-            now_ms=self._clock.wall_ms(),
-        )
-        self._tell_recovery(log)
-        self._check_nothing_committed_was_cut(log)
-        self._metadata_log = log
-        return self._metadata_log
-
-    def _check_nothing_committed_was_cut(self, log: Log) -> None:
-        """Every batch of metadata is synced before it counts: a whole one behind damage was committed.
-
-        To go on without it would forget topics, and give their offsets, and tokens, to others.
-        """
-        for name in self._disk.list(log.directory):
-            path = f"{log.directory}/{name}"
-            if CUT_SUFFIX in name and holds_whole_batch(self._disk.read_bytes(path), log.log_end_offset):
-                log.release()
-                raise CorruptLogError(
-                    f"{log.directory}: damaged at offset {log.log_end_offset}, committed metadata behind the damage "
-                    f"(set aside in {name}). Put back a copy of the directory; or, to go on without what was committed "
-                    f"since (topics made since are then set aside as strays), move {name} elsewhere and start again"
-                )
+        self._files_of_metadata.check_not_gone([each for held in self.directories for each in held.partitions()])
+        for held in self._directories.held.values():
+            held.take_clean_shutdown()
+        return self._files_of_metadata.open_log(now_ms=self._clock.wall_ms())
 
     def read_quorum_state(self) -> QuorumState | None:
         """What this voter must not forget; None on the first start. Raises CorruptLogError."""
-        path = self._quorum_state_path
-        return parse_quorum_state(self._disk.read_bytes(path), path=path) if self._disk.exists(path) else None
+        return self._files_of_metadata.read_quorum_state()
 
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""
-        self._disk.write_atomically(self._quorum_state_path, format_quorum_state(state))
+        self._files_of_metadata.write_quorum_state(state)
 
     @property
-    def _quorum_state_path(self) -> str:
-        return f"{self._held(self._metadata_directory).log_path(CLUSTER_METADATA)}/quorum-state"
+    def _files_of_metadata(self) -> MetadataFiles:
+        assert self._metadata is not None
+        return self._metadata
 
     # Logs.
 
-    def open_log(self, topic_partition: TopicPartition, topic_id: TopicId, image: MetadataImage) -> Log | TidelogError:
-        """Open, recover or make the log of a replica. What is wrong with one must not keep the others from serving.
+    async def open_logs(self, wanted: Sequence[WantedLog], image: MetadataImage) -> list[Log | TidelogError]:
+        """Open, recover or make logs, on several threads. What is wrong with one does not keep the others from serving.
 
         A directory that holds a topic of the same name which was deleted while this node was down is removed.
         """
-        directory = self._held(self._directory)
-        path = directory.log_path(topic_partition)
+        configs = {each.topic_partition.topic: LogConfig() for each in wanted}
+        for topic in configs:
+            configs[topic] = self.log_config(topic, image)
+        placed = await self._executor.run(partial(self._place, wanted, image))
+
+        def open_some(start: int) -> list[Log | TidelogError]:
+            stop = start + OPENED_TOGETHER_MAX
+            return [
+                self._open_log(each, held, configs[each.topic_partition.topic])
+                for each, held in zip(wanted[start:stop], placed[start:stop], strict=True)
+            ]
+
+        jobs = [self._executor.run(partial(open_some, start)) for start in range(0, len(wanted), OPENED_TOGETHER_MAX)]
+        return [opened for job in jobs for opened in await job]
+
+    def _open_log(self, wanted: WantedLog, held: HeldDirectory | TidelogError, config: LogConfig) -> Log | TidelogError:
+        if not isinstance(held, HeldDirectory):
+            return held
+        topic_partition = wanted.topic_partition
         try:
-            if self._holds_another_topic(path, topic_id, image):
-                directory.doom(topic_partition, self._rng)
-            if topic_partition in self._checkpointed and not self._disk.exists(path):
-                self._forget_checkpoints()
-            log = Log.open(
-                self._disk,
-                path,
-                topic_partition,
-                self.log_config(topic_partition.topic, image),
-                topic_id=topic_id,
-                clean_shutdown=self._was_clean,
-                recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
-                now_ms=self._clock.wall_ms(),
-                log_start_offset=self._log_start_offsets.get(topic_partition, Offset(0)),
-            )
+            log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
         except (DiskError, CorruptLogError, KafkaError) as error:
+            held.on_failed(topic_partition)
             return error
-        self._failed_logs.discard(topic_partition)
-        self._logs[topic_partition] = log
-        self._tell_recovery(log)
+        self._held_at[topic_partition] = held
         return log
 
-    def _forget_checkpoints(self) -> None:
-        """A log that is yet to be made has no past: what a deleted one of its name left in the checkpoints must go.
+    def _place(self, wanted: Sequence[WantedLog], image: MetadataImage) -> list[HeldDirectory | TidelogError]:
+        """Find where each log lies; make room for those that lie nowhere."""
+        placed: list[HeldDirectory | TidelogError] = []
+        made: dict[HeldDirectory, dict[TopicPartition, TopicId]] = {}
+        for each in wanted:
+            try:
+                held = self._find(each, image)
+            except (DiskError, CorruptLogError) as error:
+                placed.append(error)
+                continue
+            if held is None:
+                held = min(self._online, key=lambda online: (online.is_known_full, online.partition_count))
+                held.partition_count += 1
+                made.setdefault(held, {})[each.topic_partition] = each.topic_id
+            placed.append(held)
+        for held, topics in made.items():
+            held.make(topics)
+        return placed
 
-        On disk too, and before the new log is made: after a crash it would start where the old one did.
+    def _find(self, wanted: WantedLog, image: MetadataImage) -> HeldDirectory | None:
+        """The directory that holds a log; None if none does, and it may be made.
+
+        Raises:
+            CorruptLogError: two hold it.
+            DiskError: it is not to be made: it may lie in a directory that is out of use.
         """
-        directory = self._held(self._directory)
-        with self._checkpoint_lock:
-            gone = {
-                each
-                for each in self._checkpointed
-                if each != CLUSTER_METADATA and not self._disk.exists(directory.log_path(each))
-            }
-            for known, read, write in (
-                (self._recovery_points, directory.read_recovery_points, directory.write_recovery_points),
-                (self._log_start_offsets, directory.read_log_start_offsets, directory.write_log_start_offsets),
-                (self._high_watermarks, directory.read_high_watermarks, directory.write_high_watermarks),
-            ):
-                for each in gone:
-                    known.pop(each, None)
-                offsets = read()
-                if not gone.isdisjoint(offsets):
-                    write({each: offset for each, offset in offsets.items() if each not in gone})
-            self._checkpointed -= gone
+        topic_partition, topic_id, is_new = wanted
+        holders = []
+        for held in self._online:
+            if held.holds(topic_partition):
+                held_id = held.topic_id_of(topic_partition)
+                if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
+                    held.doom(topic_partition)  # of a topic that no longer is
+                else:
+                    holders.append(held)
+        if len(holders) > 1:
+            first, second = (held.log_path(topic_partition) for held in holders[:2])
+            raise CorruptLogError(
+                f"{topic_partition} lies in two directories, {first} and {second}: which of them is the true one "
+                "cannot be told; move one of them away, then start again"
+            )
+        if holders:
+            return holders[0]
+        out_of_use = [*self.left_out, *(held.path for held in self.directories if held.failure is not None)]
+        if out_of_use and not is_new:
+            raise DiskError(
+                out_of_use[0],
+                f"this directory is out of use, and {topic_partition} lies in none of the others; bring it back and "
+                "start again, or delete the topic if it is lost",
+            )
+        return None
 
-    def on_failed(self, topic_partition: TopicPartition) -> None:
-        """The log is not to be trusted: the next start has to look at it, however this run ends."""
-        self._failed_logs.add(topic_partition)
+    async def assign_leader_epochs(
+        self, assignments: Sequence[tuple[Log, LeaderEpoch]]
+    ) -> list[CorruptLogError | DiskError | None]:
+        """Write down that an epoch starts at the end of each log; see the function of that name."""
+        by_directory: dict[HeldDirectory, list[int]] = {}
+        for index, (log, _) in enumerate(assignments):
+            by_directory.setdefault(self._held_at[log.topic_partition], []).append(index)
+        jobs = [
+            (indexes, self._executor.run(partial(assign_leader_epochs, self._disk, [assignments[i] for i in indexes])))
+            for indexes in by_directory.values()
+        ]
+        outcomes: list[CorruptLogError | DiskError | None] = [None] * len(assignments)
+        for indexes, job in jobs:
+            for index, outcome in zip(indexes, await job, strict=True):
+                outcomes[index] = outcome
+        return outcomes
+
+    def directory_of(self, topic_partition: TopicPartition) -> HeldDirectory | None:
+        """Where the log of a partition lies, if it is open here."""
+        return self._held_at.get(topic_partition)
+
+    def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
+        """As it was checkpointed before this start; None if it was not."""
+        held = self._held_at.get(topic_partition)
+        return None if held is None else held.high_watermark(topic_partition)
 
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         """What is in force for a topic's logs at this broker."""
@@ -274,25 +257,39 @@ class LogFiles:
         assert isinstance(value, int)
         return value
 
-    def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
-        """As it was checkpointed before this start; None if it was not."""
-        return self._high_watermarks.get(topic_partition)
+    # What goes wrong, and what goes away.
+
+    def on_failed(self, topic_partition: TopicPartition) -> None:
+        """The log is not to be trusted: the next start has to look at it, however this run ends."""
+        held = self._held_at.get(topic_partition)
+        if held is not None:
+            held.on_failed(topic_partition)
+
+    def on_directory_failed(self, held: HeldDirectory, reason: str) -> None:
+        """Nothing is written to it, and nothing new is placed in it, until the next start."""
+        held.failure = reason
+        logger.critical(
+            "log directory %s failed, and what lies in it goes offline: %s. Repair or replace the disk, then start "
+            "the node again",
+            held.path,
+            reason,
+        )
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether a directory failed without which the node cannot go on."""
+        return self.metadata_directory.failure is not None or not self._online
 
     def doom(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
         """Topics are deleted: rename the directories of their partitions, those that are offline included."""
-        directory = self._held(self._directory)
         for topic_partition, topic_id in deleted:
-            for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
-                checkpoint.pop(topic_partition, None)
-            log = self._logs.pop(topic_partition, None)
-            try:
-                if log is not None:
-                    log.release()
-                if self._topic_id_in(directory.log_path(topic_partition)) == topic_id:
-                    directory.doom(topic_partition, self._rng)
-                    self._failed_logs.discard(topic_partition)
-            except (DiskError, CorruptLogError) as error:
-                logger.error("%s: its files stay behind: %s", topic_partition, error)
+            self._held_at.pop(topic_partition, None)
+            for held in self.directories:
+                try:
+                    if held.topic_id_of(topic_partition) == topic_id:
+                        held.doom(topic_partition)
+                except (DiskError, CorruptLogError) as error:
+                    logger.error("%s: its files stay behind: %s", topic_partition, error)
 
     def remove_doomed_later(self) -> None:
         """Remove the files of what was deleted, after `file.delete.delay.ms`."""
@@ -302,52 +299,30 @@ class LogFiles:
         self._removals.append(loop.call_later(delay_ms / 1000, self._remove_doomed))
 
     def _remove_doomed(self) -> None:
-        task = asyncio.ensure_future(self._in_background(self._held(self._directory).remove_doomed))
-        self._removing.add(task)
-        task.add_done_callback(self._removing.discard)
+        for held in self._online:
+            task = asyncio.ensure_future(self._in_background(held.remove_doomed))
+            self._removing.add(task)
+            task.add_done_callback(self._removing.discard)
 
     def set_strays_aside(self, image: MetadataImage) -> None:
         """Rename the logs that the metadata assigns to nobody here, and remove what was to be removed before."""
-        directory = self._held(self._directory)
-        for topic_partition in directory.partitions():
-            if topic_partition == CLUSTER_METADATA:
-                continue
+
+        def is_ours(topic_partition: TopicPartition) -> bool:
             state = image.partition(topic_partition.topic, topic_partition.partition)
-            if state is None or self._config.node_id not in state.replicas:
-                path = directory.log_path(topic_partition)
-                suffix = f"-{topic_partition.partition}.{self._rng.uuid().hex}-stray"
-                aside = f"{directory.path}/{topic_partition.topic[: NAME_SIZE_MAX - len(suffix)]}{suffix}"
-                self._disk.rename(path, aside)
-                logger.warning(
-                    "%s is in no topic that the metadata assigns to this node: renamed to %s; "
-                    "remove it once you are sure that nobody misses it",
-                    path,
-                    aside,
-                )
-        directory.remove_doomed()
+            return state is not None and self._config.node_id in state.replicas
 
-    def _holds_another_topic(self, path: str, topic_id: TopicId, image: MetadataImage) -> bool:
-        """Whether the directory is of a topic that no longer is."""
-        held = self._topic_id_in(path)
-        return held is not None and held != topic_id and held not in image.topics_by_id
-
-    def _topic_id_in(self, path: str) -> TopicId | None:
-        """Of the topic that a directory belongs to. Raises CorruptLogError."""
-        file = f"{path}/{PARTITION_METADATA_FILE}"
-        return parse_partition_metadata(self._disk.read_bytes(file), file) if self._disk.exists(file) else None
-
-    def _tell_recovery(self, log: Log) -> None:
-        for fact in log.recovery.lines():
-            logger.warning("%s: %s", log.topic_partition, fact)
+        for held in self._online:
+            held.set_strays_aside(is_ours)
+            held.remove_doomed()
 
     # While it runs.
 
     async def keep(self, hosted: Hosted) -> None:
         """Sync, checkpoint and delete what the settings ask for, for as long as the node runs."""
         config = self._config
-        chores: tuple[tuple[int, Callable[[list[Partition]], None]], ...] = (
-            (config.high_watermark_checkpoint_interval_ms, self._write_high_watermarks),
-            (config.recovery_point_checkpoint_interval_ms, self._write_recovery_points),
+        chores: tuple[tuple[int, Callable[[HeldDirectory, list[Partition]], None]], ...] = (
+            (config.high_watermark_checkpoint_interval_ms, HeldDirectory.write_high_watermarks),
+            (config.recovery_point_checkpoint_interval_ms, HeldDirectory.write_recovery_points),
         )
         due_ms = [self._clock.now_ms() + interval for interval, _ in chores]
         retention_due_ms = self._clock.now_ms() + config.retention_check_interval_ms
@@ -359,10 +334,24 @@ class LogFiles:
             for index, (interval_ms, chore) in enumerate(chores):
                 if now_ms >= due_ms[index]:
                     due_ms[index] = now_ms + interval_ms
-                    await self._in_background(partial(chore, partitions))
+                    for held in self._online:
+                        await self._checkpoint(held, partial(chore, held, partitions), hosted)
             if now_ms >= retention_due_ms:
                 retention_due_ms = now_ms + config.retention_check_interval_ms
                 await self._retain(partitions, hosted)
+
+    async def _checkpoint(self, held: HeldDirectory, chore: Callable[[], None], hosted: Hosted) -> None:
+        """If the disk refuses, the next turn tries again; recovery covers the rest."""
+        try:
+            await self._executor.run(chore)
+            if held.is_known_full:
+                await self._executor.run(held.look_for_room)
+        except DiskError as error:
+            if is_full(error):
+                held.on_full()
+            else:
+                logger.error("%s", error)
+                hosted.on_suspicion(held)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
@@ -378,22 +367,54 @@ class LogFiles:
                     hosted.on_disk_error(partition, error)
 
     async def _retain(self, partitions: list[Partition], hosted: Hosted) -> None:
-        """Delete old segments, never beyond the high watermark (rule 11)."""
-        for partition in partitions:
-            log, replica = partition.log, partition.replica
-            if replica is None:
+        """Delete old segments, never beyond the high watermark (rule 11).
+
+        Order: the log starts move, then they are checkpointed, then the segments go. After a crash in between, or if
+        some of them come back with the power, readers are kept from what was deleted.
+        """
+        moved: dict[HeldDirectory, list[Partition]] = {}
+        for each in partitions:
+            held = self._held_at.get(each.topic_partition)
+            if each.replica is None or held is None:
                 continue
             try:
-                if log.apply_retention(high_watermark=replica.high_watermark, now_ms=self._clock.wall_ms()):
-                    partition.on_log_start_moved()
-                    await self._executor.run(partial(self._write_recovery_points, partitions))  # before they go
-                    count = log.delete_segments_before(log.log_start_offset)
-                    logger.info(
-                        "%s: %d old segments deleted, starts at %d", log.topic_partition, count, log.log_start_offset
-                    )
-                    await self._in_background(log.remove_deleted_files)
+                if each.log.apply_retention(high_watermark=each.replica.high_watermark, now_ms=self._clock.wall_ms()):
+                    each.on_log_start_moved()
+                    moved.setdefault(held, []).append(each)
             except DiskError as error:
-                hosted.on_disk_error(partition, error)
+                hosted.on_disk_error(each, error)
+        for held, its in moved.items():
+            try:
+                await self._executor.run(partial(held.write_recovery_points, partitions))
+            except DiskError as error:
+                logger.error("%s: old segments stay: %s", held.path, error)
+                hosted.on_suspicion(held)
+                continue
+            for each in its:
+                try:
+                    count = each.log.delete_segments_before(each.log.log_start_offset)
+                except DiskError as error:
+                    hosted.on_disk_error(each, error)
+                    continue
+                if count:
+                    start_offset = each.log.log_start_offset
+                    logger.info("%s: %d old segments deleted, starts at %d", each.topic_partition, count, start_offset)
+                    await self._in_background(each.log.remove_deleted_files)
+
+    async def persist_log_starts(self, partitions: Iterable[Partition]) -> None:
+        """Return once no crash can bring back what lies below the log starts. Raises DiskError.
+
+        Args:
+            partitions: all that are served: a checkpoint names every log of its directory.
+        """
+        every = list(partitions)
+        for held in self._online:
+            await self._executor.run(partial(held.write_recovery_points, every))
+
+    async def delete_segments(self, partition: Partition) -> None:
+        """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
+        partition.log.delete_segments_before(partition.log.log_start_offset)
+        await self._in_background(partition.log.remove_deleted_files)
 
     async def _in_background(self, work: Callable[[], object]) -> None:
         """Run a chore off the loop. If the disk refuses, the next turn tries again; recovery covers the rest."""
@@ -402,82 +423,24 @@ class LogFiles:
         except DiskError as error:
             logger.error("%s", error)
 
-    async def persist_log_starts(self, partitions: Iterable[Partition]) -> None:
-        """Return once no crash can bring back what lies below the log starts. Raises DiskError."""
-        await self._executor.run(partial(self._write_recovery_points, list(partitions)))
-
-    async def delete_segments(self, partition: Partition) -> None:
-        """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
-        partition.log.delete_segments_before(partition.log.log_start_offset)
-        await self._in_background(partition.log.remove_deleted_files)
-
-    def _write_high_watermarks(self, partitions: Iterable[Partition]) -> None:
-        with self._checkpoint_lock:
-            offsets = {each.topic_partition: each.high_watermark for each in self._kept(partitions)}
-            self._checkpointed |= offsets.keys()
-            self._held(self._directory).write_high_watermarks(self._high_watermarks | offsets)
-
-    def _write_recovery_points(self, partitions: Iterable[Partition]) -> None:
-        directory = self._held(self._directory)
-        with self._checkpoint_lock:
-            logs = [partition.log for partition in self._kept(partitions)]
-            self._checkpointed |= {log.topic_partition for log in logs}
-            directory.write_log_start_offsets(
-                self._log_start_offsets | {log.topic_partition: log.log_start_offset for log in logs}
-            )
-            if self._metadata_log is not None:
-                logs.append(self._metadata_log)
-            directory.write_recovery_points(
-                self._recovery_points | {log.topic_partition: log.recovery_point for log in logs}
-            )
-
-    def _kept(self, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those whose topics were not deleted since the list was made."""
-        return [each for each in partitions if self._logs.get(each.topic_partition) is each.log]
-
     # Stop.
 
     def close(self, partitions: list[Partition], broker_epoch: BrokerEpoch | None) -> bool:
-        """Close every log and let go of the directories; marked as clean only if all of it went well.
+        """Close every log and let go of the directories; each is marked as clean only if all of it went well.
 
         Args:
             broker_epoch: of this incarnation; None if not all logs were open or something failed: no clean stop.
 
         Returns:
-            Whether every log that was open could be closed.
+            Whether every log that was served could be closed.
         """
-        directory, metadata_directory = self._directory, self._metadata_directory
         try:
-            if directory is None or metadata_directory is None or self._metadata_log is None:
+            held = list(self._directories.held.values())
+            if not any(CLUSTER_METADATA in each.logs for each in held):
                 return False  # the start did not come so far
-            are_closed = True
-            for log in [*(partition.log for partition in partitions), self._metadata_log]:
-                try:
-                    log.close()
-                except DiskError as error:
-                    are_closed = False
-                    logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
-            self._write_recovery_points(partitions)
-            self._write_high_watermarks(partitions)
-            if are_closed and broker_epoch is not None and not self._failed_logs:
-                metadata_directory.mark_clean_shutdown(broker_epoch)
-                if directory is not metadata_directory:
-                    directory.mark_clean_shutdown(broker_epoch)
-            return are_closed
+            are_closed = [each.close_logs(partitions, broker_epoch) for each in held]
+            return all(are_closed)
         finally:
             for timer in self._removals:
                 timer.cancel()
-            for held in {directory, metadata_directory} - {None}:
-                held.close()  # type: ignore[union-attr]
-
-    @staticmethod
-    def _held(directory: LogDirectory | None) -> LogDirectory:
-        assert directory is not None
-        return directory
-
-
-def _directory_uuid(properties: MetaProperties) -> UUID:
-    try:
-        return parse_uuid(properties.directory_id)
-    except ValueError:
-        return UUID(int=0)
+            self._directories.close()

@@ -79,6 +79,7 @@ class Node:
         self.rng = rng
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
         self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
+        self.broker.incarnation_id = rng.uuid()
         self._dynamic_configs = DynamicConfigs(self.broker, self.files)
         self.groups = GroupCoordinators(
             self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
@@ -378,16 +379,18 @@ class Node:
 
     async def _start_broker(self) -> None:
         config = self.config
+        incarnation_id = self.broker.incarnation_id
+        assert incarnation_id is not None
         broker = BrokerToRegister(
             broker_id=config.node_id,
-            incarnation_id=self.rng.uuid(),
+            incarnation_id=incarnation_id,
             endpoints=tuple(
                 Endpoint(one.name, one.host, one.port)
                 for one in (self.listener(listener.name) for listener in config.broker_listeners)
             ),
             cluster_id=self.cluster_id,
             rack=config.rack,
-            log_dirs=(self.files.directory_id,),
+            log_dirs=self.files.directory_ids,
             features=((METADATA_VERSION_FEATURE, METADATA_VERSION_MIN, METADATA_VERSION),),
         )
         controller = self.controller

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Protocol
 
 from tidelog.base.errors import (
@@ -51,6 +52,7 @@ class Partition:
         "_watchers",
         "known_leader_epoch",
         "log",
+        "on_read_error",
         "opened_end_offset",
         "opened_start_offset",
         "produced_batches",
@@ -68,6 +70,7 @@ class Partition:
         self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
         self._high_watermark_when_stopped = log.log_start_offset
         self._watchers: set[Watcher] = set()
+        self.on_read_error: Callable[[], None] = lambda: None  # told on the loop that the disk refused a read
         self.produced_batches = 0
         self.produced_bytes = 0
         self.opened_end_offset = log.log_end_offset
@@ -317,6 +320,8 @@ class Partition:
     def _unreadable(self, error: TidelogError) -> KafkaError:
         """Damage at one place: who reads there is refused, with the place in the log; the rest is served."""
         logger.error("%s cannot be read: %s", self.topic_partition, error)
+        if isinstance(error, DiskError):
+            self.on_read_error()
         return refusal(Code.KAFKA_STORAGE_ERROR, str(error))
 
     @property

@@ -17,7 +17,7 @@ from tidelog.log import Log
 from tidelog.metadata import MetadataImage
 from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
-from tidelog.server.log_files import LogFiles
+from tidelog.server.log_files import LogFiles, WantedLog
 from tidelog.server.partition import Partition
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
@@ -44,7 +44,10 @@ def start(disk: MemoryDisk) -> LogFiles:
 
 
 def open_log(files: LogFiles, topic_id: TopicId) -> Log:
-    log = files.open_log(PARTITION, topic_id, MetadataImage.empty())
+    opening = files.open_logs([WantedLog(PARTITION, topic_id, is_new=True)], MetadataImage.empty())
+    with pytest.raises(StopIteration) as opened:  # nothing waits on this executor
+        opening.send(None)
+    (log,) = opened.value.value
     assert isinstance(log, Log), log
     return log
 
@@ -108,7 +111,11 @@ def test_a_stray_of_any_name_is_set_aside_under_one_that_fits() -> None:
     files = start(disk)
     name = "n" * 249
     disk.make_dirs(f"logs/{name}-0")
+    disk.write_atomically(f"logs/{name}-0/partition.metadata", b"")
+    disk.make_dirs("logs/backup-2024")  # somebody's own
+    disk.write_atomically("logs/backup-2024/notes.txt", b"")
     files.set_strays_aside(MetadataImage.empty())
     (aside,) = [path for path in disk.directories if path.startswith("logs/nnn")]
     assert aside.endswith("-stray")
     assert len(aside.removeprefix("logs/")) <= 255
+    assert disk.exists("logs/backup-2024/notes.txt")

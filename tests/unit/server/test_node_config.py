@@ -23,7 +23,7 @@ def test_a_file_as_kafkas_quick_start_has_it() -> None:
     assert config.broker_listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092),)
     assert config.controller_listeners == (Listener("CONTROLLER", "::1", 9093),)
     assert config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "name", 1)}
-    assert (config.log_directory, config.metadata_log_directory) == ("/srv/log", "/srv/log")
+    assert (config.log_directories, config.metadata_log_directory) == (("/srv/log",), "/srv/log")
     assert config.num_partitions == 3
     assert config.connection_idle_ms_max == 600_000
 
@@ -71,7 +71,7 @@ def test_minus_one_means_never() -> None:
         ({"controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "a quorum of one voter"),
         ({"controller.quorum.voters": "8@a:1"}, "must be this node"),
         ({"controller.quorum.voters": "a:9093"}, "ID@HOST:PORT"),
-        ({"log.dirs": "/a,/b"}, "in one directory"),
+        ({"log.dirs": "/a,/b,/a/"}, "/a stands there twice"),
         ({"log.segment.byte": "100"}, "log.segment.bytes"),
         ({"num.partitions": "0"}, "num.partitions"),
         ({"socket.request.max.bytes": "lots"}, "socket.request.max.bytes"),

@@ -1,0 +1,303 @@
+"""One log directory that a node holds: how it was left, what is checkpointed in it, and the logs that are open there.
+
+```
+ online ──(asked after an error of the disk, it refuses too)──► failed: nothing is written to it, until a restart
+```
+A full disk is no failure: what is there is served, and what finds no room is refused.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from uuid import UUID
+
+from tidelog.base.errors import DiskError
+from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ports import Disk, Rng
+from tidelog.log import Log, LogConfig
+from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
+from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirectory
+from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.server.partition import Partition
+
+logger = logging.getLogger("tidelog.server.log_files")
+
+PROBE_FILE = ".tidelog-probe"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def is_full(error: DiskError) -> bool:
+    """Whether there was no room, which is no fault of the disk."""
+    return error.errno in FULL
+
+
+class HeldDirectory:
+    """One of the node's log directories, locked.
+
+    Its methods run on the executor's threads, several at once.
+
+    Attributes:
+        directory_id: by which the metadata names it.
+        failure: why it is out of use, until the node is started again.
+        was_clean: how the last stop went.
+        partition_count: of the logs in it; new ones go where there are fewest.
+        logs: those that are open and not deleted, the metadata log included.
+    """
+
+    def __init__(self, directory: LogDirectory, directory_id: UUID, *, disk: Disk, rng: Rng) -> None:
+        self.directory_id = directory_id
+        self.failure: str | None = None
+        self.was_clean = False
+        self.partition_count = len(directory.partitions())
+        self.logs: dict[TopicPartition, Log] = {}
+        self._directory = directory
+        self._disk = disk
+        self._rng = rng
+        self._failed_logs: set[TopicPartition] = set()
+        self._is_known_full = False
+        self._recovery_points = directory.read_recovery_points()
+        self._log_start_offsets = directory.read_log_start_offsets()
+        self._high_watermarks = directory.read_high_watermarks()
+        self._checkpointed = {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
+        self._checkpoint_lock = threading.Lock()
+        for fault in directory.faults:
+            logger.warning("%s; it is taken for missing", fault)
+
+    @property
+    def path(self) -> str:
+        return self._directory.path
+
+    def log_path(self, topic_partition: TopicPartition) -> str:
+        """Where the log of a partition is, or would be."""
+        return self._directory.log_path(topic_partition)
+
+    def holds(self, topic_partition: TopicPartition) -> bool:
+        return self._disk.exists(self.log_path(topic_partition))
+
+    def topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
+        """Of the topic that a log's directory belongs to, if it says so. Raises CorruptLogError."""
+        file = f"{self.log_path(topic_partition)}/{PARTITION_METADATA_FILE}"
+        return parse_partition_metadata(self._disk.read_bytes(file), file) if self._disk.exists(file) else None
+
+    def partitions(self) -> list[TopicPartition]:
+        """The logs that lie here, whoever they belong to. A directory that merely has such a name is none."""
+        return [each for each in self._directory.partitions() if self._directory.is_log(each)]
+
+    def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
+        """As it was checkpointed before this start; None if it was not."""
+        return self._high_watermarks.get(topic_partition)
+
+    def take_clean_shutdown(self) -> None:
+        """Learn how the last stop went; from now on a crash is one."""
+        self.was_clean = self._directory.take_clean_shutdown().was_clean
+
+    # Logs.
+
+    def make(self, topics: Mapping[TopicPartition, TopicId]) -> None:
+        """Make the directories of logs that are yet to be opened, all at once: a sync for many, not five for each.
+
+        Order: the names of the directories, then what ties them to their topics, all synced before this returns. A
+        crash half way leaves directories that are empty; they are found, and given to the same topics, at the start.
+        A log that was not made here, because the disk refused, is made when it is opened.
+        """
+        self._forget_checkpoints_of(topics)
+        try:
+            for topic_partition in topics:
+                self._disk.make_dirs(self.log_path(topic_partition))
+            self._disk.sync_dir(self.path)
+            self._disk.write_all_atomically(
+                {
+                    f"{self.log_path(topic_partition)}/{PARTITION_METADATA_FILE}": format_partition_metadata(topic_id)
+                    for topic_partition, topic_id in topics.items()
+                }
+            )
+        except DiskError as error:
+            logger.warning("%s: logs are made one by one: %s", self.path, error)
+
+    def open_log(
+        self, topic_partition: TopicPartition, config: LogConfig, *, topic_id: TopicId | None, now_ms: int
+    ) -> Log:
+        """Open, recover or make a log. Raises CorruptLogError, DiskError."""
+        log = Log.open(
+            self._disk,
+            self.log_path(topic_partition),
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            clean_shutdown=self.was_clean,
+            recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
+            now_ms=now_ms,
+            log_start_offset=self._log_start_offsets.get(topic_partition, Offset(0)),
+        )
+        self._failed_logs.discard(topic_partition)
+        self.logs[topic_partition] = log
+        for fact in log.recovery.lines():
+            logger.warning("%s: %s", log.topic_partition, fact)
+        return log
+
+    def _forget_checkpoints_of(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """A log that is yet to be made has no past: what a deleted one of its name left in the checkpoints must go.
+
+        On disk too, and before the new log is made: after a crash it would start where the old one did.
+        """
+        gone = self._checkpointed.intersection(topic_partitions)
+        if not gone:
+            return
+        directory = self._directory
+        with self._checkpoint_lock:
+            for known, read, write in (
+                (self._recovery_points, directory.read_recovery_points, directory.write_recovery_points),
+                (self._log_start_offsets, directory.read_log_start_offsets, directory.write_log_start_offsets),
+                (self._high_watermarks, directory.read_high_watermarks, directory.write_high_watermarks),
+            ):
+                for each in gone:
+                    known.pop(each, None)
+                offsets = read()
+                if not gone.isdisjoint(offsets):
+                    write({each: offset for each, offset in offsets.items() if each not in gone})
+            self._checkpointed -= gone
+
+    def on_failed(self, topic_partition: TopicPartition) -> None:
+        """The log is not to be trusted: the next start has to look at it, however this run ends."""
+        self._failed_logs.add(topic_partition)
+
+    def doom(self, topic_partition: TopicPartition) -> None:
+        """Rename a log's directory, to be removed by `remove_doomed`. Raises DiskError."""
+        for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+            checkpoint.pop(topic_partition, None)
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            log.release()
+        self._directory.doom(topic_partition, self._rng)
+        self._failed_logs.discard(topic_partition)
+        self.partition_count -= 1
+
+    def remove_doomed(self) -> None:
+        """Remove the files of what was deleted. May take long."""
+        self._directory.remove_doomed()
+
+    def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool]) -> None:
+        """Rename the logs that are nobody's here, so that they are in nobody's way, nor lost."""
+        for topic_partition in self._directory.partitions():
+            if topic_partition == CLUSTER_METADATA or is_ours(topic_partition):
+                continue
+            if not self._directory.is_log(topic_partition):
+                continue  # somebody's own, like `backup-2024`
+            path = self.log_path(topic_partition)
+            suffix = f"-{topic_partition.partition}.{self._rng.uuid().hex}-stray"
+            aside = f"{self.path}/{topic_partition.topic[: NAME_SIZE_MAX - len(suffix)]}{suffix}"
+            self._disk.rename(path, aside)
+            self.partition_count -= 1
+            logger.warning(
+                "%s is in no topic that the metadata assigns to this node: renamed to %s; "
+                "remove it once you are sure that nobody misses it",
+                path,
+                aside,
+            )
+
+    # Whether it can be relied on.
+
+    def ask(self) -> DiskError | None:
+        """After an error: write, sync and read a small file. Returns how the disk refused, if it did."""
+        path = f"{self.path}/{PROBE_FILE}"
+        try:
+            self._disk.list(self.path)
+            if not self._disk.exists(f"{self.path}/{META_PROPERTIES_FILE}"):
+                return DiskError(self.path, f"{META_PROPERTIES_FILE} is gone: it was unmounted, or removed")
+            self._disk.write_atomically(path, b"tidelog\n")
+            self._disk.read_bytes(path)
+            self._disk.remove(path)
+        except DiskError as error:
+            return None if is_full(error) else error
+        return None
+
+    def on_full(self) -> None:
+        """Say so once, until there is room again."""
+        if not self._is_known_full:
+            self._is_known_full = True
+            logger.error(
+                "%s: the disk is full: what is there is served, producers are refused with KAFKA_STORAGE_ERROR until "
+                "there is room: delete topics, shorten their retention, or enlarge the disk",
+                self.path,
+            )
+
+    def look_for_room(self) -> None:
+        """Whether a disk that was full has room again."""
+        if self._is_known_full:
+            self._disk.write_atomically(f"{self.path}/{PROBE_FILE}", bytes(65_536))
+            self._disk.remove(f"{self.path}/{PROBE_FILE}")
+            self._is_known_full = False
+            logger.warning("%s: the disk has room again", self.path)
+
+    @property
+    def is_known_full(self) -> bool:
+        return self._is_known_full
+
+    # Checkpoints.
+
+    def write_high_watermarks(self, partitions: Iterable[Partition]) -> None:
+        with self._checkpoint_lock:
+            offsets = {each.topic_partition: each.high_watermark for each in self._kept(partitions)}
+            self._checkpointed |= offsets.keys()
+            self._directory.write_high_watermarks(self._high_watermarks | offsets)
+
+    def write_recovery_points(self, partitions: Iterable[Partition]) -> None:
+        """With the log starts: before segments below one are deleted."""
+        with self._checkpoint_lock:
+            logs = [partition.log for partition in self._kept(partitions)]
+            self._checkpointed |= {log.topic_partition for log in logs}
+            self._directory.write_log_start_offsets(
+                self._log_start_offsets | {log.topic_partition: log.log_start_offset for log in logs}
+            )
+            metadata_log = self.logs.get(CLUSTER_METADATA)
+            if metadata_log is not None:
+                logs.append(metadata_log)
+            self._directory.write_recovery_points(
+                self._recovery_points | {log.topic_partition: log.recovery_point for log in logs}
+            )
+
+    def _kept(self, partitions: Iterable[Partition]) -> list[Partition]:
+        """Those that lie here, and whose topics were not deleted since the list was made."""
+        return [each for each in partitions if self.logs.get(each.topic_partition) is each.log]
+
+    # Stop.
+
+    def close_logs(self, partitions: Iterable[Partition], broker_epoch: BrokerEpoch | None) -> bool:
+        """Close the logs; mark the directory as clean if all of it went well.
+
+        Args:
+            partitions: those that are served; what is offline is let go of as it is.
+            broker_epoch: of this incarnation; None if not all logs were open or something failed: no clean stop.
+
+        Returns:
+            Whether every log that was served could be closed.
+        """
+        if self.failure is not None:
+            return True
+        kept = self._kept(partitions)
+        logs = [partition.log for partition in kept]
+        if CLUSTER_METADATA in self.logs:
+            logs.append(self.logs[CLUSTER_METADATA])
+        are_closed = True
+        for log in logs:
+            try:
+                log.close()
+            except DiskError as error:
+                are_closed = False
+                logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+        try:
+            self.write_recovery_points(kept)
+            self.write_high_watermarks(kept)
+            if are_closed and broker_epoch is not None and not self._failed_logs:
+                self._directory.mark_clean_shutdown(broker_epoch)
+        except DiskError as error:
+            are_closed = False
+            logger.error("%s was not left cleanly: %s", self.path, error)
+        return are_closed
+
+    def close(self) -> None:
+        """Let another process have it."""
+        self._directory.close()
