@@ -1,0 +1,249 @@
+"""Changing settings: what is refused, by which name, and that each resource stands for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+import pytest
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.controller import (
+    AlteredConfigs,
+    BrokerToRegister,
+    ConfigChange,
+    ConfigOperation,
+    ConfigsToAlter,
+    ControllerSettings,
+    ControllerState,
+    NewTopic,
+)
+from tidelog.metadata import ConfigResource, Endpoint, ResourceType
+from tidelog.metadata.configs import BrokerSettings, ConfigSource, topic_entries, topic_values
+from tidelog.metadata.records import ConfigRecord
+
+TOPIC = ConfigResource(ResourceType.TOPIC, "t")
+BROKER = ConfigResource(ResourceType.BROKER, "1")
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+SET, DELETE, APPEND, SUBTRACT = ConfigOperation
+
+
+class FirstRng:
+    """Takes the first of whatever there is; ids are counted."""
+
+    def __init__(self, next_id: int = 77) -> None:
+        self._next_id = next_id
+
+    def random(self) -> float:
+        return 0.0
+
+    def randrange(self, start: int, stop: int) -> int:
+        return start
+
+    def uuid(self) -> UUID:
+        self._next_id += 1
+        return UUID(int=self._next_id)
+
+
+def cluster(static: Mapping[str, str] | None = None, configs: Sequence[tuple[str, str]] = ()) -> ControllerState:
+    """Broker 1, which is the controller's own, with topic t."""
+    settings = ControllerSettings(broker=BrokerSettings.of(static or {}), node_id=BrokerId(1))
+    state = ControllerState(settings)
+    broker = BrokerToRegister(BrokerId(1), UUID(int=1), (Endpoint("PLAINTEXT", "h", 9092),))
+    registered = state.decide_register_broker(broker, next_offset=Offset(0))
+    apply(state, registered.records)
+    apply(state, state.decide_unfence_broker(BrokerId(1), registered.reply.broker_epoch).records)
+    apply(state, state.decide_create_topics([NewTopic("t", configs=configs)], rng=FirstRng()).records)
+    return state
+
+
+def apply(state: ControllerState, records: Sequence[object]) -> None:
+    for record in records:
+        state.apply(record)
+
+
+def change(
+    state: ControllerState,
+    resource: ConfigResource,
+    *changes: tuple[str, int, str | None],
+    replaces_all: bool = False,
+    validate_only: bool = False,
+) -> AlteredConfigs:
+    asked = ConfigsToAlter(resource, [ConfigChange(*one) for one in changes], replaces_all)
+    decision = state.decide_alter_configs([asked], validate_only=validate_only)
+    apply(state, decision.records)
+    (result,) = decision.reply
+    return result
+
+
+def own(state: ControllerState, resource: ConfigResource) -> Mapping[str, str]:
+    return state.image(Offset(0), LeaderEpoch(0)).configs.get(resource, {})
+
+
+def test_single_settings_are_set_changed_and_deleted() -> None:
+    state = cluster(configs=[("retention.ms", "5"), ("segment.ms", "7")])
+    assert change(state, TOPIC, ("retention.ms", SET, "6"), ("segment.ms", DELETE, None)).code == Code.NONE
+    assert own(state, TOPIC) == {"retention.ms": "6"}
+
+
+def test_what_is_so_already_takes_no_record() -> None:
+    state = cluster(configs=[("retention.ms", "5")])
+    asked = ConfigsToAlter(TOPIC, [ConfigChange("retention.ms", SET, "5"), ConfigChange("segment.ms", DELETE)])
+    decision = state.decide_alter_configs([asked])
+    assert (decision.records, decision.reply[0].code) == ((), Code.NONE)
+
+
+def test_deleting_writes_a_null() -> None:
+    state = cluster(configs=[("retention.ms", "5")])
+    decision = state.decide_alter_configs([ConfigsToAlter(TOPIC, [ConfigChange("retention.ms", DELETE)])])
+    assert decision.records == (ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value=None),)
+
+
+def test_replacing_all_takes_back_what_is_not_named() -> None:
+    state = cluster(configs=[("retention.ms", "5"), ("segment.ms", "7")])
+    change(state, TOPIC, ("segment.ms", SET, "8"), replaces_all=True)
+    assert own(state, TOPIC) == {"segment.ms": "8"}
+    change(state, TOPIC, replaces_all=True)
+    assert own(state, TOPIC) == {}
+
+
+def test_validating_changes_nothing() -> None:
+    state = cluster()
+    assert change(state, TOPIC, ("retention.ms", SET, "6"), validate_only=True).code == Code.NONE
+    assert change(state, TOPIC, ("retention.ms", SET, "x"), validate_only=True).code == Code.INVALID_CONFIG
+    assert own(state, TOPIC) == {}
+
+
+def test_a_list_grows_and_shrinks_on_top_of_what_is_in_force() -> None:
+    state = cluster({"log.cleanup.policy": "compact"})
+    change(state, TOPIC, ("cleanup.policy", APPEND, "delete, compact"))
+    assert own(state, TOPIC) == {"cleanup.policy": "compact,delete"}
+    change(state, TOPIC, ("cleanup.policy", SUBTRACT, "compact"))
+    assert own(state, TOPIC) == {"cleanup.policy": "delete"}
+    refused = change(state, TOPIC, ("cleanup.policy", SUBTRACT, "delete"))
+    assert refused.code == Code.INVALID_CONFIG  # nothing would be left
+    assert own(state, TOPIC) == {"cleanup.policy": "delete"}
+
+
+@pytest.mark.parametrize(
+    ("name", "operation", "value", "code", "says"),
+    [
+        ("retention.mss", SET, "1", Code.INVALID_CONFIG, "the closest is retention.ms"),
+        ("retention.mss", DELETE, None, Code.INVALID_CONFIG, "the closest is retention.ms"),
+        ("log.retention.ms", SET, "1", Code.INVALID_CONFIG, "the topic setting is retention.ms"),
+        ("retention.ms", SET, "soon", Code.INVALID_CONFIG, "'soon' is not allowed"),
+        ("retention.ms", SET, "-2", Code.INVALID_CONFIG, "from -1"),
+        ("compression.type", SET, "lz4", Code.INVALID_CONFIG, "set it at the producer"),
+        ("retention.ms", APPEND, "1", Code.INVALID_CONFIG, "no list"),
+        ("retention.ms", SET, None, Code.INVALID_REQUEST, "value is missing"),
+        ("cleanup.policy", APPEND, None, Code.INVALID_REQUEST, "value is missing"),
+        ("retention.ms", 9, "1", Code.INVALID_REQUEST, "operation 9"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(name: str, operation: int, value: str | None, code: Code, says: str) -> None:
+    state = cluster()
+    result = change(state, TOPIC, ("segment.ms", SET, "7"), (name, operation, value))
+    assert result.code == code
+    assert says in (result.message or "")
+    assert name in (result.message or "")
+    assert own(state, TOPIC) == {}  # the other setting of the resource neither
+
+
+def test_a_key_named_twice_is_refused() -> None:
+    result = change(cluster(), TOPIC, ("segment.ms", SET, "7"), ("segment.ms", DELETE, None))
+    assert (result.code, result.message) == (Code.INVALID_REQUEST, "segment.ms is named more than once")
+
+
+def test_settings_that_contradict_each_other_are_refused_wherever_they_come_from() -> None:
+    state = cluster({"log.cleaner.max.compaction.lag.ms": "100"})
+    alone = change(state, TOPIC, ("min.compaction.lag.ms", SET, "200"))
+    assert alone.code == Code.INVALID_CONFIG
+    assert "max.compaction.lag.ms, which is 100" in (alone.message or "")
+    both = change(state, TOPIC, ("min.compaction.lag.ms", SET, "200"), ("max.compaction.lag.ms", SET, "300"))
+    assert both.code == Code.NONE
+    assert change(state, TOPIC, ("max.compaction.lag.ms", DELETE, None)).code == Code.INVALID_CONFIG
+    brokers = change(state, ALL_BROKERS, ("log.cleaner.min.compaction.lag.ms", SET, "200"))
+    assert brokers.code == Code.INVALID_REQUEST
+
+
+def test_each_resource_stands_for_itself() -> None:
+    state = cluster()
+    missing = ConfigResource(ResourceType.TOPIC, "nowhere")
+    decision = state.decide_alter_configs(
+        [
+            ConfigsToAlter(missing, [ConfigChange("retention.ms", SET, "1")]),
+            ConfigsToAlter(TOPIC, [ConfigChange("retention.ms", SET, "1")]),
+            ConfigsToAlter(BROKER, [ConfigChange("message.max.bytes", SET, "x")]),
+        ]
+    )
+    assert [one.code for one in decision.reply] == [
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.NONE,
+        Code.INVALID_REQUEST,
+    ]
+    assert len(decision.records) == 1
+
+
+def test_a_resource_named_twice_is_refused_both_times() -> None:
+    asked = ConfigsToAlter(TOPIC, [ConfigChange("retention.ms", SET, "1")])
+    decision = cluster().decide_alter_configs([asked, asked])
+    assert decision.records == ()
+    assert [one.code for one in decision.reply] == [Code.INVALID_REQUEST] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "code"),
+    [
+        (ResourceType.BROKER, "2", Code.BROKER_ID_NOT_REGISTERED),
+        (ResourceType.BROKER, "one", Code.INVALID_REQUEST),
+        (ResourceType.BROKER, "01", Code.INVALID_REQUEST),
+        (ResourceType.GROUP, "g", Code.INVALID_REQUEST),
+        (ResourceType.CLIENT_METRICS, "m", Code.INVALID_REQUEST),
+        (ResourceType.BROKER_LOGGER, "1", Code.INVALID_REQUEST),
+    ],
+)
+def test_resources_that_have_no_settings(kind: ResourceType, name: str, code: Code) -> None:
+    assert change(cluster(), ConfigResource(kind, name), ("retention.ms", SET, "1")).code == code
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("num.partitions", "start the broker again"),
+        ("log.retention.hours", "log.retention.ms, which counts before it, can"),
+        ("log.retenton.ms", "the closest is log.retention.ms"),
+        ("retention.ms", "it is a topic setting"),
+    ],
+)
+def test_broker_settings_that_cannot_change_are_refused_with_what_to_do(name: str, says: str) -> None:
+    for resource in (BROKER, ALL_BROKERS):
+        result = change(cluster(), resource, (name, SET, "1"))
+        assert result.code == Code.INVALID_REQUEST
+        assert says in (result.message or "")
+
+
+def test_a_topic_sees_what_was_set_for_brokers_the_own_one_first() -> None:
+    state = cluster({"log.retention.hours": "1"})
+    change(state, ALL_BROKERS, ("log.retention.ms", SET, "20"))
+    new = state.decide_create_topics([NewTopic("new")], rng=FirstRng(88)).reply[0]
+    shared = next(entry for entry in new.configs if entry.name == "retention.ms")
+    assert (shared.value, shared.source) == ("20", ConfigSource.DYNAMIC_DEFAULT_BROKER)
+    change(state, BROKER, ("log.retention.ms", SET, "30"))
+    new = state.decide_create_topics([NewTopic("new")], rng=FirstRng(88)).reply[0]
+    mine = next(entry for entry in new.configs if entry.name == "retention.ms")
+    assert [(one.name, one.value) for one in mine.synonyms] == [
+        ("log.retention.ms", "30"),
+        ("log.retention.ms", "20"),
+        ("log.retention.hours", "3600000"),
+        ("log.retention.ms", "604800000"),
+    ]
+
+
+def test_what_stands_in_the_metadata_is_what_the_table_reads() -> None:
+    state = cluster()
+    change(state, TOPIC, ("cleanup.policy", SET, "compact"))
+    values = topic_values(own(state, TOPIC), BrokerSettings.of({}))
+    assert values["cleanup.policy"] == ("compact",)
+    entries = {entry.name: entry.source for entry in topic_entries(own(state, TOPIC), BrokerSettings.of({}))}
+    assert entries["cleanup.policy"] == ConfigSource.DYNAMIC_TOPIC
