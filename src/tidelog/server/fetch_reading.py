@@ -142,7 +142,8 @@ class FetchReading:
             self._size_bytes += len(records)
             if not self.has_enough and wanted.fetch_offset < log.segment_base_offsets[-1]:
                 self.must_answer = True  # there is more than one segment can give
-        elif left <= 0 and wanted.fetch_offset < replica.high_watermark:
-            self._session.due[fetched] = None  # first at the next fetch
-            return None if not fetched.is_news(row) else row
+        elif wanted.fetch_offset < (row.last_stable_offset if self._isolation_level else row.high_watermark):
+            self.must_answer = True  # no more fits
+            self._session.due[fetched] = None  # the first in turn at the next fetch
+            return row if fetched.is_news(row) else None
         return row
