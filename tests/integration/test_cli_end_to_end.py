@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
-from typing import Any
 
 import pytest
 
+from support.cli import SECONDS_MAX, rows, tidelog
 from support.node import NodeProcess
-
-SECONDS_MAX = 60.0
-
-
-def tidelog(node: NodeProcess, *arguments: str, stdin: str = "", status: int = 0) -> str:
-    """Run `tidelog ARGUMENTS…` against a node; returns what it printed, or its errors if it was to fail."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tidelog", *arguments],
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS_MAX,
-        env={**os.environ, "TIDELOG_BOOTSTRAP": node.bootstrap},
-        check=False,
-    )
-    assert ran.returncode == status, f"status {ran.returncode}: {ran.stdout}{ran.stderr}"
-    return ran.stderr if status else ran.stdout
-
-
-def rows(printed: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in printed.splitlines()]
 
 
 def test_topics_are_created_listed_described_and_deleted(shared_node: NodeProcess) -> None:

@@ -29,7 +29,7 @@ class GroupListing:
     state: str | None
     """`Stable`, `Empty` …; None where the broker does not tell (before 2.6)."""
     type: str | None
-    """`Classic`, `Consumer` …; None where the broker does not tell (before 3.8)."""
+    """`classic`, `consumer` …; None where the broker does not tell (before 3.8)."""
 
 
 @dataclass(frozen=True, slots=True)
