@@ -76,7 +76,8 @@ def _expired(ledger: Ledger, group_id: str, group: Group | None) -> tuple[int, l
     since_ms = None
     if group is not None and group.protocol_type is not None:
         if group.state is GroupState.STABLE:
-            topics = {name: found for name, found in topics.items() if not group.may_be_subscribed(name)}
+            wanted = group.wanted_topics()
+            topics = {name: found for name, found in topics.items() if wanted is not None and name not in wanted}
         elif group.state is not GroupState.EMPTY:
             return 0, []
         else:

@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections import Counter
 from enum import Enum, StrEnum
 
-from tidelog.base.errors import Code, refusal
+from tidelog.base.errors import Code, MalformedMessageError, refusal
 from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.member import Member, Protocols
 from tidelog.coordinator.records import GroupMetadataValue, MemberMetadata
-from tidelog.coordinator.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
 from tidelog.coordinator.values import RequestId
+from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE
+from tidelog.wire.messages.consumer_protocol import subscribed_topics
 
 
 class GroupState(StrEnum):
@@ -171,16 +172,18 @@ class Group:
         invariant(common and None not in votes, "group {}: its members have no protocol in common", self.group_id)
         return str(votes.most_common(1)[0][0])
 
-    def may_be_subscribed(self, topic: str) -> bool:
-        """Whether a member wants a topic, as far as can be told: a subscription that cannot be read may want all."""
-        if self.protocol_type != CONSUMER_PROTOCOL_TYPE:
-            return bool(self.members)
-        for member in self.members.values():
-            for _, metadata in member.protocols:
-                topics = subscribed_topics(metadata)
-                if topics is None or topic in topics:
-                    return True
-        return False
+    def wanted_topics(self) -> frozenset[str] | None:
+        """The topics that members are subscribed to; None where that cannot be told, and may be any."""
+        if self.members and self.protocol_type != CONSUMER_PROTOCOL_TYPE:
+            return None
+        wanted: set[str] = set()
+        try:
+            for member in self.members.values():
+                for _, metadata in member.protocols:
+                    wanted |= subscribed_topics(metadata)
+        except MalformedMessageError:
+            return None
+        return frozenset(wanted)
 
     # What changes it.
 

@@ -18,7 +18,6 @@ from tidelog.coordinator.records import (
     offset_key_head,
     pack_partition,
 )
-from tidelog.coordinator.subscription import CONSUMER_PROTOCOL_TYPE
 from tidelog.coordinator.values import KeyValue, RequestId
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,
@@ -39,6 +38,7 @@ from tidelog.wire.messages.api_47_offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE
 
 NAMES_MISSING_GROUPS_SINCE = 9
 """The version of OffsetCommit from which on a group that is not there has an error of its own."""
@@ -173,10 +173,11 @@ def on_offset_delete(ledger: Ledger, group: Group | None, request: OffsetDeleteR
         raise refusal(
             Code.NON_EMPTY_GROUP, f"group {group_id!r} has members of type {group.protocol_type!r}: stop them first"
         )
+    wanted = frozenset() if group is None else group.wanted_topics()
     records: list[KeyValue] = []
     topics = []
     for topic in request.topics:
-        is_subscribed = group is not None and group.may_be_subscribed(topic.name)
+        is_subscribed = wanted is None or topic.name in wanted
         code = Code.GROUP_SUBSCRIBED_TO_TOPIC if is_subscribed else Code.NONE
         if not is_subscribed:
             records += (

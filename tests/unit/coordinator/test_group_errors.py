@@ -91,9 +91,14 @@ ASKS: dict[str, Callable[[Coordinated, str], RequestId]] = {
 
 UNKNOWN_MEMBER, ILLEGAL = Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION
 REBALANCING, INCONSISTENT = Code.REBALANCE_IN_PROGRESS, Code.INCONSISTENT_GROUP_PROTOCOL
-NOT_FOUND, NON_EMPTY, OK, ID_REQUIRED = Code.GROUP_ID_NOT_FOUND, Code.NON_EMPTY_GROUP, Code.NONE, Code.MEMBER_ID_REQUIRED
+NOT_FOUND, NON_EMPTY, OK, ID_REQUIRED = (
+    Code.GROUP_ID_NOT_FOUND,
+    Code.NON_EMPTY_GROUP,
+    Code.NONE,
+    Code.MEMBER_ID_REQUIRED,
+)
 
-# In the order of STATES:                  nothing          simple          empty           preparing    completing  stable
+# In the order of STATES: nothing, simple, empty, preparing, completing, stable.
 EXPECTED: dict[str, tuple[Code, ...]] = {
     "heartbeat":                         (UNKNOWN_MEMBER, UNKNOWN_MEMBER, UNKNOWN_MEMBER, REBALANCING, OK, OK),
     "heartbeat of a stranger":           (UNKNOWN_MEMBER,) * 6,
@@ -269,4 +274,4 @@ def test_leaving_has_an_answer_for_each() -> None:
 def test_subscriptions_that_cannot_be_read_want_everything() -> None:
     world = Coordinated()
     world.stable_group(protocols=(("range", subscription("t")[:-7]),))
-    assert world.coordinator.groups["g"].may_be_subscribed("anything")
+    assert world.coordinator.groups["g"].wanted_topics() is None
