@@ -100,6 +100,9 @@ class RequestContext:
 Handler = Callable[["Node", Any, RequestContext], Any]
 
 
+_Entry = tuple[Api, type[Any], Handler, "list[RequestTimes | None]"]
+"""An API that was asked for: how it is answered, and what counts it, by version."""
+
 NEVER_NS = 1 << 62
 
 
@@ -131,8 +134,7 @@ class Dispatcher:
         self._metrics = metrics
         self._slow_requests = slow_requests
         self._slow_ns = NEVER_NS if slow_requests is None else slow_requests.limit_ns
-        self._handlers: dict[int, tuple[Api, type[Any], Handler]] = {}
-        self._times: dict[tuple[int, int], RequestTimes] = {}
+        self._handlers: dict[int, _Entry] = {}
 
     def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]:
         """Answer one request.
@@ -147,7 +149,7 @@ class Dispatcher:
         entry = self._handlers.get(key)
         if entry is None:
             entry = self._load(key, header)
-        known, answer_type, handle = entry
+        known, answer_type, handle, times_by_version = entry
         if not known.min_version <= version <= known.max_version:
             return self._refuse_version(known, header)
         if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
@@ -163,7 +165,7 @@ class Dispatcher:
         if response.__class__ is answer_type:
             answer = encode_response(key, version, header.correlation_id, response, self._node.consistency_state)
             if metrics is not None:
-                times = self._times.get((key, version)) or self._times_of(known, version)
+                times = times_by_version[version] or self._times_of(known, version)
                 total_ns = times.on_answered(connection.received_ns, started_ns, response)
                 if total_ns >= self._slow_ns:
                     self._tell_slow(known, context, (len(frame), answer), started_ns, total_ns)
@@ -214,7 +216,7 @@ class Dispatcher:
 
     def _times_of(self, known: Api, version: int) -> RequestTimes:
         assert self._metrics is not None
-        times = self._times[known.key, version] = self._metrics.times_of(known, version)
+        times = self._handlers[known.key][3][version] = self._metrics.times_of(known, version)
         return times
 
     def _tell_slow(
@@ -228,7 +230,7 @@ class Dispatcher:
             known, context.header, context.connection.peer, phases, (size_bytes, _size_bytes(answer))
         )
 
-    def _load(self, key: int, header: RequestHeader) -> tuple[Api, type[Any], Handler]:
+    def _load(self, key: int, header: RequestHeader) -> _Entry:
         served = SERVED.get(key)
         if served is None or self._listener_role not in served[1]:
             # The protocol has no answer for an API that the peer was not offered.
@@ -237,7 +239,7 @@ class Dispatcher:
             )
         module = import_module(f"tidelog.server.handlers.{served[0]}")
         known = api(key)
-        entry = (known, known.response, module.handle)
+        entry: _Entry = (known, known.response, module.handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry
         return entry
 

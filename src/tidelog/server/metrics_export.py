@@ -136,7 +136,7 @@ def _about_requests(metrics: NodeMetrics) -> Iterator[Metric]:
     for known, versions in metrics.requests.by_api.values():
         codes: defaultdict[int, int] = defaultdict(int)
         for version, times in sorted(versions.items()):
-            by_version.add_metric([known.name, str(version)], sum(times.total))
+            by_version.add_metric([known.name, str(version)], times.count)
             for code, count in times.errors.items():
                 codes[code] += count
         all_times = list(versions.values())
@@ -158,11 +158,14 @@ def _about_requests(metrics: NodeMetrics) -> Iterator[Metric]:
 
 
 def _add_durations(family: HistogramMetricFamily, api: str, times: list[RequestTimes]) -> None:
-    _add_histogram(family, [api, "queue"], _added(each.queue for each in times), sum(each.queue_ns for each in times))
-    _add_histogram(
-        family, [api, "handle"], _added(each.handle for each in times), sum(each.handle_ns for each in times)
-    )
-    _add_histogram(family, [api, "total"], _added(each.total for each in times), sum(each.total_ns for each in times))
+    quick = sum(each.quick for each in times)
+    for phase, counts, sum_ns in (
+        ("queue", _added(each.queue for each in times), sum(each.queue_ns for each in times)),
+        ("handle", _added(each.handle for each in times), sum(each.handle_ns for each in times)),
+        ("total", _added(each.total for each in times), sum(each.total_ns for each in times)),
+    ):
+        counts[0] += quick
+        _add_histogram(family, [api, phase], counts, sum_ns)
     waits = [each.wait for each in times]
     if any(any(wait.counts) for wait in waits):
         _add_histogram(family, [api, "wait"], _added(wait.counts for wait in waits), sum(wait.sum_ns for wait in waits))
