@@ -265,8 +265,8 @@ class LogCleaner:
         new.finish_indexes()
         new.sync(with_indexes=True)
         new.release()
+        self._unfinished = None  # it is the log's affair from here on
         yield Step(2 * read, CleanedGroup(tuple(group), sizes_bytes, new), False)
-        self._unfinished = None
 
     def _place(self, new: Segment, header: BatchHeader) -> None:
         if new.size_bytes + header.size_bytes > SEGMENT_SIZE_BYTES_MAX:

@@ -94,12 +94,13 @@ class Compaction:
             end_offset: of the range that is compacted, exclusive.
 
         Returns:
-            Whether the segments still are those that were read. If not, nothing is changed.
+            Whether the segments still are those that were read. If not, the new one is removed.
 
         Raises:
             DiskError: nothing is decided.
         """
         if not self._is_unchanged(group):
+            group.cleaned.remove()
             return False
         self._take_mark(end_offset)
         group.cleaned.rename_log(SWAP_SUFFIX)

@@ -19,7 +19,7 @@ def _ignored(name: str, kind: ConfigType, default: str | None, why: str, **rest:
 
 
 _ONE_LOOP = "a node is one process with one event loop; run more nodes to use more cores."
-_NO_CLEANER = "no cleaner runs in this release."
+_ONE_CLEANER = "the node compacts one log at a time."
 _ONE_NODE = "a cluster of one node has no other to wait for."
 _NO_COORDINATORS = "transactions are not served in this release."
 _SYSTEM_BUFFERS = "the buffers of sockets are as large as the system makes them."
@@ -230,12 +230,50 @@ _LOGS: tuple[ConfigKey, ...] = (
         "How long a partition remembers the sequence numbers of a producer that went quiet.",
         minimum=1,
     ),
-    _ignored("log.cleaner.enable", BOOLEAN, "true", _NO_CLEANER),
-    _ignored("log.cleaner.threads", INT, "1", _NO_CLEANER, minimum=0),
-    _ignored("log.cleaner.delete.retention.ms", LONG, "86400000", _NO_CLEANER, minimum=0),
-    _ignored("log.cleaner.min.compaction.lag.ms", LONG, "0", _NO_CLEANER, minimum=0),
-    _ignored("log.cleaner.max.compaction.lag.ms", LONG, str(INT64_MAX), _NO_CLEANER, minimum=1),
-    _ignored("log.cleaner.min.cleanable.ratio", DOUBLE, "0.5", _NO_CLEANER, minimum=0, maximum=1),
+    _key("log.cleaner.enable", BOOLEAN, "true", "Whether topics with cleanup.policy compact are compacted at all."),
+    _ignored("log.cleaner.threads", INT, "1", _ONE_CLEANER, minimum=0),
+    _key(
+        "log.cleaner.backoff.ms",
+        LONG,
+        "15000",
+        "How long the cleaner rests when no log is worth compacting, before it looks again.",
+        minimum=1,
+    ),
+    _key(
+        "log.cleaner.dedupe.buffer.size",
+        LONG,
+        "134217728",
+        "How much memory the keys of the log that is being compacted may take, in bytes: 160 and its own length for "
+        "each. A log with more keys is compacted in several turns.",
+        minimum=1024,
+    ),
+    _key(
+        "log.cleaner.io.max.bytes.per.second",
+        DOUBLE,
+        "1.7976931348623157E308",
+        "How many bytes a second the cleaner may read and write, on the average of a compaction.",
+        minimum=1,
+    ),
+    _ignored("log.cleaner.io.buffer.size", INT, "524288", "the cleaner reads and writes 1 MiB at a time.", minimum=0),
+    _ignored(
+        "log.cleaner.io.buffer.load.factor",
+        DOUBLE,
+        "0.9",
+        "the keys are kept whole, in a table that grows.",
+        minimum=0,
+        maximum=1,
+    ),
+    _key("log.cleaner.delete.retention.ms", LONG, "86400000", "delete.retention.ms, unless set.", minimum=0),
+    _key("log.cleaner.min.compaction.lag.ms", LONG, "0", "min.compaction.lag.ms, unless set.", minimum=0),
+    _key("log.cleaner.max.compaction.lag.ms", LONG, str(INT64_MAX), "max.compaction.lag.ms, unless set.", minimum=1),
+    _key(
+        "log.cleaner.min.cleanable.ratio",
+        DOUBLE,
+        "0.5",
+        "min.cleanable.dirty.ratio, unless set.",
+        minimum=0,
+        maximum=1,
+    ),
 )
 
 _REPLICATION: tuple[ConfigKey, ...] = (
@@ -320,7 +358,10 @@ _COORDINATORS: tuple[ConfigKey, ...] = (
 
 _DYNAMIC = {
     "compression.type",
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
     "log.cleaner.delete.retention.ms",
+    "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.max.compaction.lag.ms",
     "log.cleaner.min.cleanable.ratio",
     "log.cleaner.min.compaction.lag.ms",

@@ -16,7 +16,6 @@ def _key(name: str, kind: ConfigType, default: str, doc: str, *synonyms: str | S
     return ConfigKey(name, kind, default, doc, synonyms=known, is_dynamic=True, **rest)  # type: ignore[arg-type]
 
 
-_NO_CLEANER = " No cleaner runs in this release, so nothing is compacted away."
 _NO_TIERS = "Tidelog has no tiered storage"
 
 TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
@@ -25,7 +24,8 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         LIST,
         "delete",
         "delete: old segments go by retention.ms and retention.bytes. compact: the latest record of each key is kept, "
-        "records without a key are refused." + _NO_CLEANER,
+        "records without a key are refused (those that were there before stay). compact,delete: both. The segment that "
+        "is written to is never compacted.",
         "log.cleanup.policy",
         choices=("delete", "compact"),
     ),
@@ -42,10 +42,10 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "delete.retention.ms",
         LONG,
         "86400000",
-        "How long a compacted topic keeps the marks of deleted keys." + _NO_CLEANER,
+        "How long a compacted topic keeps the mark of a deleted key, from the first compaction it comes by; it goes "
+        "with the first one after that.",
         "log.cleaner.delete.retention.ms",
         minimum=0,
-        has_effect=False,
     ),
     _key(
         "file.delete.delay.ms",
@@ -85,10 +85,10 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "max.compaction.lag.ms",
         LONG,
         str(INT64_MAX),
-        "The longest that a record of a compacted topic may stay uncompacted." + _NO_CLEANER,
+        "A log with a record older than this, by its timestamp, is compacted however little of it is dirty; its "
+        "segments are closed after this time.",
         "log.cleaner.max.compaction.lag.ms",
         minimum=1,
-        has_effect=False,
     ),
     _key(
         "max.message.bytes",
@@ -126,20 +126,18 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "min.cleanable.dirty.ratio",
         DOUBLE,
         "0.5",
-        "The share of a log that must be uncompacted before it is worth compacting." + _NO_CLEANER,
+        "A log is compacted once more than this share of its bytes came since the last time.",
         "log.cleaner.min.cleanable.ratio",
         minimum=0,
         maximum=1,
-        has_effect=False,
     ),
     _key(
         "min.compaction.lag.ms",
         LONG,
         "0",
-        "The shortest that a record of a compacted topic stays uncompacted." + _NO_CLEANER,
+        "Segments with a record younger than this, by its timestamp, are not compacted yet.",
         "log.cleaner.min.compaction.lag.ms",
         minimum=0,
-        has_effect=False,
     ),
     _key(
         "min.insync.replicas",

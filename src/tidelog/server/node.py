@@ -32,6 +32,7 @@ from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.broker import Broker
+from tidelog.server.cleaner import Cleaner
 from tidelog.server.config import Listener, NodeConfig
 from tidelog.server.connections import ConnectionLimits, Connections
 from tidelog.server.controller import Controller
@@ -228,6 +229,8 @@ class Node:
         for acceptor in self._acceptors:
             acceptor.start()
         self._start_task(self.files.keep(self.broker))
+        cleaner = Cleaner(self.broker, self.config.static, disk=self._disk, clock=self.clock, executor=self._executor)
+        self._start_task(cleaner.run())
         self._start_task(self._mind_idle(self.config.connection_idle_ms_max))
         self._has_started = True
         self._not_ready = None

@@ -464,6 +464,23 @@ def test_segments_that_go_meanwhile_are_not_brought_back() -> None:
         assert not [name for name in disk.list(DIRECTORY) if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
+def test_to_abandon_the_rest_leaves_alone_what_has_its_place() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, **COMPACT)
+    put_each(log, "ababababab")
+    seal(log)
+    expected = key_values(log)
+    job = start(log)
+    assert job is not None
+    while (ready := job.step().ready) is None:
+        pass
+    assert log.compaction.announce(ready, job.end_offset)
+    assert log.compaction.complete(ready)
+    job.abandon()
+    assert key_values(log) == expected
+    assert key_values(open_log(disk, clean=False, **COMPACT)) == expected
+
+
 def test_truncation_withdraws_what_was_announced() -> None:
     disk = MemoryDisk()
     log = open_log(disk, **COMPACT)
