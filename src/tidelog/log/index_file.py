@@ -101,6 +101,7 @@ class IndexFile:
     def spill(self) -> None:
         """Write what has gathered in memory; after a `DiskError` it still is there, and the file as before."""
         if not self._tail and self._disk.exists(self.path):
+            self._file = None
             return
         self._load()
         file = self._open(create=True)

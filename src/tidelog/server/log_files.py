@@ -32,6 +32,8 @@ logger = logging.getLogger("tidelog.server.log_files")
 TICK_MS = 1000
 OPENED_TOGETHER_MAX = 256
 """Logs that one thread opens in one go: few enough that the threads end together, many enough to be worth it."""
+WRITTEN_TOGETHER_MAX = 1024
+"""Logs whose leader epochs are written by one thread, and synced together."""
 PRODUCER_ID_EXPIRATION = "producer.id.expiration.ms"
 
 
@@ -220,18 +222,14 @@ class LogFiles:
         self, assignments: Sequence[tuple[Log, LeaderEpoch]]
     ) -> list[CorruptLogError | DiskError | None]:
         """Write down that an epoch starts at the end of each log; see the function of that name."""
-        by_directory: dict[HeldDirectory, list[int]] = {}
-        for index, (log, _) in enumerate(assignments):
-            by_directory.setdefault(self._held_at[log.topic_partition], []).append(index)
+        # Neighbours belong to one topic, so to several directories: each thread has its share of each disk.
         jobs = [
-            (indexes, self._executor.run(partial(assign_leader_epochs, self._disk, [assignments[i] for i in indexes])))
-            for indexes in by_directory.values()
+            self._executor.run(
+                partial(assign_leader_epochs, self._disk, assignments[start : start + WRITTEN_TOGETHER_MAX])
+            )
+            for start in range(0, len(assignments), WRITTEN_TOGETHER_MAX)
         ]
-        outcomes: list[CorruptLogError | DiskError | None] = [None] * len(assignments)
-        for indexes, job in jobs:
-            for index, outcome in zip(indexes, await job, strict=True):
-                outcomes[index] = outcome
-        return outcomes
+        return [outcome for job in jobs for outcome in await job]
 
     def directory_of(self, topic_partition: TopicPartition) -> HeldDirectory | None:
         """Where the log of a partition lies, if it is open here."""
