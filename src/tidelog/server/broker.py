@@ -123,9 +123,9 @@ class Broker:
     def partitions(self) -> list[Partition]:
         return list(self._by_name.values())
 
-    def is_offline(self, topic_partition: TopicPartition) -> bool:
+    def is_offline(self, topic: str, index: int) -> bool:
         """Whether the replica that this broker should have cannot be served, because of its disk or a bug."""
-        return topic_partition in self._offline
+        return bool(self._offline) and (topic, index) in self._offline
 
     @property
     def offline_partitions(self) -> list[TopicPartition]:

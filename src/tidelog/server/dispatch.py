@@ -61,6 +61,7 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.DELETE_GROUPS: ("api_42_delete_groups", (BROKER,)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ("api_44_incremental_alter_configs", (BROKER, CONTROLLER)),
     ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
+    ApiKey.DESCRIBE_LOG_DIRS: ("api_35_describe_log_dirs", (BROKER,)),
     ApiKey.DESCRIBE_CLUSTER: ("api_60_describe_cluster", (BROKER, CONTROLLER)),
     ApiKey.LIST_CONFIG_RESOURCES: ("api_74_list_config_resources", (BROKER,)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("api_75_describe_topic_partitions", (BROKER,)),

@@ -240,6 +240,10 @@ class LogFiles:
         held = self._held_at.get(topic_partition)
         return None if held is None else held.high_watermark(topic_partition)
 
+    async def room_in(self, held: HeldDirectory) -> tuple[int, int]:
+        """(total, usable) bytes of the file system that a directory lies on. Raises DiskError."""
+        return await self._executor.run(lambda: (self._disk.total_bytes(held.path), self._disk.free_bytes(held.path)))
+
     def log_config(self, topic: str, image: MetadataImage) -> LogConfig:
         """What is in force for a topic's logs at this broker."""
         settings = broker_settings(self._config.static, image.configs, self._config.node_id)

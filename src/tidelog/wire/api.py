@@ -170,6 +170,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
         Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, 1),
+        Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
         Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
         Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),

@@ -2,7 +2,9 @@
 
 Behaviour: topics by name or (10+) by id; a topic that is not there is created with the broker's defaults if the client
 and `auto.create.topics.enable` allow it, and is in this same answer. "No leader" (-1) comes with the leader epoch that
-is in force: it is no rewind. Fenced brokers are not shown.
+is in force: it is no rewind. Fenced brokers are not shown. A replica whose disk failed here is among the offline
+replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers: every client waits and asks
+again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten times a second.
 """
 
 from __future__ import annotations
@@ -64,10 +66,10 @@ def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> Me
     image = node.image
     asked = request.topics
     if asked is None or (not asked and context.api_version < NO_TOPICS_MEANS_ALL_BEFORE_VERSION):
-        topics = [_topic(image, topic) for topic in image.topics_by_name.values()]
+        topics = [_topic(node, image, topic) for topic in image.topics_by_name.values()]
     else:
         distinct = {(one.topic_id, one.name): one for one in asked}  # each once, as Kafka does
-        topics = [_asked_topic(image, one) for one in distinct.values()]
+        topics = [_asked_topic(node, image, one) for one in distinct.values()]
     brokers = []
     for broker in image.brokers.values():
         endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
@@ -78,12 +80,12 @@ def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> Me
     )
 
 
-def _asked_topic(image: MetadataImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _asked_topic(node: Node, image: MetadataImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
         found = image.topic_by_id(TopicId(asked.topic_id))
         if found is None:
             return MetadataResponseTopic(error_code=Code.UNKNOWN_TOPIC_ID, topic_id=asked.topic_id)
-        return _topic(image, found)
+        return _topic(node, image, found)
     name = asked.name
     if name is None:
         return MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=None)
@@ -92,13 +94,18 @@ def _asked_topic(image: MetadataImage, asked: MetadataRequestTopic) -> MetadataR
         illegal = check_topic_name(name) is not None
         code = Code.INVALID_TOPIC_EXCEPTION if illegal else Code.UNKNOWN_TOPIC_OR_PARTITION
         return MetadataResponseTopic(error_code=code, name=name)
-    return _topic(image, found)
+    return _topic(node, image, found)
 
 
-def _topic(image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
+def _topic(node: Node, image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
     partitions = []
+    us = node.config.node_id
     for index, state in enumerate(topic.partitions):
         leader = state.leader
+        offline: list[int] = [r for r in state.replicas if r not in image.brokers or image.brokers[r].is_fenced]
+        if us in state.replicas and node.broker.is_offline(topic.name, index):
+            offline.append(us)
+            leader = None if leader == us else leader
         partitions.append(
             MetadataResponsePartition(
                 error_code=Code.LEADER_NOT_AVAILABLE if leader is None else Code.NONE,
@@ -107,7 +114,7 @@ def _topic(image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
                 leader_epoch=state.leader_epoch,
                 replica_nodes=list(state.replicas),
                 isr_nodes=list(state.isr),
-                offline_replicas=[r for r in state.replicas if r not in image.brokers or image.brokers[r].is_fenced],
+                offline_replicas=offline,
             )
         )
     return MetadataResponseTopic(
