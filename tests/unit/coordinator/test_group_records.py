@@ -1,0 +1,207 @@
+"""The records of `__consumer_offsets`, byte for byte, in every version that Kafka ever wrote."""
+
+from __future__ import annotations
+
+from struct import pack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.coordinated import CountingRng
+from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.coordinator import GroupCoordinator, GroupSettings
+from tidelog.coordinator.records import (
+    CommittedOffset,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitValue,
+    check_offset,
+    decode_group,
+    decode_offset,
+    encode_expiring_offset,
+    encode_group,
+    encode_offset,
+    group_key,
+    names_in,
+    offset_key,
+    split_offset_key,
+)
+from tidelog.coordinator.state import RecordedGroups
+from tidelog.wire import encode
+
+
+def text(value: str) -> bytes:
+    return pack(">h", len(value.encode())) + value.encode()
+
+
+def test_keys_are_kafkas() -> None:
+    assert offset_key("grüp", "t-1", 7) == b"\0\1" + text("grüp") + text("t-1") + b"\0\0\0\7"
+    assert group_key("g") == b"\0\2\0\1g"
+
+
+OFFSETS = {
+    0: (pack(">hq", 0, 5) + text("m") + pack(">q", 99), CommittedOffset(5, None, "m", 99, None)),
+    1: (pack(">hq", 1, 5) + text("m") + pack(">qq", 99, 200), CommittedOffset(5, None, "m", 99, 200)),
+    2: (pack(">hq", 2, 5) + text("m") + pack(">q", 99), CommittedOffset(5, None, "m", 99, None)),
+    3: (pack(">hqi", 3, 5, 8) + text("m") + pack(">q", 99), CommittedOffset(5, 8, "m", 99, None)),
+    4: (pack(">hqi", 4, 5, 8) + b"\2m" + pack(">q", 99) + b"\0", CommittedOffset(5, 8, "m", 99, None)),
+}
+
+
+@pytest.mark.parametrize("version", OFFSETS)
+def test_offsets_of_every_version_are_read(version: int) -> None:
+    value, expected = OFFSETS[version]
+    assert decode_offset(value) == expected
+    check_offset(value)
+
+
+def test_a_topic_id_beside_an_offset_is_read_over() -> None:
+    value = OFFSETS[4][0][:-1] + b"\1\0\x10" + bytes(range(16))
+    assert decode_offset(value) == OFFSETS[4][1]
+
+
+@given(st.integers(-(2**63), 2**63 - 1), st.integers(-1, 2**31 - 1), st.text(max_size=20), st.integers(0, 2**63 - 1))
+def test_offsets_are_packed_as_they_are_declared(offset: int, leader_epoch: int, metadata: str, time_ms: int) -> None:
+    packed = encode_offset(offset, leader_epoch, metadata, time_ms)
+    declared = OffsetCommitValue(offset=offset, leader_epoch=leader_epoch, metadata=metadata, commit_timestamp=time_ms)
+    assert packed == b"\0\3" + encode(declared, 3)
+    check_offset(packed)
+    read = decode_offset(packed)
+    assert read == (offset, None if leader_epoch < 0 else leader_epoch, metadata, time_ms, None)
+
+
+def test_expiring_offsets_are_version_1() -> None:
+    assert encode_expiring_offset(5, "m", 99, 200) == OFFSETS[1][0]
+
+
+GROUP = GroupMetadataValue(
+    protocol_type="consumer",
+    generation=3,
+    protocol="range",
+    leader="m",
+    current_state_timestamp=77,
+    members=[
+        MemberMetadata(
+            member_id="m",
+            group_instance_id="i",
+            client_id="c",
+            client_host="/h",
+            rebalance_timeout=60,
+            session_timeout=10,
+            subscription=b"S",
+            assignment=b"A",
+        )
+    ],
+)
+
+
+def group_bytes(version: int) -> bytes:
+    member = text("m")
+    if version >= 3:
+        member += text("i")
+    member += text("c") + text("/h")
+    if version >= 1:
+        member += pack(">i", 60)
+    member += pack(">i", 10) + pack(">i", 1) + b"S" + pack(">i", 1) + b"A"
+    head = pack(">h", version) + text("consumer") + pack(">i", 3) + text("range") + text("m")
+    if version >= 2:
+        head += pack(">q", 77)
+    return head + pack(">i", 1) + member
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_groups_of_every_version_are_read(version: int) -> None:
+    read = decode_group(group_bytes(version))
+    assert (read.protocol_type, read.generation, read.protocol, read.leader) == ("consumer", 3, "range", "m")
+    assert read.current_state_timestamp == (77 if version >= 2 else -1)
+    (member,) = read.members
+    assert member.group_instance_id == ("i" if version >= 3 else None)
+    assert member.rebalance_timeout == (60 if version >= 1 else -1)
+    assert (member.session_timeout, member.subscription, member.assignment) == (10, b"S", b"A")
+
+
+def test_groups_are_written_in_version_3_and_read_in_4() -> None:
+    assert encode_group(GROUP) == group_bytes(3)
+    assert decode_group(b"\0\4" + encode(GROUP, 4)) == GROUP
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"\0", b"\0\5" + bytes(22), b"\xff\xff", OFFSETS[3][0][:-1], OFFSETS[3][0] + b"x", OFFSETS[0][0][:9]],
+)
+def test_damaged_offsets_are_told(value: bytes) -> None:
+    with pytest.raises(CorruptLogError):
+        decode_offset(value)
+    with pytest.raises(CorruptLogError):
+        check_offset(value)
+
+
+@pytest.mark.parametrize("value", [b"", b"\0\5", group_bytes(3)[:-1], group_bytes(3) + b"x"])
+def test_damaged_groups_are_told(value: bytes) -> None:
+    with pytest.raises(CorruptLogError):
+        decode_group(value)
+
+
+@pytest.mark.parametrize("names", [b"\0", b"\0\5abc", b"\xff\xff", b"\0\1\xff"])
+def test_damaged_names_are_told(names: bytes) -> None:
+    with pytest.raises(CorruptLogError):
+        names_in(names)
+
+
+DAMAGED: list[tuple[bytes, bytes | None]] = [
+    (b"", None),
+    (b"\0", b""),
+    (b"\0\1", None),
+    (b"\0\1\0\1g\0\0\0\0", OFFSETS[3][0]),
+    (b"\0\1\0\1g\0\1t\0\0\0\0\0", OFFSETS[3][0]),
+    (offset_key("g", "t", 0), b"\0\x09"),
+    (b"\0\2\0\5g", None),
+    (b"\0\2\0\1g\0\1h", None),
+    (group_key("g"), b"\0\x09"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), DAMAGED)
+def test_a_damaged_record_is_refused_with_its_offset(key: bytes, value: bytes | None) -> None:
+    coordinator = GroupCoordinator(3, GroupSettings(), rng=CountingRng())
+    with pytest.raises(CorruptLogError, match="__consumer_offsets-3, offset 17"):
+        coordinator.replay(key, value, Offset(17))
+
+
+def test_records_of_other_protocols_are_skipped() -> None:
+    coordinator = GroupCoordinator(0, GroupSettings(), rng=CountingRng())
+    for offset, key in enumerate((b"\0\3\0\1g", b"\0\x0b", b"\x7f\xff what", None)):
+        coordinator.replay(key, b"\0\0", Offset(offset))
+    coordinator.become_active(LeaderEpoch(1), Offset(4), now_ms=0, wall_ms=0)
+    assert coordinator.offsets_count == 0
+    assert not coordinator.groups
+
+
+def test_old_keys_name_the_same_offsets() -> None:
+    state = RecordedGroups()
+    key = offset_key("g", "t", 1)
+    state.apply((b"\0\0" + key[2:], OFFSETS[0][0]))
+    assert state.offset_of("g", "t", 1) == OFFSETS[0][0]
+    state.apply((key, None))
+    assert state.offset_of("g", "t", 1) is None
+    assert not state.offsets
+    assert split_offset_key(key) == (key[2:-4], 1)
+
+
+def test_tombstones_of_what_is_not_there_change_nothing() -> None:
+    state = RecordedGroups()
+    state.apply((offset_key("g", "t", 1), None))
+    state.apply((group_key("g"), None))
+    assert (state.offsets, state.groups, state.offsets_count) == ({}, {}, 0)
+
+
+def test_a_copy_of_the_state_is_its_own() -> None:
+    state = RecordedGroups()
+    state.apply((offset_key("g", "t", 1), OFFSETS[3][0]))
+    copy = state.clone()
+    copy.apply((offset_key("g", "t", 1), None))
+    copy.apply((group_key("g"), encode_group(GROUP)))
+    assert (state.offsets_count, copy.offsets_count) == (1, 0)
+    assert not state.groups
