@@ -1,0 +1,159 @@
+"""Write the pages of this directory from the tables in the code: `python docs/reference/generate.py`.
+
+A test holds the committed pages to what this writes, so that no page can say what the code does not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from tidelog.base.errors import Code
+from tidelog.metadata.broker_configs import BROKER_CONFIGS
+from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Synonym
+from tidelog.metadata.topic_configs import TOPIC_CONFIGS
+
+HERE = Path(__file__).parent
+LARGEST = {ConfigType.SHORT: 32_767, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
+NOTE = "<!-- Written by generate.py from the tables in the code: change those, then run it. -->"
+
+
+def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """A table in Markdown."""
+    lines = ["| " + " | ".join(titles) + " |", "|" + "---|" * len(titles)]
+    return lines + ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+
+
+def configuration() -> str:
+    topics, brokers = list(TOPIC_CONFIGS), sorted(BROKER_CONFIGS, key=lambda key: key.name)
+    lines = [
+        NOTE,
+        "# Configuration",
+        "",
+        "Every key that Tidelog knows, by Kafka's names; those marked as Tidelog's own are not in Kafka.",
+        "A key that is not here is refused, with the closest one named, wherever it is set.",
+        "",
+        "A topic's setting comes from the strongest place that has it:",
+        "the topic itself, this broker (changed while running), all brokers (changed while running), "
+        "the broker's `.properties` file, the default.",
+        "`tidelog configs describe` shows what is in force and why, and `tidelog configs alter` changes it; "
+        "so do Kafka's own tools and admin clients.",
+        "",
+        "## Topics",
+        "",
+        "All of them can be changed while brokers run, and are in force when the change is answered.",
+        "",
+        *topic_table(key for key in topics if key.has_effect),
+        "",
+        "Taken without effect, so that stock tools and files work:",
+        "",
+        *topic_table(key for key in topics if not key.has_effect),
+        "",
+        "## Brokers",
+        "",
+        "They stand in a node's `.properties` file. "
+        'Those with "yes" can also be changed while brokers run, for one broker or for all; the others need a restart.',
+        "",
+        *broker_table(key for key in brokers if key.has_effect),
+        "",
+        "Taken without effect, so that stock files work:",
+        "",
+        *broker_table(key for key in brokers if not key.has_effect),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def topic_table(keys: Iterable[ConfigKey]) -> list[str]:
+    return table(
+        ("key", "type", "default", "allowed", "falls back to", "what it does"),
+        (
+            (
+                f"`{key.name}`",
+                type_of(key),
+                default_of(key),
+                allowed_of(key),
+                ", ".join(synonym_of(one) for one in key.synonyms) or "–",
+                key.doc + reason_of(key),
+            )
+            for key in keys
+        ),
+    )
+
+
+def broker_table(keys: Iterable[ConfigKey]) -> list[str]:
+    return table(
+        ("key", "type", "default", "allowed", "changes while running", "what it does"),
+        (
+            (
+                f"`{key.name}`",
+                type_of(key),
+                default_of(key),
+                allowed_of(key),
+                "yes" if key.is_dynamic else "no",
+                key.doc + reason_of(key),
+            )
+            for key in keys
+        ),
+    )
+
+
+def type_of(key: ConfigKey) -> str:
+    return key.type.name.lower()
+
+
+def default_of(key: ConfigKey) -> str:
+    if key.default is None:
+        return "none"
+    if key.default == "":
+        return "empty"
+    return f"`{key.default}`" + (" (the largest)" if key.default == str(LARGEST.get(key.type)) else "")
+
+
+def allowed_of(key: ConfigKey) -> str:
+    if key.choices:
+        names = ", ".join(f"`{choice}`" for choice in key.choices)
+        return f"any of {names}" if key.type == ConfigType.LIST and len(key.choices) > 1 else names
+    if key.type in LARGEST or key.type == ConfigType.DOUBLE:
+        low, high = key.minimum, key.maximum
+        if high is not None:
+            return f"{low} to {high}"
+        return "any number" if low is None else f"{low} or more"
+    return "`true`, `false`" if key.type == ConfigType.BOOLEAN else "any"
+
+
+def synonym_of(synonym: Synonym) -> str:
+    return f"`{synonym.name}`" + (f" (times {synonym.scale:,})" if synonym.scale != 1 else "")
+
+
+def reason_of(key: ConfigKey) -> str:
+    return f" Other values are refused: {key.why_not_others}." if key.why_not_others else ""
+
+
+def error_codes() -> str:
+    rows = [
+        (str(int(code)), f"`{code.name}`", "yes" if code.retriable else "no", code.meaning)
+        for code in sorted(Code, key=int)
+    ]
+    lines = [
+        NOTE,
+        "# Error codes",
+        "",
+        "The codes of Kafka's protocol, as brokers answer them and clients report them.",
+        "Where a code can be retried, the same request may succeed a moment later with nothing else changed.",
+        "",
+        *table(("code", "name", "can be retried", "meaning"), rows),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "error-codes.md": error_codes}
+"""Each page of this directory, and what writes it."""
+
+
+def main() -> None:
+    for name, page in PAGES.items():
+        (HERE / name).write_text(page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
