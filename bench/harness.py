@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -31,6 +32,7 @@ __all__ = [
     "resident_bytes",
     "resident_bytes_peak",
     "say",
+    "skip",
 ]
 
 LONG = "--long" in sys.argv[1:]
@@ -86,6 +88,12 @@ def _rounded(value: float) -> float | int:
 def say(text: str) -> None:
     """For whoever watches; figures alone go to stdout."""
     print(text, file=sys.stderr, flush=True)
+
+
+def skip(reason: str) -> NoReturn:
+    """End this benchmark: what it measures is not there."""
+    print(json.dumps({"skipped": reason}), flush=True)
+    sys.exit(0)
 
 
 def median(values: Sequence[float]) -> float:
