@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import time
+from functools import partial
 from typing import Any
 
 from harness import (
@@ -76,7 +77,7 @@ def receive(stream: socket.socket, count: int) -> None:
     for _ in range(count):
         frame = receive_exactly(stream, int.from_bytes(receive_exactly(stream, 4)))
         _, _, position = decode_response_header(frame, ApiKey.OFFSET_COMMIT, VERSION)
-        assert frame[-2:] == b"\0\0", decode(OffsetCommitResponse, frame, VERSION, position)
+        assert bytes(frame[-2:]) == b"\0\0", decode(OffsetCommitResponse, frame, VERSION, position)
 
 
 def bench_commits() -> None:
@@ -146,7 +147,7 @@ def bench_rebalance() -> None:
                 members[-1].take_id()
                 members[-1].send_join()
                 for member in members[:-1]:
-                    wait_until(lambda one=member: one.heartbeat() == Code.REBALANCE_IN_PROGRESS, "it is told")
+                    wait_until(partial(is_told, member), "it is told to join again")
                 rejoin(members)
                 times.append(time.perf_counter() - started)
                 say(f"round {number + 1}: {times[-1] * 1000:.1f} ms")
@@ -157,6 +158,10 @@ def bench_rebalance() -> None:
             for member in members:
                 member.close()
     figure("rebalance of 50 members", median(times), "s", at_most=1)
+
+
+def is_told(member: GroupMember) -> bool:
+    return member.heartbeat() == Code.REBALANCE_IN_PROGRESS
 
 
 def rejoin(members: list[GroupMember]) -> None:

@@ -76,7 +76,7 @@ class Reader:
     def poll(self) -> None:
         for message in self.consumer.consume(1000, timeout=0.02):
             if message.error() is None:
-                self.values.append(message.value())
+                self.values.append(message.value() or b"")
 
     def close(self) -> None:
         self.consumer.close()

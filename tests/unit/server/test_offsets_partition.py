@@ -1,0 +1,359 @@
+"""The shell around one coordinator: when it answers, what it does while it loads, and what a bad disk or log costs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from support.group_member import commit_request
+from support.memory_disk import MemoryDisk
+from tidelog.base.errors import Code, DiskError, InvariantBrokenError, KafkaError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ports import Executor
+from tidelog.coordinator import GroupCoordinator, GroupSettings
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.rng import SystemRng
+from tidelog.log import Log, LogConfig
+from tidelog.metadata import PartitionImage
+from tidelog.records import BatchBuilder, read_records, split_batches
+from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
+from tidelog.server.group_coordinators import partition_of
+from tidelog.server.offsets_partition import OffsetsPartition, Tell
+from tidelog.server.partition import Partition
+from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from tidelog.wire.primitives import ZERO_UUID
+
+T = TypeVar("T")
+
+PLACE = TopicPartition("__consumer_offsets", PartitionIndex(7))
+BROKER = BrokerId(1)
+DIRECTORY = "logs/__consumer_offsets-7"
+
+
+class SetClock:
+    """A clock that stands."""
+
+    def now_ms(self) -> int:
+        return 1_000
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+class GatedExecutor:
+    """Works when the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        async def wait() -> T:
+            await self.gate.wait()
+            return work()
+
+        return wait()
+
+
+class WaitingReader:
+    """Waits for records, and notes the high watermarks that it is told of."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.seen: list[int] = []
+        self._partition = partition
+        partition.watch(self)
+
+    def on_changed(self) -> None:
+        self.seen.append(self._partition.high_watermark)
+
+
+class Led:
+    """A partition that is led, with its coordinator; and a broker that takes it offline when told."""
+
+    def __init__(
+        self, disk: MemoryDisk, *, executor: Executor | None = None, leader_epoch: int = 0, **config: Any
+    ) -> None:
+        log = Log.open(disk, DIRECTORY, PLACE, LogConfig(**config), topic_id=None, clean_shutdown=True, now_ms=0)
+        epoch = LeaderEpoch(leader_epoch)
+        log.assign_leader_epoch(epoch)
+        self.partition = Partition(PLACE, TopicId(ZERO_UUID), log)
+        state = PartitionImage((BROKER,), (BROKER,), BROKER, epoch, PartitionEpoch(0))
+        bounds = LogBounds(log.log_start_offset, log.log_end_offset)
+        self.partition.lead(LeaderReplica(PLACE, BROKER, state, bounds, log.lineage, settings=ReplicationSettings()))
+        self.troubles: list[Exception] = []
+        self.one = OffsetsPartition(
+            self.partition,
+            GroupCoordinator(7, GroupSettings(initial_rebalance_delay_ms=0), rng=SystemRng()),
+            clock=SetClock(),
+            executor=executor or InlineExecutor(),
+            loading=asyncio.Lock(),
+            on_disk_error=self.take_offline,
+            on_bug=self.take_offline,
+        )
+
+    def start(self, known: frozenset[str] = frozenset(("t", "u"))) -> None:
+        self.one.start(lambda topics: [topic for topic in topics if topic not in known])
+
+    def take_offline(self, partition: Partition, error: DiskError | InvariantBrokenError) -> None:
+        self.troubles.append(error)
+        partition.stop()
+        self.one.stop()
+
+    def commit(self, offset: int, topic: str = "t") -> Any:
+        request = commit_request("g", {(topic, 0): offset})
+        return self.one.ask(
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_commit(
+                request_id, request, api_version=9, now_ms=now_ms, wall_ms=wall_ms
+            )
+        )
+
+    def committed(self) -> dict[str, int] | Code:
+        answer = self.one.ask(
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_fetch(
+                request_id, OffsetFetchRequestGroup(group_id="g"), now_ms=now_ms, wall_ms=wall_ms
+            )
+        )
+        if isinstance(answer, KafkaError):
+            return answer.code
+        assert isinstance(answer, OffsetFetchResponseGroup)
+        return {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
+
+
+def join(member_id: str = "") -> Tell:
+    protocols = [JoinGroupRequestProtocol("range", b"")]
+    request = JoinGroupRequest(
+        group_id="g", session_timeout_ms=10_000, member_id=member_id, protocol_type="consumer", protocols=protocols
+    )
+    return lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_join_group(
+        request_id, request, api_version=3, client_id="c", client_host="/h", now_ms=now_ms, wall_ms=wall_ms
+    )
+
+
+def code_of(answer: Any) -> Code:
+    if isinstance(answer, KafkaError):
+        return answer.code
+    return Code(answer.topics[0].partitions[0].error_code)
+
+
+async def settle(led: Led) -> None:
+    """Let what is under way come to its end."""
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert led.one.refusal is None or led.one.refusal.code != Code.COORDINATOR_LOAD_IN_PROGRESS
+
+
+def test_a_commit_is_answered_within_the_call_and_wakes_who_waits_for_records() -> None:
+    async def run() -> None:
+        led = Led(MemoryDisk())
+        led.start()
+        reader = WaitingReader(led.partition)
+        assert code_of(led.commit(5)) is Code.NONE
+        assert reader.seen == [1]
+        assert led.committed() == {"t": 5}
+
+    asyncio.run(run())
+
+
+def test_what_was_committed_is_loaded_by_the_next_leader() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        for offset in range(50):
+            assert code_of(led.commit(offset)) is Code.NONE
+        again = Led(disk, leader_epoch=1)
+        assert again.committed() is Code.COORDINATOR_LOAD_IN_PROGRESS
+        again.start()
+        await settle(again)
+        assert again.committed() == {"t": 49}
+        assert code_of(again.commit(50)) is Code.NONE
+
+    asyncio.run(run())
+
+
+def test_topics_that_were_deleted_meanwhile_or_before_take_their_offsets_along() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        for topic in ("t", "u", "v"):
+            assert code_of(led.commit(3, topic)) is Code.NONE
+        executor = GatedExecutor()
+        again = Led(disk, executor=executor, leader_epoch=1)
+        again.start(known=frozenset(("t", "u")))
+        await asyncio.sleep(0)
+        again.one.on_topics_deleted({"u"})
+        assert code_of(again.commit(4)) is Code.COORDINATOR_LOAD_IN_PROGRESS
+        executor.gate.set()
+        await settle(again)
+        assert again.committed() == {"t": 3}
+        third = Led(disk, leader_epoch=2)
+        third.start(known=frozenset(("t", "u", "v")))
+        await settle(third)
+        assert third.committed() == {"t": 3}  # it was written down, too
+
+    asyncio.run(run())
+
+
+def test_a_leadership_that_ends_while_it_loads_serves_nobody() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        led.commit(3)
+        executor = GatedExecutor()
+        again = Led(disk, executor=executor, leader_epoch=1)
+        again.start()
+        await asyncio.sleep(0)
+        again.partition.stop()
+        again.one.stop()
+        executor.gate.set()
+        await settle(again)
+        assert again.committed() is Code.NOT_COORDINATOR
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("damage", ["checksum", "value"])
+def test_a_damaged_log_is_refused_with_the_offset(damage: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        for offset in range(3):
+            led.commit(offset)
+        if damage == "value":
+            data = led.partition.log.read(Offset(2), size_bytes_max=1000, end_offset=Offset(3)).read_all()
+            ((position, header),) = split_batches(data)
+            (record,) = read_records(data, position, header)
+            builder = BatchBuilder()
+            assert record.value is not None
+            builder.append(0, record.key, record.value[:-1])
+            led.partition.append_as_coordinator(
+                memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0
+            )
+        else:
+            led.commit(3)
+        again = Led(disk, leader_epoch=1)
+        if damage == "checksum":
+            (path,) = [path for path in disk.files if path.endswith(".log")]
+            disk.files[path].data[-1] ^= 1
+        again.start()
+        await settle(again)
+        assert again.committed() is Code.COORDINATOR_NOT_AVAILABLE
+        assert code_of(again.commit(9)) is Code.COORDINATOR_NOT_AVAILABLE
+        again.one.on_topics_deleted({"t"})
+        again.one.stop()
+        assert again.troubles == []
+
+    asyncio.run(run())
+    assert "__consumer_offsets-7 cannot be read" in caplog.text
+    assert "offset 3" in caplog.text
+    assert DIRECTORY in caplog.text
+
+
+def test_a_disk_that_fails_ends_the_leadership_and_everybody_is_told() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        first = led.one.ask(join())
+        assert not isinstance(first, asyncio.Future)
+        waiting = led.one.ask(join())  # for the first to join again
+        assert isinstance(waiting, asyncio.Future)
+        disk.free_write_bytes = 10
+        assert code_of(led.one.ask(commit_beside)) is Code.NOT_COORDINATOR
+        assert [type(error) for error in led.troubles] == [DiskError]
+        answer = await waiting
+        assert isinstance(answer, KafkaError)
+        assert answer.code is Code.NOT_COORDINATOR
+        assert led.committed() is Code.NOT_COORDINATOR
+
+    def commit_beside(coordinator: Any, request_id: Any, now_ms: int, wall_ms: int) -> None:
+        request = commit_request("another", {("t", 0): 4})
+        coordinator.on_offset_commit(request_id, request, api_version=9, now_ms=now_ms, wall_ms=wall_ms)
+
+    asyncio.run(run())
+
+
+def test_a_bug_stops_the_partition() -> None:
+    async def run() -> None:
+        led = Led(MemoryDisk())
+        led.start()
+
+        def broken(*_: object) -> None:
+            raise ZeroDivisionError("a bug")
+
+        with pytest.raises(ZeroDivisionError):
+            led.one.ask(broken)
+        assert ["ZeroDivisionError" in str(error) for error in led.troubles] == [True]
+        assert led.committed() is Code.NOT_COORDINATOR
+
+    asyncio.run(run())
+
+
+def test_who_hangs_up_is_not_waited_for() -> None:
+    async def run() -> None:
+        led = Led(MemoryDisk())
+        led.start()
+        led.one.ask(join())
+        waiting = led.one.ask(join())
+        assert isinstance(waiting, asyncio.Future)
+        waiting.cancel()
+        await asyncio.sleep(0)
+        led.one.stop()
+        assert waiting.cancelled()
+
+    asyncio.run(run())
+
+
+def test_what_is_to_be_synced_first_is_answered_afterwards() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        executor = GatedExecutor()
+        led = Led(disk, executor=executor, flush_messages=1)
+        led.start()
+        answer = led.commit(5)
+        assert isinstance(answer, asyncio.Future)
+        second = led.commit(6)
+        assert isinstance(second, asyncio.Future)
+        await asyncio.sleep(0)
+        synced = disk.sync_count
+        executor.gate.set()
+        assert [code_of(await answer), code_of(await second)] == [Code.NONE, Code.NONE]
+        assert disk.sync_count > synced
+        await settle(led)
+        assert led.committed() == {"t": 6}
+
+    asyncio.run(run())
+
+
+def test_a_record_that_somebody_else_wrote_does_no_harm() -> None:
+    async def run() -> None:
+        led = Led(MemoryDisk())
+        led.start()
+        led.commit(5)
+        builder = BatchBuilder()
+        builder.append(0, b"\0\x63", b"of an unknown kind")
+        led.partition.append(memoryview(bytearray(builder.build())), acks_all=True, now_ms=0)
+        assert code_of(led.commit(6)) is Code.NONE
+        assert led.committed() == {"t": 6}
+        assert led.partition.log.log_end_offset == 3
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("group_id", "partition"),
+    [
+        ("", 0),
+        ("hello", 99_162_322 % 50),
+        ("polygenelubricants", 0),  # its hash is the one that has no positive
+        ("\N{GRINNING FACE}", 1_772_899 % 50),  # two units of UTF-16
+    ],
+)
+def test_a_group_belongs_where_java_says(group_id: str, partition: int) -> None:
+    assert partition_of(group_id, 50) == partition
