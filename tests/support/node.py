@@ -38,6 +38,7 @@ class NodeProcess:
         data_dir: what `--data` was given; the node's files are in `data_dir/node-1`.
         log_path: what the node and `tidelog up` write to stderr.
         config: what `--config` is given at each start; may be changed before `restart()`.
+        file_limit: the most files that the node may ever have open; None for as many as this process.
     """
 
     def __init__(self, data_dir: Path, *, config: dict[str, str], port: int = 0) -> None:
@@ -45,6 +46,7 @@ class NodeProcess:
         self.config = config
         self.port = port
         self.pid = 0
+        self.file_limit: int | None = None
         self.log_path = data_dir.parent / f"{data_dir.name}.log"
         self._up: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
@@ -75,6 +77,8 @@ class NodeProcess:
         arguments += ["--port", str(self.port), "--data", str(self.data_dir), "--parent-fd", str(read_end)]
         for key, value in self.config.items():
             arguments += ["--config", f"{key}={value}"]
+        if self.file_limit is not None:
+            arguments = ["sh", "-c", f'ulimit -n {self.file_limit} && exec "$@"', "sh", *arguments]
         with self.log_path.open("ab") as log:
             self._up = subprocess.Popen(
                 arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(read_end,)
