@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -64,8 +63,8 @@ class GroupMachine(RuleBasedStateMachine):
         self.last_generation = 0
         self.protocols: dict[int, set[str | None]] = {}
         self.leaders: dict[int, set[str]] = {}
-        self.parts: dict[tuple[int, str], set[bytes]] = {}
-        self.epoch_start_generation = 0
+        self.assigned: dict[int, set[bytes]] = {}  # what leaders sent for each
+        self.parts: dict[int, set[bytes]] = {}  # which assignment each generation was told of
 
     # What clients do.
 
@@ -90,8 +89,35 @@ class GroupMachine(RuleBasedStateMachine):
         is_leader = client.leader == client.member_id
         self.sequence += 1
         parts = {one: f"{one} {self.sequence}".encode() for one in client.members} if is_leader else {}
+        if is_leader:
+            self.assigned.setdefault(client.generation_id, set()).add(str(self.sequence).encode())
         client.syncing = self.world.sync(client.member_id, client.generation_id, parts, instance_id=client.instance_id)
         self.collect()
+
+    @rule(numbers=st.sets(st.integers(0, CLIENTS - 1), min_size=1), assigns=st.booleans())
+    def go_through_a_round(self, numbers: set[int], assigns: bool) -> None:
+        """What clients do when all is well: join, with an id and then in earnest, and sync."""
+        for _ in range(2):
+            for number in numbers:
+                if self.clients[number].joining is None:
+                    self.join(number, list(PROTOCOLS), "t")
+        self.pass_time(9_000)
+        if assigns:
+            for number in sorted(numbers, key=lambda one: self.clients[one].leader == self.clients[one].member_id):
+                self.sync(number)
+
+    @rule()
+    def go_on_all_together(self) -> None:
+        for _ in range(2):
+            self.go_through_a_round(set(range(CLIENTS)), assigns=True)
+
+    @rule(number=st.sampled_from([1, 3]), waits_ms=st.sampled_from([0, 5_000]))
+    def come_back(self, number: int, waits_ms: int) -> None:
+        """A static member's process is replaced by another."""
+        self.restart(number)
+        self.pass_time(waits_ms)
+        self.join(number, list(PROTOCOLS), "t")
+        self.sync(number)
 
     @rule(number=st.integers(0, CLIENTS - 1))
     def heartbeat(self, number: int) -> None:
@@ -169,7 +195,7 @@ class GroupMachine(RuleBasedStateMachine):
         self.last_generation = group.generation_id if group is not None else 0
         self.protocols.clear()  # a generation whose assignment was not recorded may be counted again
         self.leaders.clear()
-        self.parts.clear()
+        self.parts.clear()  # while what was assigned stays true
 
     def collect(self) -> None:
         """Give each client the answer that has come."""
@@ -180,7 +206,8 @@ class GroupMachine(RuleBasedStateMachine):
                 outcome = self.world.answers[client.syncing]
                 client.syncing = None
                 if isinstance(outcome, SyncGroupResponse):
-                    self.parts.setdefault((client.generation_id, client.member_id), set()).add(outcome.assignment)
+                    if outcome.assignment:  # a static member that came back has what its old id was given
+                        self.parts.setdefault(client.generation_id, set()).add(outcome.assignment.split()[-1])
                     self.protocols.setdefault(client.generation_id, set()).add(outcome.protocol_name)
         for one in list(self.commits):
             if one.request_id in self.world.answers:
@@ -203,7 +230,9 @@ class GroupMachine(RuleBasedStateMachine):
         client.generation_id, client.leader = outcome.generation_id, outcome.leader
         client.members = tuple(one.member_id for one in outcome.members)
         self.protocols.setdefault(outcome.generation_id, set()).add(outcome.protocol_name)
+        assert outcome.leader == outcome.member_id or not outcome.members
         if outcome.leader == outcome.member_id:
+            assert client.member_id in client.members
             self.leaders.setdefault(outcome.generation_id, set()).add(client.instance_id or outcome.member_id)
 
     # What must hold.
@@ -226,8 +255,9 @@ class GroupMachine(RuleBasedStateMachine):
     def all_agree(self) -> None:
         for generation_id, names in self.protocols.items():
             assert len(names) == 1, (generation_id, names)
-        for (generation_id, member_id), parts in self.parts.items():
-            assert len(parts) == 1, (generation_id, member_id, parts)
+        for generation_id, parts in self.parts.items():
+            assert len(parts) == 1, (generation_id, parts)
+            assert parts <= self.assigned.get(generation_id, set())
 
     @invariant()
     def the_group_agrees_with_itself(self) -> None:
@@ -263,6 +293,8 @@ class GroupMachine(RuleBasedStateMachine):
             loaded.replay(key, value, offset)
         assert loaded._ledger.state.offsets == live.offsets
         assert loaded._ledger.state.groups == live.groups
+        count = sum(len(positions) for topics in live.offsets.values() for positions in topics.values())
+        assert loaded.offsets_count == world.coordinator.offsets_count == count
         loaded.become_active(LeaderEpoch(99), Offset(world.next_offset), now_ms=0, wall_ms=0)
         group = world.coordinator.groups.get("g")
         if group is not None and group.state is GroupState.STABLE:
@@ -282,8 +314,7 @@ class GroupMachine(RuleBasedStateMachine):
         return list(self.world.coordinator._ledger.state.positions_of("g"))
 
 
-@pytest.mark.timeout(60)
-class TestGroupMachine(GroupMachine.TestCase):  # type: ignore[misc, name-defined]
-    settings = settings(
-        max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-    )
+TestGroupMachine = GroupMachine.TestCase
+TestGroupMachine.settings = settings(
+    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
