@@ -29,6 +29,9 @@ from tidelog.server.partition import Partition
 
 logger = logging.getLogger("tidelog.server.broker")
 
+TOLD_MAX = 10
+"""Partitions that are named in the log when many cannot be opened for one reason."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
@@ -227,12 +230,16 @@ class Broker:
         assigned = self._assigned(delta, image)
         missing = [a for a in assigned if (a.topic_id, a.topic_partition.partition) not in self._by_id]
         if missing:
+            failed_count = 0
             wanted = [WantedLog(a.topic_partition, a.topic_id, self._is_new(a)) for a in missing]
             for one, opened in zip(missing, await self._files.open_logs(wanted, image), strict=True):
                 if isinstance(opened, Log):
                     self._add(one, opened)
-                else:
-                    self._take_offline(one.topic_partition, str(opened))
+                    continue
+                failed_count += 1
+                self._take_offline(one.topic_partition, str(opened), is_alone=failed_count <= TOLD_MAX)
+            if failed_count > TOLD_MAX:
+                logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
         await self._lead(assigned, image)
         self.on_image_changed(delta, image)
         self.image = image
@@ -336,7 +343,7 @@ class Broker:
             self._on_failed(f"log directory {directory.path} failed: {reason}")
 
     def _take_offline(self, topic_partition: TopicPartition, reason: str, *, is_alone: bool = True) -> None:
-        if is_alone:
+        if is_alone and self._offline.get(topic_partition) != reason:
             logger.error("%s goes offline: %s", topic_partition, reason)
         self._offline[topic_partition] = reason
         self._files.on_failed(topic_partition)
