@@ -1,7 +1,7 @@
 """Compaction of one log: of each key the last record stays.
 
 1. The keys of the dirty part are read into a map, key -> offset of its last record, up to a bound of bytes.
-2. From the log start on, neighbouring segments that fit into one are rewritten into a new one, without the records
+2. From the log start on, segments are rewritten into new ones, as many neighbours into one as fit, without the records
    that the map supersedes, and without marks of deleted keys that are old enough (cleaner_batch.py).
 3. Each new segment takes the place of those it was made of (cleaner_swap.py), before the next is begun: wherever this
    is broken off, every key still has its last record, and every mark of a deleted key outlives what it marks.
@@ -22,11 +22,11 @@ from tidelog.base.ports import Buffer, Disk
 from tidelog.log.append import DECOMPRESSED_SIZE_FACTOR
 from tidelog.log.cleaner_batch import BatchCleaner, note_keys
 from tidelog.log.cleaner_mark import CleanedMark
-from tidelog.log.cleaner_range import DirtyRange, group_segments
+from tidelog.log.cleaner_range import DirtyRange
 from tidelog.log.config import LogConfig
 from tidelog.log.continuity import BatchFaultError, check_batch_crc, whole_batches
 from tidelog.log.leftovers import CLEANED_SUFFIX
-from tidelog.log.segment import Segment
+from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
 from tidelog.records.batch import DECOMPRESSED_SIZE_BYTES_MAX, BatchHeader, read_header
 
 DEDUPE_SIZE_BYTES = 128 * 1024 * 1024
@@ -41,6 +41,8 @@ RECORD_WEIGHT = 16
 
 WRITE_SIZE_BYTES = 1024 * 1024
 SEGMENT_SIZE_BYTES_MAX = 0x7FFFFFFF
+GROUP_SIZE_MAX = 64
+"""So many segments give way to one at most: their files are renamed while others wait, in a millisecond or two."""
 
 
 class CleanedGroup(NamedTuple):
@@ -152,9 +154,9 @@ class LogCleaner:
             decompressed_size_bytes_max=self._decompressed_size_bytes_max,
         )
         in_range = [segment for segment in self._dirty.segments if segment.base_offset < self.end_offset]
-        size_bytes_max = min(self._config.segment_size_bytes, SEGMENT_SIZE_BYTES_MAX)
-        for group in group_segments(in_range, size_bytes_max=size_bytes_max):
-            yield from self._rewrite(group, cleaner)
+        last = max((segment for segment in in_range if segment.size_bytes), key=_base_offset, default=None)
+        while in_range:
+            yield from self._rewrite(in_range, cleaner, last)
             self.removed_count = cleaner.removed_count
 
     # The map.
@@ -212,22 +214,25 @@ class LogCleaner:
 
     # The new segments.
 
-    def _rewrite(self, group: list[Segment], cleaner: BatchCleaner) -> Generator[Step, None, None]:
-        sizes_bytes = tuple(segment.size_bytes for segment in group)
-        base_offset = group[0].base_offset
+    def _rewrite(
+        self, in_range: list[Segment], cleaner: BatchCleaner, last: Segment | None
+    ) -> Generator[Step, None, None]:
+        """Make one new segment of the first of the range, and of as many more as are sure to fit; take those out."""
+        group: list[Segment] = []
         new = Segment(
-            self._disk, self._directory, base_offset, self._config, now_ms=self._now_ms, suffix=CLEANED_SUFFIX
+            *(self._disk, self._directory, in_range[0].base_offset, self._config),
+            now_ms=self._now_ms,
+            suffix=CLEANED_SUFFIX,
         )
         self._unfinished = new
         new.create()
         new.begin_indexes()
-        is_changed = len(group) > 1
-        last = max(
-            (segment for segment in group if segment.size_bytes), key=lambda each: each.base_offset, default=None
-        )
+        is_changed = False
         pieces: list[Buffer] = []
         weight = read = pending = 0
-        for segment in group:
+        while in_range and (not group or self._fits(new, in_range[0], len(group))):
+            segment = in_range.pop(0)
+            group.append(segment)
             for position, header, window, at in self._batches(segment):
                 is_last = segment is last and position + header.size_bytes == segment.size_bytes
                 try:
@@ -253,26 +258,36 @@ class LogCleaner:
                     self.read_size_bytes += read
                     weight = read = 0
         self.read_size_bytes += read
-        if pieces:
-            new.file.append(b"".join(pieces))
         self.written_size_bytes += new.size_bytes
-        if not is_changed:
+        if not is_changed and len(group) == 1:
             new.remove()
             self._unfinished = None
             yield Step(2 * read, None, False)
             return
+        new.file.append(b"".join(pieces))
         new.end_offset = group[-1].end_offset
         new.finish_indexes()
         new.sync(with_indexes=True)
         new.release()
         self._unfinished = None  # it is the log's affair from here on
+        sizes_bytes = tuple(segment.size_bytes for segment in group)
         yield Step(2 * read, CleanedGroup(tuple(group), sizes_bytes, new), False)
+
+    def _fits(self, new: Segment, segment: Segment, group_size: int) -> bool:
+        size_bytes_max = min(self._config.segment_size_bytes, SEGMENT_SIZE_BYTES_MAX)
+        if segment.end_offset - 1 - new.base_offset > OFFSET_DELTA_MAX or group_size >= GROUP_SIZE_MAX:
+            return False
+        return new.size_bytes + segment.size_bytes <= size_bytes_max
 
     def _place(self, new: Segment, header: BatchHeader) -> None:
         if new.size_bytes + header.size_bytes > SEGMENT_SIZE_BYTES_MAX:
             raise CorruptLogError(f"{new.path}: rewritten, its batches would outgrow a segment of 2 GiB")
         new.note_indexed(new.size_bytes, header)
         new.size_bytes += header.size_bytes
+
+
+def _base_offset(segment: Segment) -> Offset:
+    return segment.base_offset
 
 
 def _weight(header: BatchHeader) -> int:

@@ -70,8 +70,8 @@ class BatchCleaner:
             buffer: holds it; its checksum was compared.
             at: where it starts.
             header: its header.
-            is_last: it ends the segment: then it is kept, be it without records, so that the segment ends where it did
-                and a reader who stands there is led on.
+            is_last: it ends the range: then it is kept, be it without records, so that whoever stands at the end of
+                what compaction left is led on, and does not wait for records that went.
 
         Returns:
             The batch, the same bytes if nothing changed; None if it goes.

@@ -1,4 +1,4 @@
-"""What of a log is worth compacting: from where it is dirty, up to where it may be cleaned, and in which pieces.
+"""What of a log is worth compacting: from where it is dirty, and up to where it may be cleaned.
 
     log start offset     first dirty offset              end of the range                        log end offset
           |   clean: each key   |   dirty: a key may come   |  may not be cleaned yet: too young,      |
@@ -9,12 +9,12 @@ All of it up to the end is rewritten, since a record in the dirty part supersede
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tidelog.base.ids import Offset
 from tidelog.log.config import LogConfig
-from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
+from tidelog.log.segment import Segment
 
 
 class DirtyRange(NamedTuple):
@@ -82,22 +82,3 @@ def _is_too_young(segment: Segment, config: LogConfig, now_ms: int) -> bool:
     newest = segment.max_timestamp
     lag_ms = config.min_compaction_lag_ms
     return lag_ms > 0 and newest is not None and newest.timestamp > now_ms - lag_ms
-
-
-def group_segments(segments: Sequence[Segment], *, size_bytes_max: int) -> list[list[Segment]]:
-    """Which neighbours go together into a new segment: no larger than `size_bytes_max`, were nothing to be removed."""
-    groups: list[list[Segment]] = []
-    size_bytes = 0
-    for segment in segments:
-        fits = (
-            groups
-            and size_bytes + segment.size_bytes <= size_bytes_max
-            and segment.end_offset - 1 - groups[-1][0].base_offset <= OFFSET_DELTA_MAX
-        )
-        if fits:
-            groups[-1].append(segment)
-            size_bytes += segment.size_bytes
-        else:
-            groups.append([segment])
-            size_bytes = segment.size_bytes
-    return groups

@@ -6,6 +6,9 @@
     complete            the old files -> *.deleted; the indexes, then 0.log.swap, lose their suffix
     on another thread   the directory is synced; *.deleted go
 
+The old files go in order, the lowest offsets first: those that a crash leaves beside the new segment are of its end.
+They bring back superseded records and marks of deleted keys, but nothing without the mark that came after it.
+
 Who reads in an old segment meanwhile reads on in it: the records are the same, and those that are gone besides.
 """
 
