@@ -91,7 +91,7 @@ def on_join(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
     """
     request = joiner.request
     member_id = request.member_id
-    _check_size(ledger, group, member_id)
+    _check_size(ledger, group, member_id or group.static_members.get(request.group_instance_id or "", ""))
     protocols = joiner.protocols
     if not group.supports(request.protocol_type, protocols):
         raise refusal(

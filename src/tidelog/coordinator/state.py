@@ -125,6 +125,8 @@ def check_record(record: KeyValue) -> None:
         if len(names_in(key[2:])) != 1:
             raise CorruptLogError("the key of a group does not hold one name")
         if value is not None:
-            decode_group(value)
+            members = decode_group(value).members
+            if len({one.member_id for one in members}) != len(members):
+                raise CorruptLogError("a group holds a member twice")
     elif len(version) < 2:
         raise CorruptLogError(f"a key of {len(key)} bytes holds no version")

@@ -76,6 +76,10 @@ def test_expiring_offsets_are_version_1() -> None:
     assert encode_expiring_offset(5, "m", 99, 200) == OFFSETS[1][0]
 
 
+def replace_members(members: list[MemberMetadata]) -> GroupMetadataValue:
+    return GroupMetadataValue(protocol_type="consumer", generation=3, members=members)
+
+
 GROUP = GroupMetadataValue(
     protocol_type="consumer",
     generation=3,
@@ -160,6 +164,7 @@ DAMAGED: list[tuple[bytes, bytes | None]] = [
     (b"\0\2\0\5g", None),
     (b"\0\2\0\1g\0\1h", None),
     (group_key("g"), b"\0\x09"),
+    (group_key("g"), encode_group(replace_members(GROUP.members * 2))),
 ]
 
 

@@ -127,6 +127,13 @@ def test_one_that_is_alone_after_the_others_sessions_leads() -> None:
     assert [one.group_instance_id for one in world.described().members] == ["k"]
 
 
+def test_a_full_group_has_its_place_still() -> None:
+    world = Coordinated(GroupSettings(group_size_max=2))
+    static_group(world, "i", "j")
+    assert world.taken(world.join(instance_id="j"), JoinGroupResponse).generation_id == 1
+    assert world.refused(world.join(instance_id="k")) == Code.GROUP_MAX_SIZE_REACHED
+
+
 def test_an_administrator_removes_it_by_name() -> None:
     world = Coordinated()
     _, second = static_group(world, "i", "j")
