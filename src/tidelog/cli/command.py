@@ -98,6 +98,15 @@ def log_level_option(default: str = "warning") -> Any:
     )
 
 
+def log_format_option() -> Any:
+    return option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default=None,
+        help="What the log to stderr looks like; as logging.format does.",
+    )
+
+
 def config_option(help_text: str) -> Any:
     return option("--config", type=KeyValue(), multiple=True, metavar="KEY=VALUE", help=help_text)
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.base.errors import ConfigError
-from tidelog.cli.command import argument, config_option, log_level_option, option
+from tidelog.cli.command import argument, config_option, log_format_option, log_level_option, option
 from tidelog.cli.properties import parse_properties
 
 PR_SET_PDEATHSIG = 1
@@ -33,6 +33,7 @@ class Server:
     file: str = argument(metavar="FILE")
     config: tuple[tuple[str, str], ...] = config_option("A setting that replaces the file's. May be repeated.")
     log_level: str = log_level_option("info")
+    log_format: str | None = log_format_option()
     ready_fd: int | None = option(
         "--ready-fd", type=int, default=None, hidden=True, help="Where to write port=PORT instead of stdout."
     )
@@ -44,6 +45,8 @@ class Server:
         if self.parent_fd is not None:
             stop_with_parent()
         properties = read_properties(self.file) | dict(self.config)
+        if self.log_format is not None:
+            properties["logging.format"] = self.log_format
         from tidelog.server.main import run  # after the flags and the file are known to be right
 
         def on_ready(port: int) -> None:

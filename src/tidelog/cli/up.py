@@ -11,6 +11,7 @@ from tidelog.cli.command import (
     UsageError,
     complain,
     config_option,
+    log_format_option,
     log_level_option,
     option,
 )
@@ -44,7 +45,15 @@ class Up:
     )
     data: str = option("--data", "-d", default="tidelog-data", metavar="DIR", help="Where the nodes keep their files.")
     config: tuple[tuple[str, str], ...] = config_option("A setting for every node, by Kafka's key. May be repeated.")
+    metrics_port: int | None = option(
+        "--metrics-port",
+        type=int,
+        default=None,
+        metavar="PORT",
+        help="Where /metrics (for Prometheus) and /ready are served; nowhere unless given.",
+    )
     log_level: str = log_level_option("info")
+    log_format: str | None = log_format_option()
     parent_fd: int | None = option(
         "--parent-fd", type=int, default=None, hidden=True, help="Stop when this reaches its end: the parent is gone."
     )
@@ -72,6 +81,8 @@ class Up:
             raise UsageError(f"--nodes {self.nodes}: this version runs one node; leave --nodes out, or give 1")
         if not 0 <= self.port <= 65_535:
             raise UsageError(f"--port {self.port} is no port; give one from 1 to 65535, or 0 for a free one")
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= 65_535:
+            raise UsageError(f"--metrics-port {self.metrics_port} is no port; give one from 1 to 65535, such as 9464")
         for key, _ in self.config:
             if key in OWN_KEYS:
                 raise UsageError(
@@ -92,6 +103,10 @@ class Up:
             "offsets.topic.replication.factor": str(min(self.nodes, 3)),
             "group.initial.rebalance.delay.ms": "0",  # members that try things out should not wait for others
         }
+        if self.metrics_port is not None:
+            pairs["metrics.listener"] = f"HTTP://{HOST}:{self.metrics_port}"
+        if self.log_format is not None:
+            pairs["logging.format"] = self.log_format
         path = os.path.join(directory, f"node-{node_id}.properties")
         with open(path, "w", encoding="utf-8") as file:
             file.write(
