@@ -1,0 +1,213 @@
+"""Compacted topics on a real node: a table made of the log is what it was, also when the node is killed meanwhile."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from support import log_files
+from support.node import NodeProcess, StartNode
+from tidelog import Consumer, Producer, TopicPartition
+from tidelog.base.ids import PartitionIndex
+
+DEADLINE_SECONDS = 60.0
+CLEANER = {"log.cleaner.backoff.ms": "50", "log.flush.offset.checkpoint.interval.ms": "200"}
+COMPACTED = {
+    "cleanup.policy": "compact",
+    "segment.bytes": "20000",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "0",
+}
+
+Table = dict[bytes, bytes | None]
+
+
+def create(node: NodeProcess, topic: str, config: dict[str, str] = COMPACTED) -> None:
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(10)
+
+
+def until(what: Callable[[], bool], why: Callable[[], str]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not what():
+        assert time.monotonic() < deadline, why()
+        time.sleep(0.005)
+
+
+class Writer:
+    """Writes keys again and again, and notes in order what each was set to; every tenth time it is deleted."""
+
+    def __init__(self, node: NodeProcess, topic: str) -> None:
+        self._topic = topic
+        self._rng = random.Random(5)
+        self.table: Table = {}
+        self.failed: list[str] = []
+        self.sent = self.acknowledged = 0
+        self._producer = confluent_kafka.Producer(
+            {
+                "bootstrap.servers": node.bootstrap,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 2,
+                "batch.num.messages": 50,
+                "message.timeout.ms": 60_000,
+                "reconnect.backoff.ms": 10,
+                "reconnect.backoff.max.ms": 100,
+                "retry.backoff.ms": 10,
+            }
+        )
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            key = b"key %d" % self._rng.randrange(200)
+            value = None if self._rng.random() < 0.1 else b"value %d of this key and some more" % self.sent
+            while len(self._producer) > 1000:
+                self._producer.poll(0.01)
+            self._producer.produce(self._topic, value, key, partition=0, on_delivery=self._on_delivery)
+            self.table[key] = value
+            self.sent += 1
+        self._producer.poll(0)
+
+    def finish(self) -> None:
+        assert self._producer.flush(DEADLINE_SECONDS) == 0, "records were never acknowledged"
+        assert not self.failed
+        assert self.acknowledged == self.sent
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.failed.append(str(error))
+
+
+def read(node: NodeProcess, topic: str) -> list[Any]:
+    """Every record from the start, by a stock client."""
+    consumer = confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": node.bootstrap,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    found: list[Any] = []
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        assert time.monotonic() < deadline, f"{len(found)} records read, then no more"
+        for message in consumer.consume(10_000, timeout=0.5):
+            error = message.error()
+            if error is not None:
+                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
+                consumer.close()
+                return found
+            found.append(message)
+
+
+def table_of(messages: list[Any]) -> Table:
+    table: Table = {}
+    for message in messages:
+        table[message.key()] = message.value()
+    return {key: value for key, value in table.items() if value is not None}
+
+
+def live(table: Table) -> Table:
+    return {key: value for key, value in table.items() if value is not None}
+
+
+@pytest.mark.timeout(120)
+def test_the_log_becomes_small_and_the_table_stays(start_node: StartNode) -> None:
+    node = start_node(config=CLEANER)
+    create(node, "table")
+    writer = Writer(node, "table")
+    writer.write(20_000)
+    writer.finish()
+    until(lambda: len(read(node, "table")) < 3_000, lambda: f"{len(read(node, 'table'))} records: {node.log[-2000:]}")
+    messages = read(node, "table")
+    assert table_of(messages) == live(writer.table)
+    offsets = [message.offset() for message in messages]
+    assert offsets == sorted(set(offsets))
+
+    # Our own reader: from the start, from inside a gap, and from a position that was read before the compaction.
+    partition = TopicPartition("table", PartitionIndex(0))
+    with Consumer(node.bootstrap) as consumer:
+        consumer.assign([partition])
+        consumer.seek(partition, 0)
+        seen: list[int] = []
+        while not seen or seen[-1] < offsets[-1]:
+            seen += [record.offset for record in consumer.poll(timeout_ms=5_000)]
+        gap = next(low + 1 for low, high in pairwise(offsets) if high > low + 1)
+        consumer.seek(partition, gap)
+        first = consumer.poll(timeout_ms=5_000)[0]
+        assert first.offset == min(offset for offset in offsets if offset >= gap)
+    assert set(seen) <= set(range(offsets[-1] + 1))
+    assert seen == sorted(seen)
+
+    # Another policy, and an unclean stop: nobody takes what compaction left for damage.
+    admin = AdminClient({"bootstrap.servers": node.bootstrap})
+    resource = confluent_kafka.admin.ConfigResource("topic", "table")
+    resource.add_incremental_config(
+        confluent_kafka.admin.ConfigEntry(
+            "cleanup.policy", "delete", incremental_operation=confluent_kafka.admin.AlterConfigOpType.SET
+        )
+    )
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    node.kill()
+    node.restart()
+    assert table_of(read(node, "table")) == live(writer.table)
+    assert "missing" not in node.log
+    assert "cut off" not in node.log
+
+
+@pytest.mark.timeout(120)
+def test_killed_while_it_compacts_the_node_loses_nothing(start_node: StartNode) -> None:
+    node = start_node(config={**CLEANER, "log.cleaner.io.max.bytes.per.second": "300000"})
+    create(node, "table", {**COMPACTED, "segment.bytes": "5000"})
+    writer = Writer(node, "table")
+    rng = random.Random(8)
+    suffixes = set()
+    for _ in range(4):
+        writer.write(3_000)
+        directory = log_files.partition_dir(node, "table")
+        until(
+            lambda directory=directory: any(directory.glob("*.cleaned")) or any(directory.glob("*.swap")),  # type: ignore[misc]
+            lambda: f"nothing is compacted: {node.log[-2000:]}",
+        )
+        time.sleep(rng.random() / 5)
+        node.kill()
+        suffixes |= {path.suffix for path in directory.iterdir()}
+        node.restart()
+        assert not [path for path in directory.iterdir() if path.suffix == ".swap"]
+    writer.finish()
+    messages = read(node, "table")
+    assert table_of(messages) == live(writer.table)
+    assert ".cleaned" in suffixes or ".swap" in suffixes, "it was never killed in the midst of it"
+
+
+def test_a_log_that_is_damaged_is_left_alone_and_the_others_are_compacted(start_node: StartNode) -> None:
+    node = start_node(config={**CLEANER, "log.cleaner.enable": "false"})
+    for topic in ("damaged", "whole"):
+        create(node, topic)
+        writer = Writer(node, topic)
+        writer.write(4_000)
+        writer.finish()
+    node.stop()
+    segment = log_files.segments(node, "damaged")[0]
+    log_files.change(segment, 100, lambda byte: byte ^ 1)
+    node.config = CLEANER
+    node.restart()
+    until(lambda: "whole-0: compacted up to offset" in node.log, lambda: node.log[-2000:])
+    until(lambda: "damaged-0 is not compacted any more" in node.log, lambda: node.log[-2000:])
+    assert str(segment) in node.log
+    assert len(read(node, "whole")) < 4_000
+    assert segment.read_bytes()[100:101], "it is still there"
+    with Producer(node.bootstrap) as producer:
+        producer.send("damaged", b"still written to", key=b"k").result(10)
+    assert node.log.count("damaged-0 is not compacted any more") == 1
