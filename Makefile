@@ -5,6 +5,7 @@
 # make fuzz     the fuzzers, FUZZ_SECONDS each
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
+# make librdkafka  librdkafka's own tests against a node: built from source, a quarter of an hour
 # make clean    forget .venv, peers/ and everything built
 #
 # A Python of your choice: make test PYTHON=/path/to/python3.12
@@ -16,7 +17,7 @@ FUZZ_SECONDS ?= 60
 PYTEST_ARGS ?=
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test lint format bench fuzz peers constraints clean
+.PHONY: help setup demo test lint format bench fuzz peers librdkafka constraints clean
 
 help:
 	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,10p'
@@ -56,6 +57,23 @@ peers/%/.fetched: constraints/peers/%.xml
 	@rm -rf peers/$*
 	@mvn --batch-mode --quiet -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/peers/$*"
 	@touch $@
+
+# librdkafka's sources, with its tests, come within the package of its JavaScript client.
+LIBRDKAFKA := peers/librdkafka/package/deps/librdkafka
+LIBRDKAFKA_PACKAGE := @confluentinc/kafka-javascript@1.10.1
+
+librdkafka: $(READY) $(LIBRDKAFKA)/tests/test-runner
+	@$(RUN) tests/compat/librdkafka/suite.py $(LIBRDKAFKA_ARGS)
+
+$(LIBRDKAFKA)/tests/test-runner:
+	@for tool in npm gcc g++; do command -v $$tool >/dev/null 2>&1 || { \
+	  echo "error: there is no $$tool here. make librdkafka needs npm, a C and a C++ compiler and the headers of zlib and zstd. On Debian and Ubuntu: apt install npm build-essential zlib1g-dev libzstd-dev" >&2; \
+	  exit 1; }; done
+	@rm -rf peers/librdkafka && mkdir -p peers/librdkafka
+	@cd peers/librdkafka && npm pack --silent $(LIBRDKAFKA_PACKAGE) && tar xzf *.tgz
+	@cd $(LIBRDKAFKA) && chmod +x configure lds-gen.py && ./configure --disable-gssapi --disable-sasl --disable-ssl --disable-curl > build.log
+	@cd $(LIBRDKAFKA) && $(MAKE) libs >> build.log 2>&1 && $(MAKE) -C tests build >> build.log 2>&1 \
+	  || { tail -n 30 build.log >&2; exit 1; }
 
 # Everything pinned, with hashes, for every platform and Python that we support. Needs uv; names no host.
 constraints:
