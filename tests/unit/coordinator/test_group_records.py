@@ -175,6 +175,23 @@ def test_a_damaged_record_is_refused_with_its_offset(key: bytes, value: bytes | 
         coordinator.replay(key, value, Offset(17))
 
 
+PIECES = st.sampled_from(
+    [b"\0\0", b"\0\1", b"\0\2", b"\0\3", b"\0\1g", b"\0\1t", b"\xff\xff", group_bytes(3), OFFSETS[3][0]]
+)
+ANY_BYTES = st.lists(PIECES | st.binary(max_size=6), max_size=6).map(b"".join)
+
+
+@given(st.none() | ANY_BYTES, st.none() | ANY_BYTES)
+def test_whatever_is_in_the_log_is_taken_or_told(key: bytes | None, value: bytes | None) -> None:
+    coordinator = GroupCoordinator(0, GroupSettings(), rng=CountingRng())
+    try:
+        coordinator.replay(key, value, Offset(0))
+    except CorruptLogError:
+        return
+    coordinator.become_active(LeaderEpoch(1), Offset(1), now_ms=0, wall_ms=0)
+    coordinator.on_time(now_ms=10**9, wall_ms=10**9)
+
+
 def test_records_of_other_protocols_are_skipped() -> None:
     coordinator = GroupCoordinator(0, GroupSettings(), rng=CountingRng())
     for offset, key in enumerate((b"\0\3\0\1g", b"\0\x0b", b"\x7f\xff what", None)):
