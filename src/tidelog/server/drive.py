@@ -1,7 +1,8 @@
 """The shell of one inbound connection: bytes from the loop into frames, frames to dispatch, answers back in order.
 
-A request that waits holds those behind it on its connection, and no other. Reading stops while one waits or while the
-peer is slow to take its answers, so what a connection may hold is one request, one answer and the socket's buffers.
+A request that waits holds those behind it on its connection, and no other. Reading stops when something
+comes behind one that waits, and while the peer is slow to take its answers; so what a connection may hold is one
+request, what came with the next one, one answer and the socket's buffers.
 """
 
 from __future__ import annotations
@@ -364,11 +365,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.refuse(f"an answer could not be completed: {error}", Closed.FAILED)
 
     def _mind_reading(self) -> None:
-        """Read on only when what was read is dealt with."""
+        """Read on only when what was read is dealt with; and while a request waits, until something comes behind it.
+
+        So a peer that hangs up is noticed at once, and the request that nobody waits for any more is given up.
+        """
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._answering is not None or self._outbox or self._write_paused or self._closing:
+        is_full = self._answering is not None and self._receiver.pending_bytes > 0
+        if is_full or self._outbox or self._write_paused or self._closing:
             if transport.is_reading():
                 transport.pause_reading()
         elif not transport.is_reading():

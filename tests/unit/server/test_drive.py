@@ -245,6 +245,29 @@ def test_a_bug_in_a_handler_closes_its_own_connection_only() -> None:
     run(scenario)
 
 
+def test_a_peer_that_hangs_up_while_its_request_waits_is_noticed() -> None:
+    async def scenario() -> None:
+        waiting = asyncio.Event()
+        cancelled = asyncio.Event()
+
+        async def waits() -> Answer:
+            waiting.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                cancelled.set()
+            return None
+
+        async with served_by(lambda _: waits()) as (_, writer, connections):
+            writer.write(frame(b"wait"))
+            await waiting.wait()
+            writer.close()
+            await cancelled.wait()
+            assert not connections
+
+    run(scenario)
+
+
 def test_a_peer_that_leaves_while_its_request_waits_is_forgotten() -> None:
     async def scenario() -> None:
         waiting = asyncio.Event()
