@@ -69,7 +69,7 @@ def read_all(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
         {
             "bootstrap.servers": bootstrap,
             "group.id": "none",
-            "enable.auto.commit": False,  # nowhere to commit to: close() would wait for a coordinator
+            "enable.auto.commit": False,
             "enable.partition.eof": True,
         }
     )
