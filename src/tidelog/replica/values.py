@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, Offset
@@ -79,8 +80,7 @@ class Acknowledgement:
     code: Code
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """What the driver owes the world, in field order: publish, acknowledge, propose."""
 
     high_watermark: Offset

@@ -122,6 +122,9 @@ class FetchReading:
             aborted_transactions=[] if self._isolation_level else None,
             records=b"",
         )
+        fetched.watch(partition)
+        if wanted.last_fetched_epoch < 0 and wanted.fetch_offset == replica.high_watermark:
+            return row  # at the end, as most are
         diverging = partition.diverging(wanted.last_fetched_epoch, wanted.fetch_offset)
         if diverging is not None:
             self.must_answer = True
@@ -136,7 +139,6 @@ class FetchReading:
             at_least_one=self._size_bytes == 0,
             may_wait=self._look_ups > LOOK_UPS_MAX,
         )
-        fetched.watch(partition)
         if records is not None and len(records):
             row.records = records
             self._size_bytes += len(records)

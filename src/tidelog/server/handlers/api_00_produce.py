@@ -24,9 +24,9 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import TopicId
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
-from tidelog.records import read_header, split_batches
+from tidelog.records import split_batches
 from tidelog.server.dispatch import RequestContext, code_of
-from tidelog.server.partition import Partition
+from tidelog.server.partition import LENGTH_END, LENGTH_START, Partition
 from tidelog.wire.messages.api_00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -108,7 +108,7 @@ def _append(
             raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinators alone")
         if not isinstance(data.records, memoryview) or not len(data.records):
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
-        if read_header(data.records).size_bytes < len(data.records) and len(split_batches(data.records)) > 1:
+        if _first_batch_end(data.records) < len(data.records) and len(split_batches(data.records)) > 1:
             raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
         result = partition.append(data.records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
     except KafkaError as error:
@@ -131,6 +131,11 @@ def _append(
     if partition.is_sync_awaited:
         unsynced.append((partition, row))
     return row
+
+
+def _first_batch_end(records: memoryview) -> int:
+    """Where the first batch says it ends. The log looks at all else that its header says, once."""
+    return LENGTH_END + int.from_bytes(records[LENGTH_START:LENGTH_END])
 
 
 def _refused(index: int, code: Code, message: str) -> PartitionProduceResponse:
