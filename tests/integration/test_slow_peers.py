@@ -152,3 +152,15 @@ def test_a_node_stops_in_time_whoever_waits(node: NodeProcess) -> None:
     assert "cut off" not in node.log[before:], "the stop was not a clean one"
     with WireClient(node.port) as client:
         assert client.log_end_offset(TOPIC) == MEGABYTES
+
+
+def test_a_request_that_waits_is_answered_when_the_node_stops(node: NodeProcess) -> None:
+    """Not cut off: the client learns at once that it has to look for another leader."""
+    with WireClient(node.port) as client, WireClient(node.port) as waiting:
+        client.create_topic(TOPIC)
+        waiting.send(ApiKey.FETCH, 12, fetch_request(TOPIC, wait_ms=30_000))
+        client.log_end_offset(TOPIC)
+        node.stop()
+        answer = waiting.receive(ApiKey.FETCH, 12, FetchResponse)
+        assert Code(answer.responses[0].partitions[0].error_code) is Code.NOT_LEADER_OR_FOLLOWER
+        assert waiting.stream.recv(1) == b""

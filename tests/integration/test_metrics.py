@@ -1,0 +1,272 @@
+"""What a node shows of itself: the metrics that the docs list, readiness, its log in JSON, and slow requests."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from support.node import NodeProcess
+from support.wire_client import WireClient, batch_of
+from tidelog.base.errors import Code
+
+ROOT = Path(__file__).parents[2]
+DOC = ROOT / "docs" / "observability.md"
+ALERTS = ROOT / "docs" / "alerts.yml"
+TOPIC = "metrics"
+SECONDS_MAX = 10.0
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    node = NodeProcess(
+        tmp_path_factory.mktemp("watched") / "data",
+        config={
+            "metrics.listener": "HTTP://127.0.0.1:0",
+            "metrics.partitions.enable": "true",
+            "metrics.topics.max": "3",
+            "logging.format": "json",
+            "slow.request.log.ms": "0",
+        },
+    )
+    node.start()
+    yield node
+    node.close()
+
+
+def port_of(node: NodeProcess) -> int:
+    found = re.search(r"served on http://127\.0\.0\.1:(\d+)", node.log)
+    assert found is not None
+    return int(found[1])
+
+
+def page(node: NodeProcess, path: str = "/metrics", **headers: str) -> tuple[str, str]:
+    """Its content type, and what it says."""
+    with urlopen(Request(f"http://127.0.0.1:{port_of(node)}{path}", headers=headers), timeout=SECONDS_MAX) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+def samples(node: NodeProcess) -> dict[tuple[str, tuple[str, ...]], float]:
+    """Every sample by its name and the values of its labels, in the order of the labels' names."""
+    found = {}
+    for family in text_string_to_metric_families(page(node)[1]):
+        for sample in family.samples:
+            found[sample.name, tuple(value for _, value in sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def exported(node: NodeProcess) -> dict[str, str]:
+    """The type of each metric, by the name that the docs give it."""
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page(node)[1], re.MULTILINE))
+    return {name: kind for name, kind in types.items() if not name.endswith("_created")}
+
+
+def documented() -> dict[str, str]:
+    rows = re.findall(r"^\| `([a-z_]+)` \| (counter|gauge|histogram)\b", DOC.read_text(), re.MULTILINE)
+    assert len(rows) == len(dict(rows)), "a metric is listed twice"
+    return dict(rows)
+
+
+def test_the_docs_list_what_is_exported_and_nothing_else(watched: NodeProcess) -> None:
+    assert documented() == exported(watched)
+
+
+def test_every_alert_is_about_metrics_that_there_are() -> None:
+    """And has what Prometheus wants of it."""
+    text = ALERTS.read_text()
+    alerts = re.split(r"^      - alert: ", text, flags=re.MULTILINE)[1:]
+    assert len(alerts) > 10
+    known = documented()
+    histograms = {
+        f"{name}_{part}" for name, kind in known.items() if kind == "histogram" for part in ("bucket", "sum", "count")
+    }
+    seen = set()
+    for alert in alerts:
+        lines = alert.splitlines()
+        keys = [line.strip().partition(":")[0] for line in lines[1:]]
+        assert [key for key in keys if key != "for"] == ["expr", "labels", "annotations", "summary"], lines[0]
+        expression = lines[1].partition("expr:")[2]
+        assert expression.count("(") == expression.count(")"), lines[0]
+        named = re.findall(r"\b(?:tidelog|process)_[a-z_]+", expression)
+        assert named or "up{" in expression, lines[0]
+        assert set(named) <= known.keys() | histograms, lines[0]
+        seen.add(lines[0])
+    assert len(seen) == len(alerts), "two alerts have one name"
+
+
+def test_requests_errors_and_topics_are_counted(watched: NodeProcess) -> None:
+    with WireClient(watched.port) as client:
+        client.create_topic(TOPIC, partitions=2)
+        before = samples(watched)
+        batch = batch_of(b"x" * 1_000)
+        for _ in range(5):
+            assert client.produce(TOPIC, batch).error_code == 0
+        assert client.produce(TOPIC, batch, partition=9).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+        records = client.fetch(TOPIC, 0).records
+        assert records is not None
+        assert client.fetch(TOPIC, 5, wait_ms=30).error_code == 0  # which waits
+        after = samples(watched)
+    grown = {key: value - before.get(key, 0) for key, value in after.items()}
+    assert grown["tidelog_requests_total", ("Produce", "9")] == 6
+    assert grown["tidelog_request_errors_total", ("Produce", "UNKNOWN_TOPIC_OR_PARTITION")] == 1
+    assert grown["tidelog_request_duration_seconds_count", ("Produce", "total")] == 6
+    assert grown["tidelog_request_duration_seconds_bucket", ("Produce", "+Inf", "handle")] == 6
+    assert grown["tidelog_request_duration_seconds_count", ("Fetch", "wait")] == 1
+    assert 0.02 < grown["tidelog_request_duration_seconds_sum", ("Fetch", "wait")] < 5
+    assert 0 < grown["tidelog_request_duration_seconds_sum", ("Produce", "handle")] < 1
+    assert grown["tidelog_topic_produced_bytes_total", (TOPIC,)] == 5 * len(batch)
+    assert grown["tidelog_topic_produced_batches_total", (TOPIC,)] == 5
+    assert grown["tidelog_topic_appended_records_total", (TOPIC,)] == 5
+    assert grown["tidelog_topic_fetched_bytes_total", (TOPIC,)] == len(records)
+    assert after["tidelog_topic_log_size_bytes", (TOPIC,)] == 5 * len(batch)
+    assert after["tidelog_partition_high_watermark", ("0", TOPIC)] == 5
+    assert after["tidelog_partition_log_end_offset", ("0", TOPIC)] == 5
+    assert after["tidelog_partition_isr", ("1", TOPIC)] == 1
+    assert after["tidelog_connections_open", ("PLAINTEXT",)] == 1
+    assert after["tidelog_controller_active", ()] == 1
+    assert after["tidelog_node_ready", ()] == 1
+    assert after["tidelog_disk_sync_duration_seconds_count", ()] > 0
+    assert grown["tidelog_metadata_applied_offset", ()] == 0
+    assert after["tidelog_metadata_lag_records", ()] == 0
+
+
+def test_topics_beyond_the_limit_are_added_up(watched: NodeProcess) -> None:
+    batch = batch_of(b"y")
+    with WireClient(watched.port) as client:
+        for number in range(6):
+            client.create_topic(f"many-{number}")
+            client.produce(f"many-{number}", batch)
+    found = samples(watched)
+    labels = [key[1][0] for key in found if key[0] == "tidelog_topic_produced_bytes_total"]
+    assert len(labels) == 4
+    assert "_other" in labels
+    total = sum(value for key, value in found.items() if key[0] == "tidelog_topic_produced_batches_total")
+    assert total >= 6
+
+
+def test_connections_are_counted_by_how_they_ended(watched: NodeProcess) -> None:
+    before = samples(watched)
+    with socket.create_connection(("127.0.0.1", watched.port), timeout=SECONDS_MAX) as stream:
+        stream.sendall(b"GET / HTTP/1.1\r\n\r\n")
+        assert stream.recv(10) == b""
+    with WireClient(watched.port):
+        pass
+    deadline = time.monotonic() + SECONDS_MAX
+    while True:
+        after = samples(watched)
+        ended = {
+            why: after["tidelog_connections_closed_total", (why,)] - before["tidelog_connections_closed_total", (why,)]
+            for why in ("refused", "peer")
+        }
+        if ended == {"refused": 1, "peer": 1}:
+            break
+        assert time.monotonic() < deadline, ended
+    assert after["tidelog_connections_accepted_total", ()] - before["tidelog_connections_accepted_total", ()] == 2
+
+
+def test_openmetrics_is_served_to_those_who_ask_for_it(watched: NodeProcess) -> None:
+    kind, text = page(watched, Accept="application/openmetrics-text; version=1.0.0")
+    assert kind.startswith("application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
+
+
+def test_ready(watched: NodeProcess) -> None:
+    assert page(watched, "/ready")[1] == "ready\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", 404),
+        (b"GET /metricsandmore HTTP/1.1\r\n\r\n", 404),
+        (b"POST /metrics HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc", 405),
+        (b"garbage\r\n\r\n", 400),
+        (b"GET /metrics SPDY/9\r\n\r\n", 400),
+        (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431),
+        (b"\x16\x03\x01\x02\x00\xff\xff\xff\r\n\r\n", 400),
+    ],
+)
+def test_what_is_not_asked_for_properly_is_told_so(watched: NodeProcess, sent: bytes, status: int) -> None:
+    assert status_of(watched, sent) == status
+
+
+def status_of(node: NodeProcess, sent: bytes) -> int:
+    with socket.create_connection(("127.0.0.1", port_of(node)), timeout=SECONDS_MAX) as stream:
+        stream.sendall(sent)
+        return int(stream.recv(100).split(b" ")[1])
+
+
+def test_head_has_no_body(watched: NodeProcess) -> None:
+    with socket.create_connection(("127.0.0.1", port_of(watched)), timeout=SECONDS_MAX) as stream:
+        stream.sendall(b"HEAD /ready HTTP/1.1\r\n\r\n")
+        answer = b""
+        while piece := stream.recv(1_000):
+            answer += piece
+    assert answer.endswith(b"Connection: close\r\n\r\n")
+    assert b"Content-Length: 6\r\n" in answer
+
+
+def test_more_than_a_few_at_once_are_hung_up_on(watched: NodeProcess) -> None:
+    streams = [socket.create_connection(("127.0.0.1", port_of(watched)), timeout=SECONDS_MAX) for _ in range(17)]
+    try:
+        closed = False
+        try:
+            closed = streams[-1].recv(1) == b""
+        except ConnectionError:
+            closed = True
+        assert closed
+    finally:
+        for stream in streams:
+            stream.close()
+
+
+def test_the_log_is_json_and_slow_requests_are_in_it(watched: NodeProcess) -> None:
+    """With a limit of 0 every request is slow, but for how many lines there may be."""
+    topic = TOPIC + "-slow"
+    with WireClient(watched.port) as client:
+        client.create_topic(topic)
+        deadline = time.monotonic() + SECONDS_MAX
+        while not (lines := [line for line in log_lines(watched) if line.get("api") == "Produce"]):
+            assert time.monotonic() < deadline
+            client.produce(topic, batch_of(b"z"))
+    line = lines[-1]
+    assert line["node"] == 1
+    assert line["level"] == "warning"
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+    assert (line["api_version"], line["client_id"]) == (9, "tidelog-test")
+    assert line["peer"].startswith("127.0.0.1:")
+    assert line["request_bytes"] > 60
+    assert line["answer_bytes"] > 20
+    assert line["handle_ms"] > 0
+    assert line["wait_ms"] == 0
+    assert "Produce v9 of client 'tidelog-test' took " in line["message"]
+
+
+def log_lines(node: NodeProcess) -> list[dict[str, object]]:
+    """Raises ValueError where a line is no JSON."""
+    return [json.loads(line) for line in node.log.splitlines(keepends=True) if line.endswith("\n")]
+
+
+def test_a_node_that_shows_nothing_loads_nothing_for_it() -> None:
+    program = "import sys, tidelog.server.main; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    assert "tidelog.server.node" in loaded
+    assert not {"prometheus_client", "tidelog.server.metrics", "tidelog.server.metrics_listener"} & set(loaded)
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        node = NodeProcess(tmp_path / "data", config={"metrics.listener": f"HTTP://127.0.0.1:{port}"})
+        with pytest.raises(AssertionError, match=f"metrics.listener: cannot listen on 127.0.0.1:{port}"):
+            node.start()
+        node.close()
