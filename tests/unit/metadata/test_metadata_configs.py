@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import get_args
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from tidelog.base.errors import ConfigError
+from tidelog.base.ids import BrokerId
 from tidelog.log.config import LogConfig
 from tidelog.metadata.configs import (
     TABLE,
@@ -16,12 +19,14 @@ from tidelog.metadata.configs import (
     ConfigValue,
     Scope,
     broker_entries,
+    broker_settings,
     broker_values,
     topic_entries,
     topic_values,
     validate,
     validate_topic_configs,
 )
+from tidelog.metadata.image import ConfigResource, ResourceType
 
 NOTHING = BrokerSettings.of({})
 
@@ -136,6 +141,39 @@ def test_the_strongest_place_wins_and_the_others_are_told() -> None:
     assert topic_values({}, broker)["retention.ms"] == 50
     assert topic_values({}, BrokerSettings.of(broker.static))["retention.ms"] == 180_000
     assert topic_values({}, NOTHING)["retention.ms"] == 604_800_000
+
+
+_TOPICS = st.dictionaries(st.sampled_from(["retention.ms", "segment.ms"]), st.sampled_from(["-1", "7"]))
+_BROKERS = st.dictionaries(
+    st.sampled_from(
+        ["log.retention.ms", "log.retention.minutes", "log.retention.hours", "log.flush.scheduler.interval.ms", "x"]
+    ),
+    st.sampled_from(["-1", "9"]),
+)
+
+
+@given(_TOPICS, _BROKERS, _BROKERS, _BROKERS)
+def test_what_is_in_force_is_what_is_told(
+    topic: dict[str, str], static: dict[str, str], own: dict[str, str], shared: dict[str, str]
+) -> None:
+    assume(
+        "-1"
+        not in (topic.get("segment.ms"), *(one.get("log.flush.scheduler.interval.ms") for one in (static, own, shared)))
+    )
+    broker = BrokerSettings(static, own, shared)
+    told = {one.name: one.key.parse(one.value or "") for one in topic_entries(topic, broker)}
+    assert topic_values(topic, broker) == told
+
+
+def test_settings_for_all_brokers_lie_below_those_of_one() -> None:
+    configs = {
+        ConfigResource(ResourceType.BROKER, ""): {"a": "1", "b": "1"},
+        ConfigResource(ResourceType.BROKER, "7"): {"b": "2"},
+    }
+    settings = broker_settings({"a": "0", "c": "0"}, configs, BrokerId(7))
+    assert [settings.text(name) for name in "abcd"] == ["1", "2", "0", None]
+    assert broker_settings({}, configs, None).text("b") == "1"
+    assert broker_settings({}, configs, BrokerId(8)).text("b") == "1"
 
 
 def test_no_limit_has_no_unit() -> None:
