@@ -415,8 +415,11 @@ class LogFiles:
 
     async def delete_segments(self, partition: Partition) -> None:
         """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
-        partition.log.delete_segments_before(partition.log.log_start_offset)
-        await self._in_background(partition.log.remove_deleted_files)
+        log = partition.log
+        if log.log_start_offset == log.log_end_offset:
+            log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
+        log.delete_segments_before(log.log_start_offset)
+        await self._in_background(log.remove_deleted_files)
 
     async def _in_background(self, work: Callable[[], object]) -> None:
         """Run a chore off the loop. If the disk refuses, the next turn tries again; recovery covers the rest."""
