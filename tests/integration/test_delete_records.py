@@ -140,6 +140,13 @@ def test_the_space_comes_back_and_the_lineage_is_trimmed(node: NodeProcess) -> N
         assert text.splitlines()[1] == "1"
 
 
+def test_where_nothing_is_left_no_space_is_taken(client: WireClient, shared_node: NodeProcess) -> None:
+    filled(client, "nothing-left")
+    delete_records(client, "nothing-left", -1)
+    directory = shared_node.data_dir / "node-1" / "nothing-left-0"
+    assert [(path.name, path.stat().st_size) for path in directory.glob("*.log")] == [(f"{10:020}.log", 0)]
+
+
 def test_confluents_admin_client(client: WireClient, shared_node: NodeProcess) -> None:
     filled(client, "confluent-deletes")
     admin = AdminClient({"bootstrap.servers": shared_node.bootstrap})
