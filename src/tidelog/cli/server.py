@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidelog.base.errors import ConfigError
@@ -49,11 +48,11 @@ class Server:
             properties["logging.format"] = self.log_format
         from tidelog.server.main import run  # after the flags and the file are known to be right
 
-        def on_ready(port: int) -> None:
+        def on_ready(port: int, address: str) -> None:
             if self.ready_fd is None:
                 node_id = properties.get("node.id") or properties["broker.id"]
                 print(f"node id={node_id} pid={os.getpid()} port={port}")
-                print(f"ready bootstrap={clients_host(properties)}:{port}", flush=True)
+                print(f"ready bootstrap={address}", flush=True)
                 return
             os.write(self.ready_fd, f"port={port}\n".encode())
             os.close(self.ready_fd)
@@ -74,17 +73,6 @@ def read_properties(path: str) -> dict[str, str]:
         raise ConfigError(f"{path}: {error.strerror}; name a .properties file that can be read") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: byte {error.start} is not UTF-8; save the file as UTF-8") from error
-
-
-def clients_host(properties: Mapping[str, str]) -> str:
-    """The host under which this machine's clients reach the node: of its first listener that is not a controller's."""
-    controllers = {name.strip() for name in properties.get("controller.listener.names", "").split(",")}
-    for listener in (properties.get("advertised.listeners") or properties.get("listeners", "")).split(","):
-        name, _, address = listener.strip().partition("://")
-        if name not in controllers:
-            host = address.rpartition(":")[0]
-            return host if host not in ("", "0.0.0.0", "[::]") else "127.0.0.1"  # noqa: S104
-    return "127.0.0.1"
 
 
 def stop_with_parent() -> None:

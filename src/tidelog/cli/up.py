@@ -60,6 +60,8 @@ class Up:
 
     def run(self) -> int:
         self._check()
+        for node_id in range(1, self.nodes + 1):
+            self._check_not_running(node_id)
         files = [self._write_properties(node_id) for node_id in range(1, self.nodes + 1)]
         try:
             with Supervision(parent_fd=self.parent_fd) as supervision:
@@ -88,6 +90,15 @@ class Up:
                 raise UsageError(
                     f"--config {key}: `up` sets this key itself; use --port and --data, or `tidelog server FILE`"
                 )
+
+    def _check_not_running(self, node_id: int) -> None:
+        """The settings of a node that runs are not to be written over. Raises DiskError, which says so."""
+        directory = os.path.join(os.path.abspath(self.data), f"node-{node_id}")
+        if os.path.isdir(directory):
+            from tidelog.io.disk import RealDisk
+            from tidelog.log.directory import LOCK_FILE
+
+            RealDisk().lock(os.path.join(directory, LOCK_FILE)).release()
 
     def _write_properties(self, node_id: int) -> str:
         """The node's settings, written anew at each start. Returns the file's path."""

@@ -32,14 +32,15 @@ def run(
     properties: Mapping[str, str],
     *,
     log_level: str = "info",
-    on_ready: Callable[[int], None],
+    on_ready: Callable[[int, str], None],
     parent_fd: int | None = None,
 ) -> int:
     """Run a node until it is told to stop (SIGTERM, SIGINT, or the end of file of `parent_fd`).
 
     Args:
         properties: Kafka's keys.
-        on_ready: called once with the clients' port, when the node serves.
+        on_ready: called once when the node serves, with the clients' port, and with the HOST:PORT that clients are
+            told.
         parent_fd: read end of a pipe whose other end the parent holds: its end of file means the parent is gone.
 
     Returns:
@@ -59,7 +60,7 @@ def run(
         return runner.run(_run(config, on_ready, parent_fd))
 
 
-async def _run(config: NodeConfig, on_ready: Callable[[int], None], parent_fd: int | None) -> int:
+async def _run(config: NodeConfig, on_ready: Callable[[int, str], None], parent_fd: int | None) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[str] = loop.create_future()
 
@@ -84,7 +85,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[int], None], parent_fd: i
             if parent_fd is not None:
                 loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
             gc.freeze()
-            on_ready(node.client_port)
+            on_ready(node.client_port, node.client_address)
             await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)
         if node.failure.done():
             logger.critical("node %s gives up: %s", config.node_id, node.failure.result())

@@ -168,6 +168,12 @@ class Node:
         """Of the first listener for clients."""
         return self._listeners[self.config.broker_listeners[0].name].port
 
+    @property
+    def client_address(self) -> str:
+        """HOST:PORT as clients are told of the first listener for them: what is advertised is not what is bound."""
+        told = self.listener(self.config.broker_listeners[0].name)
+        return f"[{told.host}]:{told.port}" if ":" in told.host else f"{told.host}:{told.port}"
+
     def listener(self, name: str) -> Listener:
         """What clients are told of a listener, its real port included."""
         bound = self._listeners[name]

@@ -27,8 +27,9 @@ from tidelog.cli.command import (
 from tidelog.cli.consume import Consume
 from tidelog.cli.output import Rows
 from tidelog.cli.produce import read_records
-from tidelog.cli.server import Server, clients_host, read_properties
+from tidelog.cli.server import Server, read_properties
 from tidelog.cli.up import Up
+from tidelog.io.disk import RealDisk
 
 
 def leaves(table: dict[str, str | dict[str, str]], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -195,21 +196,21 @@ def test_up_writes_settings_that_server_reads(tmp_path: Path) -> None:
     assert settings["log.dirs"] == str(tmp_path / "a b" / "node-1")
     assert settings["node.id"] == "1"
     assert settings["log.segment.bytes"] == "1"
-    assert clients_host(settings) == "127.0.0.1"
 
 
-@pytest.mark.parametrize(
-    ("settings", "host"),
-    [
-        ({"listeners": "PLAINTEXT://10.0.0.1:9092"}, "10.0.0.1"),
-        ({"listeners": "PLAINTEXT://:9092"}, "127.0.0.1"),
-        ({"listeners": "PLAINTEXT://0.0.0.0:9092", "advertised.listeners": "PLAINTEXT://k1:9092"}, "k1"),
-        ({"listeners": "C://a:1,B://b:2", "controller.listener.names": "C"}, "b"),
-        ({}, "127.0.0.1"),
-    ],
-)
-def test_the_printed_host_is_one_that_clients_can_use(settings: dict[str, str], host: str) -> None:
-    assert clients_host(settings) == host
+def test_up_leaves_the_settings_of_a_node_that_runs_alone(tmp_path: Path) -> None:
+    up = Up(nodes=1, port=0, data=str(tmp_path), config=(), log_level="info", parent_fd=None)
+    settings = Path(up._write_properties(1))
+    before = settings.read_text()
+    (tmp_path / "node-1").mkdir()
+    held = RealDisk().lock(str(tmp_path / "node-1" / ".lock"))
+    again = Up(nodes=1, port=1, data=str(tmp_path), config=(("num.partitions", "7"),), log_level="info", parent_fd=None)
+    try:
+        with pytest.raises(DiskError, match=r"node-1/.lock: another process holds it"):
+            again.run()
+    finally:
+        held.release()
+    assert settings.read_text() == before
 
 
 def test_a_properties_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

@@ -412,3 +412,18 @@ def test_many_looks_into_the_log_leave_others_their_turn_and_each_partition_has_
         await node.stop()
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("advertised", "told"),
+    [("PLAINTEXT://k1.example:19092", "k1.example:19092"), ("PLAINTEXT://[::1]:7", "[::1]:7"), (None, "127.0.0.1:{}")],
+)
+def test_clients_are_told_the_advertised_port_with_the_advertised_host(advertised: str | None, told: str) -> None:
+    async def scenario() -> None:
+        settings = {} if advertised is None else {"advertised_listeners": advertised}
+        node = new_node(MemoryDisk(), **settings)
+        await node.start()
+        assert node.client_address == told.format(node.client_port)
+        await node.stop()
+
+    run(scenario)
