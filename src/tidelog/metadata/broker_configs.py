@@ -379,6 +379,8 @@ _DYNAMIC = {
     "log.roll.jitter.ms",
     "log.roll.ms",
     "log.segment.bytes",
+    "max.connections",
+    "max.connections.per.ip",
     "message.max.bytes",
     "min.insync.replicas",
     "producer.id.expiration.ms",

@@ -120,6 +120,11 @@ class BrokerSettings:
         """What is set for a key, in the strongest place that has it."""
         return next((settings[name] for _, settings in self.places() if name in settings), None)
 
+    def value(self, name: str) -> ConfigValue:
+        """What is in force for a key that has a default."""
+        key = TABLE["broker"][name]
+        return key.parse(self.text(name) or key.default or "")
+
     def places(self) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
         """The strongest first."""
         return (

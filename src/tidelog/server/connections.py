@@ -99,6 +99,14 @@ class Connections:
         self._tell_full = Seldom(TELL_INTERVAL_SECONDS)
         self._tell_trouble = Seldom(TELL_INTERVAL_SECONDS)
 
+    def configure(self, limits: ConnectionLimits) -> None:
+        """Other limits, from the next connection on: who is connected stays."""
+        self.limits = limits
+        if self._counted >= limits.connections_max:
+            self._hold_up()
+        else:
+            self._let_in()
+
     def hold_up(self, listens: Listens) -> None:
         """This one is for clients: `max.connections` is about it. (Controllers are always let in.)"""
         self._held_up.append(listens)
@@ -161,5 +169,8 @@ class Connections:
         if is_counted:
             self._counted -= 1
             if self._counted < self.limits.connections_max:
-                for listens in self._held_up:
-                    listens.resume()
+                self._let_in()
+
+    def _let_in(self) -> None:
+        for listens in self._held_up:
+            listens.resume()

@@ -6,12 +6,15 @@ A log that is opened later, be it after a restart, reads the same image: setting
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from tidelog.log import LogConfig
 from tidelog.metadata import ConfigResource, MetadataDelta, MetadataImage, ResourceType
+from tidelog.metadata.configs import broker_settings
 from tidelog.replica import ReplicationSettings
 from tidelog.server.broker import Broker
+from tidelog.server.connections import Connections
 from tidelog.server.log_files import LogFiles
 
 logger = logging.getLogger("tidelog.server.dynamic_configs")
@@ -20,9 +23,14 @@ logger = logging.getLogger("tidelog.server.dynamic_configs")
 class DynamicConfigs:
     """Follows the image of one broker."""
 
-    def __init__(self, broker: Broker, files: LogFiles) -> None:
+    def __init__(
+        self, static: Mapping[str, str], broker: Broker, files: LogFiles, connections: Connections
+    ) -> None:
+        """For one node; `static` is its file."""
+        self._static = static
         self._broker = broker
         self._files = files
+        self._connections = connections
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published: who is answered from it finds it in force."""
@@ -33,6 +41,7 @@ class DynamicConfigs:
         if self._is_own(changed):
             logger.info("settings of this broker changed: %s", _in_words(image, self._broker.broker_id))
             self._configure(None, image)
+            self._limit_connections(image)
         elif names:
             self._configure(names, image)
 
@@ -40,6 +49,15 @@ class DynamicConfigs:
         kind = ResourceType.BROKER
         own = {ConfigResource(kind, ""), ConfigResource(kind, str(self._broker.broker_id))}
         return not own.isdisjoint(changed)
+
+    def _limit_connections(self, image: MetadataImage) -> None:
+        settings = broker_settings(self._static, image.configs, self._broker.broker_id)
+        connections_max, per_ip_max = settings.value("max.connections"), settings.value("max.connections.per.ip")
+        assert isinstance(connections_max, int)
+        assert isinstance(per_ip_max, int)
+        limits = replace(self._connections.limits, connections_max=connections_max, per_ip_max=per_ip_max)
+        if limits != self._connections.limits:
+            self._connections.configure(limits)
 
     def _configure(self, topics: Collection[str] | None, image: MetadataImage) -> None:
         """Give the partitions of these topics (None: of all) what is in force now."""

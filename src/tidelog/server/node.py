@@ -81,7 +81,6 @@ class Node:
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
         self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
         self.broker.incarnation_id = rng.uuid()
-        self._dynamic_configs = DynamicConfigs(self.broker, self.files)
         self.groups = GroupCoordinators(
             self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
         )
@@ -96,6 +95,7 @@ class Node:
                 file_limit(),
             )
         )
+        self._dynamic_configs = DynamicConfigs(config.static, self.broker, self.files, self.connections)
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
