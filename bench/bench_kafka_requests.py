@@ -14,6 +14,7 @@ import socket
 import time
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from beside_kafka import PEER, QUICK, Target, both_brokers, compare, in_turns, need_kafka, topic_on
 from harness import figure, median, receive_exactly, say
@@ -40,7 +41,8 @@ def request_of(records: int) -> bytes:
     """A whole Produce request; the answer to every copy of it has the same size."""
     data = [PartitionProduceData(index=0, records=batch_of(*[RECORD] * records, timestamp_ms=int(time.time() * 1e3)))]
     request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)])
-    return b"".join(bytes(piece) for piece in encode_request(ApiKey.PRODUCE, VERSION, 1, "bench", request))
+    pieces: list[Any] = encode_request(ApiKey.PRODUCE, VERSION, 1, "bench", request)
+    return b"".join(pieces)
 
 
 @dataclass(slots=True)

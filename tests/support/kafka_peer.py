@@ -25,15 +25,25 @@ START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
 
 # What Kafka's own start script gives a broker.
-BROKER_FLAGS = (
-    "-Xms1G -Xmx1G -server -XX:+UseG1GC -XX:MaxGCPauseMillis=20 -XX:InitiatingHeapOccupancyPercent=35"
-    " -XX:+ExplicitGCInvokesConcurrent -XX:MaxInlineLevel=15 -Djava.awt.headless=true"
-).split()
+BROKER_FLAGS = [
+    "-Xms1G",
+    "-Xmx1G",
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-XX:MaxInlineLevel=15",
+    "-Djava.awt.headless=true",
+]
 # For programs that end soon after they began.
-TOOL_FLAGS = (
-    "-Xmx512m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Djava.awt.headless=true"
-    " -Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
-).split()
+TOOL_FLAGS = [
+    "-Xmx512m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Djava.awt.headless=true",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+]
 
 CLUSTER_ID = "dGlkZWxvZy1wZWVyLXNlcg"
 CONFIG = {
@@ -108,7 +118,7 @@ class KafkaPeer:
         self.directory.mkdir(parents=True, exist_ok=True)
         arguments = ["kafka.tools.StorageTool", "format", "--cluster-id", CLUSTER_ID]
         arguments += ["--config", str(self._write_properties())]
-        ran = subprocess.run(java_command(arguments), capture_output=True, timeout=START_SECONDS_MAX)
+        ran = subprocess.run(java_command(arguments), check=False, capture_output=True, timeout=START_SECONDS_MAX)
         if ran.returncode != 0:
             raise PeerFailedError(f"kafka-storage format: {ran.stdout.decode()}{ran.stderr.decode()}")
 

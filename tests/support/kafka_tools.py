@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from support.kafka_peer import java_command
 
-SECONDS_MAX = 60.0
+SECONDS_MAX = 30.0
 RUNNER = Path(__file__).parent / "java" / "ToolRunner.java"
 
 TOOLS = {
@@ -43,12 +43,15 @@ class Ran(NamedTuple):
 
 
 class KafkaTools:
-    """A JVM that runs tools as they are asked for. Use as a context."""
+    """A JVM that runs tools as they are asked for; a new one after a tool that did not end. Use as a context."""
 
     def __init__(self) -> None:
-        self._jvm = subprocess.Popen(
-            java_command([str(RUNNER)]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
+        self._jvm = self._started()
+
+    @staticmethod
+    def _started() -> subprocess.Popen[bytes]:
+        command = java_command([str(RUNNER)])
+        return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def __enter__(self) -> KafkaTools:
         return self
@@ -72,6 +75,8 @@ class KafkaTools:
         """
         fields = [TOOLS[tool], stdin, *arguments]
         line = " ".join(base64.b64encode(field.encode()).decode() or "-" for field in fields)
+        if self._jvm.poll() is not None:
+            self._jvm = self._started()
         assert self._jvm.stdin is not None
         self._jvm.stdin.write(f"{line}\n".encode())
         self._jvm.stdin.flush()
