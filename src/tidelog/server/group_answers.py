@@ -7,6 +7,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 R = TypeVar("R")
+T = TypeVar("T")
+
+ASKED_AT_ONCE = 200
+"""Some milliseconds. A request may name a hundred thousand groups; others have their turn in between."""
 
 
 def when_answered(answer: object, respond: Callable[[Any], R]) -> R | Awaitable[R]:
@@ -21,6 +25,25 @@ def when_all_answered(answers: Sequence[object], respond: Callable[[list[Any]], 
     if any(isinstance(answer, asyncio.Future) for answer in answers):
         return _respond_to_all_later(answers, respond)
     return respond(list(answers))
+
+
+def when_each_answered(
+    items: Sequence[T], ask: Callable[[T], object], respond: Callable[[list[Any]], R]
+) -> R | Awaitable[R]:
+    """Ask about each of `items`, then as `when_all_answered`."""
+    if len(items) <= ASKED_AT_ONCE:
+        return when_all_answered([ask(one) for one in items], respond)
+    return _ask_in_turns(items, ask, respond)
+
+
+async def _ask_in_turns(items: Sequence[T], ask: Callable[[T], object], respond: Callable[[list[Any]], R]) -> R:
+    answers = []
+    for count, one in enumerate(items, start=1):
+        answers.append(ask(one))
+        if count % ASKED_AT_ONCE == 0:
+            await asyncio.sleep(0)
+    response = when_all_answered(answers, respond)
+    return await response if isinstance(response, Awaitable) else response
 
 
 async def _respond_later(answer: asyncio.Future[object], respond: Callable[[Any], R]) -> R:

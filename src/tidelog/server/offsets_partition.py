@@ -27,7 +27,7 @@ from tidelog.base.ids import Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.coordinator import Answer, EncodedBatch, GroupCoordinator, RequestId
-from tidelog.log import LogSlice
+from tidelog.log import LogSlice, NotCachedError, without_waiting
 from tidelog.records import BatchBuilder, check_crc, read_records, split_batches
 from tidelog.server.partition import Partition
 
@@ -35,6 +35,9 @@ logger = logging.getLogger("tidelog.server.groups")
 
 READ_SIZE_BYTES_MAX = 256 << 10
 """Of the log, replayed in one go: some ten milliseconds of a thread, in which the loop has its turns."""
+
+LOOK_UPS_MAX = 8
+"""How often a place is looked up without waiting for the disk; then it waits."""
 
 TIMER_SECONDS_MIN = 0.001
 
@@ -115,7 +118,7 @@ class OffsetsPartition:
                 async with self._loading:
                     if self._is_over:
                         return
-                    found = log.read(offset, size_bytes_max=READ_SIZE_BYTES_MAX, end_offset=log.log_end_offset)
+                    found = await self._find(offset)
                     if not len(found):
                         break
                     offset = await self._executor.run(partial(self._replay, found))
@@ -134,6 +137,17 @@ class OffsetsPartition:
                 "%s: the groups up to offset %d are loaded, in %d ms",
                 *(self.partition.topic_partition, offset, self._clock.now_ms() - started_ms),
             )
+
+    async def _find(self, offset: Offset) -> LogSlice:
+        """What lies from `offset` on. To look it up must not wait for the disk on the loop."""
+        log = self.partition.log
+        look_up = partial(log.read, offset, size_bytes_max=READ_SIZE_BYTES_MAX, end_offset=log.log_end_offset)
+        for _ in range(LOOK_UPS_MAX):
+            try:
+                return without_waiting(look_up)
+            except NotCachedError as missing:
+                await self._executor.run(missing.fetch)
+        return look_up()
 
     def _replay(self, found: LogSlice) -> Offset:
         """Take a piece of the log in, on a thread: nobody else knows the coordinator yet. Returns where to go on."""

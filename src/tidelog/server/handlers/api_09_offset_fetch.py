@@ -8,11 +8,12 @@ transactions that could hold them.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
-from tidelog.server.group_answers import when_all_answered
+from tidelog.server.group_answers import when_each_answered
 from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -46,7 +47,7 @@ def handle(
             row.topics = _each_refused(groups[0], row.error_code)
         return OffsetFetchResponse(topics=row.topics, error_code=row.error_code)
 
-    return when_all_answered([_ask(node, group) for group in groups], respond)
+    return when_each_answered(groups, partial(_ask, node), respond)
 
 
 def _ask(node: Node, group: OffsetFetchRequestGroup) -> object:

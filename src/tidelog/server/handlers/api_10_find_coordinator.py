@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.server.group_answers import when_each_answered
 from tidelog.wire.messages.api_10_find_coordinator import (
     KEY_TYPE_GROUP,
     Coordinator,
@@ -38,20 +39,23 @@ def handle(
 async def _create_then_answer(
     node: Node, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
+    refused = None
     try:
         await node.groups.create_topic()
     except KafkaError as error:
-        return _answer(node, request, context, error)
-    return _answer(node, request, context, None)
+        refused = error
+    response = _answer(node, request, context, refused)
+    return await response if isinstance(response, Awaitable) else response
 
 
 def _answer(
     node: Node, request: FindCoordinatorRequest, context: RequestContext, error: KafkaError | None
-) -> FindCoordinatorResponse:
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     if context.api_version >= SEVERAL_KEYS_FROM_VERSION:
-        keys = request.coordinator_keys
-        return FindCoordinatorResponse(
-            coordinators=[_coordinator(node, key, request.key_type, context, error) for key in keys]
+        return when_each_answered(
+            list(dict.fromkeys(request.coordinator_keys)),
+            lambda key: _coordinator(node, key, request.key_type, context, error),
+            lambda found: FindCoordinatorResponse(coordinators=found),
         )
     found = _coordinator(node, request.key, request.key_type, context, error)
     return FindCoordinatorResponse(

@@ -7,11 +7,12 @@ Behaviour: a group that is not there is "Dead", without an error before version 
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
-from tidelog.server.group_answers import when_all_answered
+from tidelog.server.group_answers import when_each_answered
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
@@ -21,14 +22,16 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: DescribeGroupsRequest, context: RequestContext
 ) -> DescribeGroupsResponse | Awaitable[DescribeGroupsResponse]:
+    names = list(dict.fromkeys(request.groups))
+
     def respond(answers: list[Any]) -> DescribeGroupsResponse:
-        rows = [_row(group_id, answer) for group_id, answer in zip(request.groups, answers, strict=True)]
+        rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
         return DescribeGroupsResponse(groups=rows)
 
-    return when_all_answered([_ask(node, group_id, context.api_version) for group_id in request.groups], respond)
+    return when_each_answered(names, partial(_ask, node, context.api_version), respond)
 
 
-def _ask(node: Node, group_id: str, version: int) -> object:
+def _ask(node: Node, version: int, group_id: str) -> object:
     return node.groups.ask(
         group_id,
         lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_describe_group(

@@ -6,11 +6,12 @@ Behaviour: each stands for itself: NON_EMPTY_GROUP for one with members, GROUP_I
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
-from tidelog.server.group_answers import when_all_answered
+from tidelog.server.group_answers import when_each_answered
 from tidelog.wire.messages.api_42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def handle(
     def respond(answers: list[Any]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=[_row(name, answer) for name, answer in zip(names, answers, strict=True)])
 
-    return when_all_answered([_ask(node, name) for name in names], respond)
+    return when_each_answered(names, partial(_ask, node), respond)
 
 
 def _ask(node: Node, group_id: str) -> object:
