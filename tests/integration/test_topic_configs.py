@@ -299,3 +299,32 @@ def test_no_setting_outlives_its_topic(client: WireClient, tidy_node: NodeProces
     admin.delete_topics(["again"])["again"].result(DEADLINE_SECONDS)
     assert client.create_topic("again").error_code == 0
     assert taken(client, "again", bytes(2000)) == Code.NONE
+
+
+def test_how_many_may_connect(node: NodeProcess) -> None:
+    request = ListConfigResourcesRequest(resource_types=[RESOURCE_BROKER])
+
+    def is_let_in() -> bool:
+        with WireClient(node.port) as other:
+            try:
+                other.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, request, ListConfigResourcesResponse)
+            except ConnectionError:
+                return False
+            return True
+
+    with WireClient(node.port) as client:
+        change(client, "1", {"max.connections.per.ip": set_to("1")}, kind=RESOURCE_BROKER)
+        assert not is_let_in()
+        change(client, "1", {"max.connections.per.ip": DELETED}, kind=RESOURCE_BROKER)
+        assert is_let_in()
+        wait_until(lambda: node.log.count("connection refused") == 1, "it is told once")
+        change(client, "", {"max.connections": set_to("1")}, kind=RESOURCE_BROKER)
+        with WireClient(node.port) as waiting:
+            waiting.send(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
+            waiting.stream.settimeout(0.2)
+            with pytest.raises(TimeoutError):
+                waiting.stream.recv(1)
+            waiting.stream.settimeout(DEADLINE_SECONDS)
+            change(client, "", {"max.connections": DELETED}, kind=RESOURCE_BROKER)
+            answer = waiting.receive(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesResponse)
+            assert [one.resource_name for one in answer.config_resources] == ["1"]

@@ -23,9 +23,7 @@ logger = logging.getLogger("tidelog.server.dynamic_configs")
 class DynamicConfigs:
     """Follows the image of one broker."""
 
-    def __init__(
-        self, static: Mapping[str, str], broker: Broker, files: LogFiles, connections: Connections
-    ) -> None:
+    def __init__(self, static: Mapping[str, str], broker: Broker, files: LogFiles, connections: Connections) -> None:
         """For one node; `static` is its file."""
         self._static = static
         self._broker = broker
