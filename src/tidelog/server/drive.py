@@ -22,6 +22,7 @@ from tidelog.wire import FrameReceiver, Piece
 WRITE_SIZE_BYTES_MAX = 1 << 20
 WRITE_BUFFER_BYTES_MAX = 1 << 20
 COALESCE_BYTES_MAX = 64 << 10
+CLOSING_SWEEPS_MAX = 2
 
 logger = logging.getLogger("tidelog.server.connection")
 
@@ -174,9 +175,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         return self._answering is not None
 
     def refuse(self, reason: str, why: Closed = Closed.REFUSED) -> None:
-        """Close at once, with the reason in the log: what came is not the protocol, or cannot be answered in it."""
+        """Read no more, with the reason in the log: what came is not the protocol, or cannot be answered in it.
+
+        The answers that are written already go out first; a peer that takes none of them is seen to by `sweep`.
+        """
         logger.warning("%s: connection closed: %s", self.peer, reason, extra={"peer": self.peer})
-        self.close(why)
+        self._closing = True
+        self._closed = self._closed or why
+        self._outbox.clear()
+        if self._transport is not None:
+            self._transport.close()
 
     def close(self, why: Closed = Closed.STOPPED) -> None:
         self._closing = True
@@ -202,7 +210,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         Args:
             sweeps_max: None for no limit; what an idle connection need not hold is let go all the same.
         """
-        if self._closing:
+        if self._closing and self._answering is None:
+            self._idle_sweeps += 1
+            if self._idle_sweeps > CLOSING_SWEEPS_MAX:
+                self.close()
             return
         was_unfinished, self._is_unfinished = self._is_unfinished, self._receiver.pending_bytes > 0
         if self._answering is not None or (self._is_unfinished and not was_unfinished):
@@ -216,12 +227,15 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _close_idle(self) -> None:
         if self._outbox or self._write_paused:
-            self.refuse("it takes none of its answer (connections.max.idle.ms)", Closed.NOT_READING)
+            level, why, what = logging.WARNING, Closed.NOT_READING, "it takes none of its answer"
         elif self._is_unfinished:
-            self.refuse("a request that began did not end (connections.max.idle.ms)", Closed.UNFINISHED)
+            level, why, what = logging.WARNING, Closed.UNFINISHED, "a request that began did not end"
         else:
-            logger.info("%s: idle, closed (connections.max.idle.ms)", self.peer, extra={"peer": self.peer})
-            self.close(Closed.IDLE)
+            level, why, what = logging.INFO, Closed.IDLE, "it is idle"
+        logger.log(
+            level, "%s: connection closed: %s (connections.max.idle.ms)", self.peer, what, extra={"peer": self.peer}
+        )
+        self.close(why)
 
     def _serve(self) -> None:
         """Answer every whole frame that is here, until one waits or the peer is slow."""

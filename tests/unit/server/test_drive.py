@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
 from tidelog.base.errors import DiskError, MalformedMessageError
-from tidelog.io.executor import ThreadExecutor
-from tidelog.server.drive import Answer, ServerConnection
+from tidelog.io.executor import InlineExecutor, ThreadExecutor
+from tidelog.server.drive import Answer, Closed, ServerConnection
 
 FRAME_SIZE_BYTES_MAX = 1 << 20
 TIMEOUT_SECONDS = 10.0
@@ -213,19 +214,148 @@ def test_an_answer_that_cannot_be_completed_closes_the_connection(is_cached: boo
     run(scenario)
 
 
-def test_garbage_closes_after_the_answers_that_came_before_it() -> None:
-    async def scenario() -> None:
-        def on_frame(body: bytes) -> Answer:
-            if body == b"garbage":
-                raise MalformedMessageError("not a request")
-            return [body]
+class Recorder(asyncio.Transport):
+    """A transport that remembers what was done to it, in order."""
 
-        async with served_by(on_frame) as (reader, writer, connections):
-            writer.write(frame(b"fine") + frame(b"garbage") + frame(b"never"))
-            with suppress(ConnectionError):
-                assert await reader.read() in (b"fine", b"")  # a reset may overtake the answer
-            while connections:
-                await asyncio.sleep(0)
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[bytes | str] = []
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def is_closing(self) -> bool:
+        return "close" in self.done or "abort" in self.done
+
+    def is_reading(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None: ...
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.done.append(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        self.done.append(b"".join(list_of_data))
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def abort(self) -> None:
+        self.done.append("abort")
+
+
+class Held:
+    """A connection without a loop: the test says what comes, and looks at what was done."""
+
+    def __init__(self, on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> None:
+        self.transport = Recorder()
+        self.closed: list[Closed] = []
+        self.connections: set[ServerConnection] = set()
+        self.connection = ServerConnection(
+            lambda frame, _: on_frame(bytes(frame)),
+            listener_name="PLAINTEXT",
+            frame_size_bytes_max=FRAME_SIZE_BYTES_MAX,
+            connections=self.connections,
+            executor=InlineExecutor(),
+            on_closed=self.closed.append,
+        )
+        self.connection.connection_made(self.transport)
+
+    def receive(self, data: bytes) -> None:
+        view = self.connection.get_buffer(-1)
+        view[: len(data)] = data
+        self.connection.buffer_updated(len(data))
+
+    def sweep_until_closed(self, sweeps_max: int) -> int:
+        """How many sweeps it took."""
+        for count in range(1, 100):
+            self.connection.sweep(sweeps_max)
+            if self.transport.done[-1:] == ["abort"]:
+                self.connection.connection_lost(None)
+                return count
+        raise AssertionError("it stays open")
+
+
+def test_garbage_closes_after_the_answers_that_came_before_it() -> None:
+    def on_frame(body: bytes) -> Answer:
+        if body == b"garbage":
+            raise MalformedMessageError("not a request")
+        return [body]
+
+    held = Held(on_frame)
+    held.receive(frame(b"fine") + frame(b"garbage") + frame(b"never"))
+    assert held.transport.done == [b"fine", "close"]
+    held.connection.connection_lost(None)
+    assert held.closed == [Closed.REFUSED]
+    assert not held.connections
+
+
+def test_one_who_does_not_take_the_answers_before_garbage_is_not_waited_for() -> None:
+    held = Held(lambda _: [b"fine"])
+    held.connection.refuse("garbage")
+    held.sweep_until_closed(100)
+    assert held.closed == [Closed.REFUSED]
+
+
+def test_idle_connections_are_closed_after_so_many_sweeps_and_hold_no_buffer_before() -> None:
+    held = Held(lambda body: [body])
+    held.connection.sweep(3)
+    held.receive(frame(b"a"))
+    held.connection.sweep(3)
+    with pytest.raises(IndexError):
+        held.connection._receiver._view[0]
+    held.receive(frame(b"b"))
+    assert held.transport.done == [b"a", b"b"]
+    assert held.sweep_until_closed(3) == 4
+    assert held.closed == [Closed.IDLE]
+
+
+def test_bytes_do_not_keep_a_request_alive_that_does_not_end() -> None:
+    held = Held(lambda body: [body])
+    whole = frame(bytes(50))
+    for count in range(6):
+        held.receive(whole[count : count + 1])
+        held.connection.sweep(3)
+        if held.transport.done:
+            break
+    held.connection.connection_lost(None)
+    assert count == 4  # it is new to the first sweep
+    assert held.closed == [Closed.UNFINISHED]
+
+
+def test_a_request_that_ends_gives_the_next_one_its_time() -> None:
+    held = Held(lambda body: [b"."])
+    whole = frame(b"four")
+    for _ in range(10):
+        held.receive(whole[:5])
+        held.connection.sweep(2)
+        held.connection.sweep(2)
+        held.receive(whole[5:])
+    assert held.transport.done == [b"."] * 10
+
+
+def test_an_answer_that_is_not_taken_is_given_up() -> None:
+    held = Held(lambda _: [bytes(1 << 20), bytes(1 << 20)])
+    held.connection.pause_writing()
+    held.connection._outbox.append(b"more")
+    assert held.sweep_until_closed(3) == 4
+    assert held.closed == [Closed.NOT_READING]
+
+
+def test_a_request_that_waits_for_us_is_given_its_time() -> None:
+    async def scenario() -> None:
+        gate: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        held = Held(lambda _: gate)
+        held.receive(frame(b"wait"))
+        assert held.connection.is_waiting
+        for _ in range(50):
+            held.connection.sweep(3)
+        assert held.transport.done == []
+        gate.set_result([b"late"])
+        while not held.transport.done:
+            await asyncio.sleep(0)
+        assert held.transport.done == [b"late"]
+        assert held.sweep_until_closed(3) == 4
 
     run(scenario)
 
