@@ -19,7 +19,7 @@ from tidelog.records.batch import (
     stamp,
     validate_batch,
 )
-from tidelog.records.header import CONTROL_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
+from tidelog.records.header import CONTROL_FLAG, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
 
 Origin = Literal["client", "coordinator", "controller"]
 """Who made a batch: `client` is anyone out there; the others are this node's own parts, which may write markers."""
@@ -137,9 +137,11 @@ class AppendRules:
         attributes = header.attributes
         if header.base_offset:
             raise self._invalid(f"a producer's batch has base offset 0, not {header.base_offset}")
-        if attributes & (CONTROL_FLAG | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG):
+        if attributes & (CONTROL_FLAG | LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | DELETE_HORIZON_FLAG):
             if attributes & CONTROL_FLAG:
                 raise self._invalid("a client may not write control records")
+            if attributes & DELETE_HORIZON_FLAG:
+                raise self._invalid("a producer may not say when compaction removes the marks of deleted keys")
             if attributes & LOG_APPEND_TIME_FLAG:
                 raise refusal(
                     Code.INVALID_TIMESTAMP, f"{self._topic_partition}: a producer may not set LogAppendTime itself"

@@ -32,7 +32,7 @@ from tidelog.records.batch import DECOMPRESSED_SIZE_BYTES_MAX, BatchHeader, read
 DEDUPE_SIZE_BYTES = 128 * 1024 * 1024
 """What the map of keys may take, unless told otherwise: 0.7 million keys of 20 bytes."""
 
-PIECE_WEIGHT = 192 * 1024
+PIECE_WEIGHT = 512 * 1024
 """What one step does at most, about 1 ms of computing: bytes read, and"""
 BATCH_WEIGHT = 2048
 """so much for each batch, and"""

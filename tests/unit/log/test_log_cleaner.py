@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.cleaning import clean, key_values
-from support.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, open_log, records_of
+from support.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, make_batch, open_log, records_of
 from support.memory_disk import MemoryDisk
-from tidelog.base.errors import CorruptLogError, DiskError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
 from tidelog.log.cleaner import LogCleaner
-from tidelog.records import BatchBuilder, read_records
+from tidelog.records import BatchBuilder, read_header, read_records
+from tidelog.records.header import DELETE_HORIZON_FLAG, write_batch
 
 COMPACT: dict[str, Any] = {
     "cleanup_policy": frozenset({"compact"}),
@@ -179,6 +180,15 @@ def test_the_horizon_stays_when_other_records_of_the_batch_go() -> None:
     header, data = batches_of(log)[0]
     assert header.delete_horizon_ms == NOW_MS + DAY_MS
     assert [(r.offset, r.timestamp) for r in read_records(data)] == [(0, NOW_MS)]
+
+
+def test_a_producer_does_not_say_when_marks_go() -> None:
+    log = open_log(MemoryDisk(), **COMPACT)
+    batch = make_batch("a")
+    header = read_header(batch)
+    doctored = write_batch(header._replace(attributes=DELETE_HORIZON_FLAG), batch[61:])
+    with pytest.raises(KafkaError, match="may not say when compaction removes"):
+        log.append_as_leader(bytearray(doctored), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
 
 
 @pytest.mark.parametrize("timestamp", [-1, 0, 1, 1 << 62])

@@ -1,0 +1,116 @@
+"""The kernel of compaction: held against a plain model, by both kernels, and on bytes that are no records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from support.record_batches import build
+from tidelog.base.errors import MalformedBatchError
+from tidelog.records import kernel_clean, read_header, read_records
+from tidelog.records.header import write_batch
+
+
+def kernels() -> list[ModuleType]:
+    """The interpreted kernel, and the compiled one if it was built, whatever TIDELOG_PURE says."""
+    try:
+        from tidelog.records import _kernel_clean_c  # type: ignore[attr-defined]
+    except ImportError:
+        return [kernel_clean]
+    return [kernel_clean, _kernel_clean_c]
+
+
+each_kernel = pytest.mark.parametrize(
+    "kernel", kernels(), ids=lambda kernel: "compiled" if kernel.KERNEL_IS_COMPILED else "interpreted"
+)
+
+rows = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 45),
+        st.none() | st.sampled_from([b"", b"a", b"b", b"k" * 70]),
+        st.none() | st.binary(max_size=200),
+        st.lists(st.tuples(st.sampled_from(["", "h"]), st.none() | st.binary(max_size=3)), max_size=2).map(tuple),
+    ),
+    max_size=12,
+)
+
+
+@each_kernel
+def test_the_kernel_says_what_it_is(kernel: ModuleType) -> None:
+    assert (kernel is not kernel_clean) == kernel.KERNEL_IS_COMPILED
+    assert hasattr(kernel, "_varint") != kernel.KERNEL_IS_COMPILED, "compiled without its pxd, it would be slow"
+
+
+@each_kernel
+@given(rows=rows, later=st.dictionaries(st.sampled_from([b"", b"a", b"b"]), st.integers(95, 115)), drops=st.booleans())
+def test_what_stays_is_what_a_plain_reading_says(
+    kernel: ModuleType, rows: list[Any], later: dict[bytes, int], drops: bool
+) -> None:
+    batch = build(rows)
+    header = read_header(batch)
+    region = batch[61:], 0, len(batch) - 61, len(rows)
+    records = read_records(batch)
+
+    latest: dict[bytes, int] = {}
+    grown = kernel.note_keys(*region, 100, latest)
+    keyed = [(100 + index, row[1]) for index, row in enumerate(rows) if row[1] is not None]
+    assert latest == {key: offset for offset, key in keyed}
+    assert grown == sum(len(key) + kernel.KEY_OVERHEAD_BYTES for key in latest)
+    assert kernel.note_keys(*region, 200, latest) == 0
+
+    latest = {key: 100 + record.offset for record in records if (key := record.key) is not None} | later
+    kept = bytearray(b"\x07" * (len(rows) + 1))
+    count, tombstones, smallest, largest = kernel.judge(*region, 100, latest, drops, kept)
+    staying = [
+        record
+        for record in records
+        if record.key is None
+        or (latest.get(record.key, -1) <= 100 + record.offset and not (drops and record.value is None))
+    ]
+    assert count == len(staying)
+    assert [index for index in range(len(rows)) if kept[index]] == [record.offset for record in staying]
+    assert kept[len(rows)] == 7
+    assert tombstones == sum(record.key is not None and record.value is None for record in staying)
+    deltas = [record.timestamp - header.base_timestamp for record in staying] or [0]
+    assert (smallest, largest) == (min(deltas), max(deltas))
+
+    for shift in (0, 1, -(1 << 45), 1 << 60):
+        out = bytearray(len(batch) + kernel.RECORD_GROWTH_MAX * len(rows))
+        size = kernel.copy_kept(out, *region, kept, shift)
+        moved = header._replace(record_count=count, base_timestamp=header.base_timestamp - shift)
+        assert read_records(write_batch(moved, out[:size])) == staying
+
+
+@each_kernel
+@given(data=st.binary(max_size=80), count=st.integers(0, 5))
+def test_bytes_that_are_no_records_are_refused_or_read_within_bounds(
+    kernel: ModuleType, data: bytes, count: int
+) -> None:
+    kept = bytearray(b"\x01" * count)
+    out = bytearray(len(data) + kernel.RECORD_GROWTH_MAX * count)
+    works: list[Callable[[], Any]] = [
+        lambda: kernel.note_keys(data, 0, len(data), count, 0, {}),
+        lambda: kernel.judge(data, 0, len(data), count, 0, {}, False, bytearray(count)),
+        lambda: kernel.copy_kept(out, data, 0, len(data), count, kept, 5),
+    ]
+    for work in works:
+        with suppress(MalformedBatchError):
+            work()
+
+
+@each_kernel
+def test_room_that_is_too_small_is_refused(kernel: ModuleType) -> None:
+    batch = build([(0, b"a", b"b", ())])
+    region = batch[61:], 0, len(batch) - 61, 1
+    with pytest.raises(ValueError, match="0 bytes for 1 records"):
+        kernel.judge(*region, 0, {}, False, bytearray())
+    with pytest.raises(ValueError, match="where up to"):
+        kernel.copy_kept(bytearray(2), *region, bytearray(1), 0)
+    with pytest.raises(ValueError, match="of a buffer of"):
+        kernel.note_keys(batch, 5, len(batch) + 1, 1, 0, {})
