@@ -1,0 +1,90 @@
+"""A real node behind `tidelog server FILE`, for tests of what `tidelog up` decides by itself: its directories."""
+
+from __future__ import annotations
+
+import re
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 30.0
+
+
+class ServerFailedError(AssertionError):
+    """It did not come to serve. Carries what it said."""
+
+
+class ServerProcess:
+    """One node, in a process of its own.
+
+    Attributes:
+        settings: Kafka's keys, written to a file at each start; may be changed before.
+        port: the clients' port, after each start.
+        log_path: what it writes to stderr, over all starts.
+    """
+
+    def __init__(self, home: Path, *directories: Path, node_id: int = 1, **settings: str) -> None:
+        self.settings = {
+            "node.id": str(node_id),
+            "process.roles": "broker,controller",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{node_id}@127.0.0.1:0",
+            "log.dirs": ",".join(map(str, directories)),
+            **{key.replace("_", "."): value for key, value in settings.items()},
+        }
+        self.port = 0
+        self.log_path = home / f"node-{node_id}.log"
+        self._file = home / f"node-{node_id}.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        return self.log_path.read_text(errors="replace")
+
+    def start(self) -> None:
+        """Return when it serves. Raises ServerFailedError if it ends instead."""
+        self._file.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tidelog", "server", str(self._file)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        assert self._process.stdout is not None
+        said = b""
+        deadline = time.monotonic() + START_SECONDS_MAX
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while not (found := re.search(rb"^ready bootstrap=\S+:(\d+)\n", said, re.MULTILINE)):
+                piece = b""
+                if selector.select(max(0.0, deadline - time.monotonic())):
+                    piece = self._process.stdout.read1(65_536)  # type: ignore[attr-defined]
+                if not piece:
+                    self.close()
+                    raise ServerFailedError(f"status {self._process.returncode}: {self.log[-2_000:]}")
+                said += piece
+        self.port = int(found[1])
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Send it a signal; returns the exit status when it has ended."""
+        assert self._process is not None
+        self._process.send_signal(number)
+        status = self._process.wait(STOP_SECONDS_MAX)
+        self.close()
+        return status
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
