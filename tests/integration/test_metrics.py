@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
@@ -251,7 +252,7 @@ def test_the_log_is_json_and_slow_requests_are_in_it(watched: NodeProcess) -> No
     assert "Produce v9 of client 'tidelog-test' took " in line["message"]
 
 
-def log_lines(node: NodeProcess) -> list[dict[str, object]]:
+def log_lines(node: NodeProcess) -> list[dict[str, Any]]:
     """Raises ValueError where a line is no JSON."""
     return [json.loads(line) for line in node.log.splitlines(keepends=True) if line.endswith("\n")]
 

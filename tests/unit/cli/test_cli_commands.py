@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -183,28 +184,34 @@ def test_a_line_without_its_separator_is_named() -> None:
         next(records)
 
 
+def up_with(data: Path, **flags: Any) -> Up:
+    plain = {"nodes": 1, "port": 0, "config": (), "metrics_port": None, "log_level": "info", "log_format": None}
+    return Up(**({"data": str(data), "parent_fd": None} | plain | flags))
+
+
 def test_up_writes_settings_that_server_reads(tmp_path: Path) -> None:
-    up = Up(
-        nodes=1,
-        port=0,
-        data=str(tmp_path / "a b"),
-        config=(("log.segment.bytes", "1"),),
-        log_level="info",
-        parent_fd=None,
-    )
+    up = up_with(tmp_path / "a b", config=(("log.segment.bytes", "1"),))
     settings = read_properties(up._write_properties(1))
     assert settings["log.dirs"] == str(tmp_path / "a b" / "node-1")
     assert settings["node.id"] == "1"
     assert settings["log.segment.bytes"] == "1"
+    assert "metrics.listener" not in settings
+
+
+def test_flags_of_up_become_settings(tmp_path: Path) -> None:
+    settings = read_properties(up_with(tmp_path, metrics_port=9464, log_format="json")._write_properties(1))
+    assert settings["metrics.listener"] == "HTTP://127.0.0.1:9464"
+    assert settings["logging.format"] == "json"
+    with pytest.raises(UsageError, match="--metrics-port 70000 is no port"):
+        up_with(tmp_path, metrics_port=70_000).run()
 
 
 def test_up_leaves_the_settings_of_a_node_that_runs_alone(tmp_path: Path) -> None:
-    up = Up(nodes=1, port=0, data=str(tmp_path), config=(), log_level="info", parent_fd=None)
-    settings = Path(up._write_properties(1))
+    settings = Path(up_with(tmp_path)._write_properties(1))
     before = settings.read_text()
     (tmp_path / "node-1").mkdir()
     held = RealDisk().lock(str(tmp_path / "node-1" / ".lock"))
-    again = Up(nodes=1, port=1, data=str(tmp_path), config=(("num.partitions", "7"),), log_level="info", parent_fd=None)
+    again = up_with(tmp_path, port=1, config=(("num.partitions", "7"),))
     try:
         with pytest.raises(DiskError, match=r"node-1/.lock: another process holds it"):
             again.run()
@@ -232,8 +239,8 @@ def test_the_command_to_run_a_node_loads_no_client_and_no_table() -> None:
 
 
 def test_commands_are_values() -> None:
-    server = Server(file="a", config=(), log_level="info", ready_fd=None, parent_fd=None)
-    assert server == Server(file="a", config=(), log_level="info", ready_fd=None, parent_fd=None)
+    server = Server(file="a", config=(), log_level="info", log_format=None, ready_fd=None, parent_fd=None)
+    assert server == Server(file="a", config=(), log_level="info", log_format=None, ready_fd=None, parent_fd=None)
     with pytest.raises(AttributeError):
         server.file = "b"  # type: ignore[misc]
     assert Consume.__doc__ is not None

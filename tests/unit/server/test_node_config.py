@@ -43,9 +43,29 @@ def test_minus_one_means_never() -> None:
     assert NodeConfig.from_properties(GOOD | {"connections.max.idle.ms": "-1"}).connection_idle_ms_max is None
 
 
+def test_what_is_shown_and_who_may_connect() -> None:
+    plain = NodeConfig.from_properties(GOOD)
+    assert (plain.metrics_listener, plain.slow_request_log_ms, plain.logging_format) == (None, None, "text")
+    assert (plain.connections_max, plain.connections_per_ip_max) == (2**31 - 1, 2**31 - 1)
+    config = NodeConfig.from_properties(
+        GOOD
+        | {"metrics.listener": "http://[::1]:9464", "slow.request.log.ms": "0", "max.connections": "5"}
+        | {"max.connections.per.ip.overrides": "10.0.0.7:100,[::1]:3,0:0:0:0:0:0:0:2:4"}
+    )
+    assert config.metrics_listener == Listener("http", "::1", 9464)
+    assert (config.slow_request_log_ms, config.connections_max) == (0, 5)
+    assert config.connections_per_ip_overrides == {"10.0.0.7": 100, "::1": 3, "::2": 4}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
+        ({"metrics.listener": "127.0.0.1:9464"}, "NAME://HOST:PORT"),
+        ({"metrics.listener": "HTTPS://127.0.0.1:9464"}, "HTTP://HOST:PORT; nothing else"),
+        ({"max.connections.per.ip.overrides": "a.host:7"}, "ADDRESS:LIMIT"),
+        ({"max.connections.per.ip.overrides": "10.0.0.7"}, "ADDRESS:LIMIT"),
+        ({"max.connections": "-1"}, "max.connections"),
+        ({"logging.format": "xml"}, "text, json"),
         ({"node.id": None}, "node.id is missing"),
         ({"broker.id": "8"}, "they must agree"),
         ({"process.roles": None}, "process.roles is missing"),

@@ -246,6 +246,21 @@ def test_deleting_a_topic_that_is_offline_gives_its_space_back_and_lets_another_
     run(scenario)
 
 
+def test_a_node_is_ready_while_it_serves_and_says_why_when_it_does_not() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        assert node.not_ready is not None
+        assert node.not_ready.startswith("it starts: ")
+        await node.start()
+        assert node.not_ready is None
+        await node.stop()
+        assert node.not_ready == "it stops"
+        node.failure.set_result("the metadata log failed")
+        assert node.not_ready == "the metadata log failed"
+
+    run(scenario)
+
+
 class Swept(ServerConnection):
     """Counts how often the node looks whether it is idle."""
 
