@@ -185,7 +185,14 @@ def test_a_line_without_its_separator_is_named() -> None:
 
 
 def up_with(data: Path, **flags: Any) -> Up:
-    plain = {"nodes": 1, "port": 0, "config": (), "metrics_port": None, "log_level": "info", "log_format": None}
+    plain: dict[str, Any] = {
+        "nodes": 1,
+        "port": 0,
+        "config": (),
+        "metrics_port": None,
+        "log_level": "info",
+        "log_format": None,
+    }
     return Up(**({"data": str(data), "parent_fd": None} | plain | flags))
 
 
