@@ -311,7 +311,8 @@ class Coordinated:
         """A group of dynamic members (one, unless named) that is stable in generation 1; the first one leads."""
         members = [self.member_id_required(client_id=name, **join) for name in names or ("client",)]
         joins = [self.join(one, **join) for one in members]  # type: ignore[arg-type]
-        self.pass_ms(self.settings.initial_rebalance_delay_ms * (1 + len(members)))
+        while joins[0] not in self.answers:
+            self.pass_ms(1_000)
         generation_id = self.taken(joins[0], JoinGroupResponse).generation_id
         self.synced(members, generation_id, leader=self.taken(joins[0], JoinGroupResponse).leader)
         return members

@@ -58,7 +58,7 @@ class Deadlines:
         self._due_ms.pop(alarm, None)
 
     def next_ms(self) -> int | None:
-        """When the first is due, or somewhat before; None if none is set."""
+        """When the first is due; None if none is set."""
         heap = self._heap
         while heap and self._due_ms.get(heap[0][2]) != heap[0][0]:
             self._drop_first()
