@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -58,7 +60,9 @@ class GroupCoordinators:
         self._executor = executor
         self._rng = rng
         self._create_topics = create_topics
-        self._here: dict[int, OffsetsPartition] = {}
+        self._led: dict[int, Partition] = {}
+        self._here: dict[int, OffsetsPartition] = {}  # for each of those, once this has begun
+        self._has_begun = False
         self._loading = asyncio.Lock()
         self._creating: asyncio.Task[None] | None = None
         self._values: Mapping[str, ConfigValue | None] | None = None
@@ -80,6 +84,8 @@ class GroupCoordinators:
 
     def ask_all(self, tell: Tell) -> list[object]:
         """Ask every coordinator that is here. The answers are as those of `ask`."""
+        if self._led and not self._has_begun:
+            return [self._missing(next(iter(self._led)))]
         return [one.ask(tell) for _, one in sorted(self._here.items())]
 
     def place(self, group_id: str) -> TopicPartition | None:
@@ -90,9 +96,7 @@ class GroupCoordinators:
     def refusal_of(self, place: TopicPartition) -> KafkaError | None:
         """Why a partition that this broker leads coordinates nobody; None while it does, or is about to."""
         found = self._here.get(place.partition)
-        if found is None:
-            return self._missing(place.partition)
-        why = found.refusal
+        why = self._missing(place.partition) if found is None else found.refusal
         return None if why is None or why.code == Code.COORDINATOR_LOAD_IN_PROGRESS else why
 
     async def create_topic(self) -> None:
@@ -111,6 +115,8 @@ class GroupCoordinators:
         return None if topic is None else partition_of(group_id, len(topic.partitions))
 
     def _missing(self, index: int) -> KafkaError:
+        if index in self._led and not self._has_begun:
+            return refusal(Code.COORDINATOR_LOAD_IN_PROGRESS, "this node has only just started; try again")
         try:
             self._broker.partition(CONSUMER_OFFSETS_TOPIC, index)
         except KafkaError as error:
@@ -151,6 +157,14 @@ class GroupCoordinators:
 
     # What happened.
 
+    async def begin(self) -> None:
+        """The node serves: now is the time to load what it leads. To load it earlier would hold up the start."""
+        if self._led:
+            await self._executor.run(partial(import_module, "tidelog.server.offsets_partition"))
+        self._has_begun = True
+        for index, partition in list(self._led.items()):
+            self._start(index, partition)
+
     def on_leadership_changed(self, partition: Partition) -> None:
         """This broker began, or ceased, to lead a partition."""
         if partition.topic_partition.topic != CONSUMER_OFFSETS_TOPIC:
@@ -161,7 +175,11 @@ class GroupCoordinators:
             del self._here[index]
             before.stop()
         if partition.replica is not None:
-            self._start(index, partition)
+            self._led[index] = partition
+            if self._has_begun:
+                self._start(index, partition)
+        elif self._led.get(index) is partition:
+            del self._led[index]
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Offsets in deleted topics go, also where the topic was made again at once."""

@@ -235,6 +235,7 @@ class Node:
         for acceptor in self._acceptors:
             acceptor.start()
         self._start_task(self.files.keep(self.broker))
+        self._start_task(self.groups.begin())
         cleaner = Cleaner(self.broker, self.config.static, disk=self._disk, clock=self.clock, executor=self._executor)
         self._start_task(cleaner.run())
         self._start_task(self._mind_idle(self.config.connection_idle_ms_max))
