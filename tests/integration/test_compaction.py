@@ -211,3 +211,39 @@ def test_a_log_that_is_damaged_is_left_alone_and_the_others_are_compacted(start_
     with Producer(node.bootstrap) as producer:
         producer.send("damaged", b"still written to", key=b"k").result(10)
     assert node.log.count("damaged-0 is not compacted any more") == 1
+
+
+@pytest.mark.timeout(120)
+def test_what_groups_committed_survives_the_compaction_of_their_offsets(start_node: StartNode) -> None:
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.segment.bytes": "5000",
+        "log.cleaner.min.cleanable.ratio": "0.01",
+    }
+    node = start_node(config={**CLEANER, **settings})
+    create(node, "flights", {})
+    with Producer(node.bootstrap) as producer:
+        for _ in range(10):
+            producer.send("flights", b"x")
+    groups = [f"group-{number}" for number in range(5)]
+
+    def consumer(group: str) -> confluent_kafka.Consumer:
+        return confluent_kafka.Consumer(
+            {"bootstrap.servers": node.bootstrap, "group.id": group, "enable.auto.commit": False}
+        )
+
+    for group in groups:
+        committing = consumer(group)
+        for offset in range(1, 200):
+            position = confluent_kafka.TopicPartition("flights", 0, offset, metadata=f"{group} at {offset}")
+            committing.commit(offsets=[position], asynchronous=False)
+        committing.close()
+    until(lambda: "__consumer_offsets-0: compacted up to offset" in node.log, lambda: node.log[-2000:])
+    assert sum(path.stat().st_size for path in log_files.segments(node, "__consumer_offsets")) < 100_000
+    node.kill()
+    node.restart()
+    for group in groups:
+        asking = consumer(group)
+        (found,) = asking.committed([confluent_kafka.TopicPartition("flights", 0)], timeout=20)
+        assert (found.offset, found.metadata) == (199, f"{group} at 199")
+        asking.close()
