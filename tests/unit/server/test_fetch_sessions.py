@@ -214,6 +214,17 @@ def test_of_what_is_forgotten_nothing_is_told() -> None:
     assert row.partition_index == 1
 
 
+def test_the_leader_epoch_that_a_session_remembers_is_fenced() -> None:
+    node = ToyNode(1)
+    asked = request(1)
+    asked.topics[0].partitions[0].current_leader_epoch = 1
+    first = node.fetch_now(asked)
+    assert first.responses[0].partitions[0].error_code == 0
+    node.broker.lead(0)
+    second = node.fetch_now(request(0, session_id=first.session_id, epoch=1))
+    assert second.responses[0].partitions[0].error_code == Code.FENCED_LEADER_EPOCH
+
+
 def test_after_an_error_all_is_told_again() -> None:
     node = ToyNode(1)
     reader = SessionReader(followed={0: View()})
