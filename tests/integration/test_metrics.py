@@ -135,6 +135,10 @@ def test_requests_errors_and_topics_are_counted(watched: NodeProcess) -> None:
     assert after["tidelog_connections_open", ("PLAINTEXT",)] == 1
     assert after["tidelog_controller_active", ()] == 1
     assert after["tidelog_node_ready", ()] == 1
+    directory = str(watched.data_dir / "node-1")
+    assert after["tidelog_log_directory_online", (directory,)] == 1
+    usable, total = (after[f"tidelog_log_directory_{what}_bytes", (directory,)] for what in ("usable", "total"))
+    assert 0 < usable < total
     assert after["tidelog_disk_sync_duration_seconds_count", ()] > 0
     assert grown["tidelog_metadata_applied_offset", ()] == 0
     assert after["tidelog_metadata_lag_records", ()] == 0

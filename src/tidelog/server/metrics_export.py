@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from prometheus_client import ProcessCollector
@@ -46,8 +46,12 @@ class _Families:
         return self._families
 
 
-def collect(node: Node) -> _Families:
-    """Everything about a node, at this moment. To be called on its event loop."""
+def collect(node: Node, room: Mapping[str, tuple[int, int]]) -> _Families:
+    """Everything about a node, at this moment. To be called on its event loop.
+
+    Args:
+        room: (total, usable) bytes where each log directory lies, as far as the disks have said.
+    """
     metrics = node.metrics
     assert metrics is not None
     families = [
@@ -58,6 +62,7 @@ def collect(node: Node) -> _Families:
         *_about_partitions(node),
         *_about_metadata(node),
         *_about_groups(node),
+        *_about_disks(node, metrics, room),
         *_about_machine(metrics),
     ]
     if node.config.metrics_partitions_enable:
@@ -344,13 +349,31 @@ def _about_groups(node: Node) -> Iterator[Metric]:
     yield _gauge("tidelog_group_offsets", "Committed offsets that are kept here.", offsets)
 
 
+# Disks.
+
+
+def _about_disks(node: Node, metrics: NodeMetrics, room: Mapping[str, tuple[int, int]]) -> Iterator[Metric]:
+    files = node.files
+    online = [(held.path, float(held.failure is None)) for held in files.directories]
+    yield _gauges(
+        "tidelog_log_directory_online",
+        "Whether a log directory is in use.",
+        "directory",
+        [*online, *((path, 0.0) for path in files.left_out)],
+    )
+    total = {path: float(sizes[0]) for path, sizes in room.items()}
+    usable = {path: float(sizes[1]) for path, sizes in room.items()}
+    yield _gauges("tidelog_log_directory_total_bytes", "Where a log directory lies.", "directory", total.items())
+    yield _gauges("tidelog_log_directory_usable_bytes", "Of these, what is free.", "directory", usable.items())
+    syncs = HistogramMetricFamily("tidelog_disk_sync_duration_seconds", "How long the disk took to sync a file.")
+    _add_histogram(syncs, [], metrics.disk.syncs.counts, metrics.disk.syncs.sum_ns)
+    yield syncs
+
+
 # The machine.
 
 
 def _about_machine(metrics: NodeMetrics) -> Iterator[Metric]:
-    syncs = HistogramMetricFamily("tidelog_disk_sync_duration_seconds", "How long the disk took to sync a file.")
-    _add_histogram(syncs, [], metrics.disk.syncs.counts, metrics.disk.syncs.sum_ns)
-    yield syncs
     lag = HistogramMetricFamily("tidelog_event_loop_lag_seconds", "How late the event loop came to what was due.")
     _add_histogram(lag, [], metrics.loop_lag.counts, metrics.loop_lag.sum_ns)
     yield lag

@@ -14,7 +14,7 @@ import logging
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import NetworkError
+from tidelog.base.errors import DiskError, NetworkError
 from tidelog.base.ports import Executor
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ logger = logging.getLogger("tidelog.server.metrics")
 HEAD_SIZE_BYTES_MAX = 8 << 10
 SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 16
+DISK_SECONDS_MAX = 1.0
 
 TEXT = "text/plain; charset=utf-8"
 _REASONS = {
@@ -54,6 +55,8 @@ class MetricsListener:
         self._executor = executor
         self._server: asyncio.Server | None = None
         self._asking: set[asyncio.Task[None]] = set()
+        self._room: dict[str, tuple[int, int]] = {}
+        self._looking: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
         """Serve from now on.
@@ -76,9 +79,10 @@ class MetricsListener:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._asking:
-            task.cancel()
-        await asyncio.gather(*self._asking, return_exceptions=True)
+        tasks = {*self._asking, self._looking} - {None}
+        for task in tasks:
+            task.cancel()  # type: ignore[union-attr]  # None is none of them
+        await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[arg-type]
 
     def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._asking) >= CONNECTIONS_MAX:
@@ -138,8 +142,22 @@ class MetricsListener:
             if name.lower() == "accept":
                 accepted = value.strip()
         export = await self._executor.run(_load_export)
-        families = export.collect(self._node)
+        await self._look_at_disks()
+        families = export.collect(self._node, self._room)
         return await self._executor.run(lambda: export.write_down(families, accepted))
+
+    async def _look_at_disks(self) -> None:
+        """Ask each disk for its room, which one that hangs may never answer: then what it said last is shown."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.get_running_loop().create_task(self._measure_room())
+        await asyncio.wait({self._looking}, timeout=DISK_SECONDS_MAX)
+
+    async def _measure_room(self) -> None:
+        for held in self._node.files.directories:
+            try:
+                self._room[held.path] = await self._node.files.room_in(held)
+            except DiskError:
+                self._room.pop(held.path, None)
 
 
 def _load_export() -> ModuleType:
