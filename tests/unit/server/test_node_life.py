@@ -26,6 +26,7 @@ from tidelog.server.dispatch import BROKER, RequestContext
 from tidelog.server.drive import Closed, ServerConnection
 from tidelog.server.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.handlers.api_00_produce import handle
+from tidelog.server.metrics_listener import MetricsListener
 from tidelog.server.node import Node
 from tidelog.wire import ApiKey, RequestHeader
 from tidelog.wire.messages.api_00_produce import (
@@ -257,6 +258,25 @@ def test_a_node_is_ready_while_it_serves_and_says_why_when_it_does_not() -> None
         assert node.not_ready == "it stops"
         node.failure.set_result("the metadata log failed")
         assert node.not_ready == "the metadata log failed"
+
+    run(scenario)
+
+
+def test_metrics_can_be_read_in_every_phase_of_a_node() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk(), metrics_listener="HTTP://127.0.0.1:0", metrics_partitions_enable="true")
+        listener = MetricsListener(node, InlineExecutor())
+
+        async def ready() -> bytes:
+            status, _, body = await listener._answer(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert status == 200
+            return next(line for line in body.splitlines() if line.startswith(b"tidelog_node_ready "))
+
+        assert await ready() == b"tidelog_node_ready 0.0"
+        await node.start()
+        assert await ready() == b"tidelog_node_ready 1.0"
+        await node.stop()
+        assert await ready() == b"tidelog_node_ready 0.0"
 
     run(scenario)
 
