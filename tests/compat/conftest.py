@@ -8,9 +8,12 @@ more turns the run red. `FINDINGS.md` says what was learnt about the client.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from support.kafka_peer import KafkaPeer, missing_peers
 
 HERE = Path(__file__).parent
 
@@ -44,3 +47,22 @@ def topic(request: pytest.FixtureRequest) -> str:
     """A topic name of the test's own; nothing creates it."""
     module = request.node.path.stem.removeprefix("test_")
     return re.sub(r"[^a-zA-Z0-9-]+", "-", f"{module}-{request.node.name}").strip("-")
+
+
+@pytest.fixture(scope="session")
+def needs_kafka() -> None:
+    """Skips what asks for it where `make peers` was not run."""
+    if (reason := missing_peers()) is not None:
+        pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def kafka_peer(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
+    """A broker of Apache Kafka, running. Tests take topic names of their own; one that stops it starts it again."""
+    config = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    peer = KafkaPeer(tmp_path_factory.mktemp("kafka"), config=config)
+    try:
+        peer.start()
+        yield peer
+    finally:
+        peer.close()

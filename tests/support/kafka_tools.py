@@ -43,14 +43,18 @@ class Ran(NamedTuple):
 
 
 class KafkaTools:
-    """A JVM that runs tools as they are asked for; a new one after a tool that did not end. Use as a context."""
+    """A JVM that runs tools as they are asked for; a new one after a tool that did not end. Use as a context.
 
-    def __init__(self) -> None:
+    Args:
+        classes: a directory of more classes to run.
+    """
+
+    def __init__(self, *, classes: Path | None = None) -> None:
+        self._classes = classes
         self._jvm = self._started()
 
-    @staticmethod
-    def _started() -> subprocess.Popen[bytes]:
-        command = java_command([str(RUNNER)])
+    def _started(self) -> subprocess.Popen[bytes]:
+        command = java_command([str(RUNNER)], classes=self._classes)
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
 
     def __enter__(self) -> KafkaTools:
@@ -65,7 +69,7 @@ class KafkaTools:
         self._jvm.communicate()
 
     def run(self, tool: str, *arguments: str, stdin: str = "", status: int | None = 0) -> Ran:
-        """Run a tool of TOOLS and return what it said.
+        """Run a tool of TOOLS, or any class by its name, and return what it said.
 
         Args:
             status: the exit status that is expected; None for any.
@@ -73,7 +77,7 @@ class KafkaTools:
         Raises:
             AssertionError: it ended with another status, or not in time.
         """
-        fields = [TOOLS[tool], stdin, *arguments]
+        fields = [TOOLS.get(tool, tool), stdin, *arguments]
         line = " ".join(base64.b64encode(field.encode()).decode() or "-" for field in fields)
         if self._jvm.poll() is not None:
             self._jvm = self._started()

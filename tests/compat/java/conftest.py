@@ -1,0 +1,48 @@
+"""Java's clients, compiled against what `make peers` fetched, in one JVM."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from support.kafka_peer import KAFKA_JARS, KafkaPeer
+from support.kafka_tools import KafkaTools
+from support.node import NodeProcess
+
+Story = Callable[..., list[str]]
+
+
+@pytest.fixture(scope="session")
+def java_clients(needs_kafka: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]:
+    classes = tmp_path_factory.mktemp("classes")
+    source = Path(__file__).parent / "Clients.java"
+    command = [
+        "javac",
+        "-Xlint:all,-path,-classfile",
+        "-Werror",
+        "-cp",
+        f"{KAFKA_JARS}/*",
+        "-d",
+        str(classes),
+        str(source),
+    ]
+    compiled = subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
+    assert compiled.returncode == 0, compiled.stderr
+    with KafkaTools(classes=classes) as jvm:
+        yield jvm
+
+
+@pytest.fixture(params=["shared_node", "kafka_peer"])
+def broker(needs_kafka: None, request: pytest.FixtureRequest) -> NodeProcess | KafkaPeer:
+    """A node, and then Apache Kafka: the same stories end in the same way."""
+    found: NodeProcess | KafkaPeer = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def story(java_clients: KafkaTools) -> Story:
+    """`story(name, bootstrap, topic, ...)` is what a story of Clients.java says, line by line."""
+    return lambda *arguments: java_clients.run("Clients", *map(str, arguments)).output.splitlines()
