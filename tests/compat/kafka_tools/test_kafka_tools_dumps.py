@@ -117,23 +117,24 @@ def test_kafka_decodes_the_offsets_of_groups(own_node: NodeProcess, tools: Kafka
     assert {group["data"]["protocolType"] for group in groups} == {"consumer"}
 
 
-def test_tidelog_dumps_what_kafka_wrote(kafka_peer: KafkaPeer, tools: KafkaTools) -> None:
-    at = ("--bootstrap-server", kafka_peer.bootstrap, "--topic", "written-by-kafka")
-    tools.run("kafka-topics", "--create", *at)
+@pytest.fixture(scope="module")
+def kafka_files(
+    own_node: NodeProcess, kafka_peer: KafkaPeer, tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """A copy of what Apache Kafka wrote until it was stopped; it runs again, with a partition that our node wrote."""
+    at = ("--bootstrap-server", kafka_peer.bootstrap)
+    for topic in ("written-by-kafka", "taken-over"):
+        tools.run("kafka-topics", "--create", *at, "--topic", topic)
     fill(kafka_peer.bootstrap, "written-by-kafka")
-    tools.run("kafka-console-consumer", *at, "--group", "readers", "--from-beginning", "--max-messages", "7")
+    consumed = ("--topic", "written-by-kafka", "--group", "readers", "--from-beginning", "--max-messages", "7")
+    tools.run("kafka-console-consumer", *at, *consumed)
     kafka_peer.stop()
-    try:
-        directory = kafka_peer.log_dir / "written-by-kafka-0"
-        files = {Path(row["file"]).name for row in dumped_by_tidelog(directory)}
-        assert files == {file.name for file in directory.iterdir() if file.stat().st_size}
-        records = dumped_by_tidelog(next(directory.glob("*.log")), "--records")
-        assert [row["offset"] for row in records] == list(range(520))
-        # Nor is anything wrong with what Kafka keeps for itself: groups, and the metadata of the cluster.
-        for internal in ("__consumer_offsets-0", "__cluster_metadata-0"):
-            assert dumped_by_tidelog(kafka_peer.log_dir / internal)
-    finally:
-        kafka_peer.start()
+    copy = tmp_path_factory.mktemp("written") / "by-kafka"
+    shutil.copytree(kafka_peer.log_dir, copy)
+    exchange(own_node.data_dir / "node-1" / "dumped-0", kafka_peer.log_dir / "taken-over-0")
+    (kafka_peer.log_dir / ".kafka_cleanshutdown").unlink()  # so that it goes through every record
+    kafka_peer.start()
+    return copy
 
 
 def exchange(source: Path, target: Path) -> None:
@@ -146,34 +147,35 @@ def exchange(source: Path, target: Path) -> None:
             shutil.copy(file, target)
 
 
-def test_kafka_serves_a_partition_that_a_node_wrote(
-    own_node: NodeProcess, kafka_peer: KafkaPeer, tools: KafkaTools
-) -> None:
-    at = ("--bootstrap-server", kafka_peer.bootstrap, "--topic", "taken-over")
-    tools.run("kafka-topics", "--create", *at)
-    kafka_peer.stop()
-    exchange(own_node.data_dir / "node-1" / "dumped-0", kafka_peer.log_dir / "taken-over-0")
-    (kafka_peer.log_dir / ".kafka_cleanshutdown").unlink()  # so that it goes through every record
-    kafka_peer.start()
+def test_tidelog_dumps_what_kafka_wrote(kafka_files: Path) -> None:
+    directory = kafka_files / "written-by-kafka-0"
+    files = {Path(row["file"]).name for row in dumped_by_tidelog(directory)}
+    assert files == {file.name for file in directory.iterdir() if file.stat().st_size}
+    records = dumped_by_tidelog(next(directory.glob("*.log")), "--records")
+    assert [row["offset"] for row in records] == list(range(520))
+    # Nor is anything wrong with what Kafka keeps for itself: groups, and the metadata of the cluster.
+    for internal in ("__consumer_offsets-0", "__cluster_metadata-0"):
+        assert dumped_by_tidelog(kafka_files / internal)
+
+
+def test_kafka_serves_a_partition_that_a_node_wrote(kafka_files: Path, kafka_peer: KafkaPeer) -> None:
     found = read_from(kafka_peer.bootstrap, "taken-over")
     assert [record.offset for record in found] == list(range(520))
     assert [record.value for record in found[:500]] == [b"value %d" % (i % 100) for i in range(500)]
-    produced = produce(new_producer(kafka_peer.bootstrap), "taken-over", [Sent(b"after")])
-    assert produced == [520]
+    assert produce(new_producer(kafka_peer.bootstrap), "taken-over", [Sent(b"after")]) == [520]
 
 
-def test_a_node_serves_a_partition_that_kafka_wrote(start_node: StartNode, kafka_peer: KafkaPeer) -> None:
-    fill(kafka_peer.bootstrap, "handed-over")  # creates it
+def test_a_node_serves_a_partition_that_kafka_wrote(
+    kafka_files: Path, kafka_peer: KafkaPeer, start_node: StartNode
+) -> None:
     node = start_node()
     try:
         with WireClient(node.port) as client:
             client.create_topic("handed-over", configs={"retention.ms": "-1"})
         node.kill()  # so that it goes through every record
-        kafka_peer.stop()
-        exchange(kafka_peer.log_dir / "handed-over-0", node.data_dir / "node-1" / "handed-over-0")
-        kafka_peer.start()
+        exchange(kafka_files / "written-by-kafka-0", node.data_dir / "node-1" / "handed-over-0")
         node.restart()
-        assert read_from(node.bootstrap, "handed-over") == read_from(kafka_peer.bootstrap, "handed-over")
+        assert read_from(node.bootstrap, "handed-over") == read_from(kafka_peer.bootstrap, "written-by-kafka")
         assert produce(new_producer(node.bootstrap), "handed-over", [Sent(b"after")]) == [520]
     finally:
         node.close()
