@@ -11,7 +11,14 @@ from sys import intern
 from typing import cast
 
 from tidelog.base.errors import CorruptLogError
-from tidelog.coordinator.records import GROUP_KEY_VERSION, OFFSET_KEY_VERSIONS, check_offset, decode_group, names_in
+from tidelog.coordinator.records import (
+    GROUP_KEY_VERSION,
+    NAME_SIZE_BYTES_MAX,
+    OFFSET_KEY_VERSIONS,
+    check_offset,
+    decode_group,
+    names_in,
+)
 from tidelog.coordinator.values import KeyValue
 
 KNOWN_TOPICS_MAX = 10_000
@@ -84,10 +91,7 @@ class RecordedGroups:
 
     def _positions(self, names: bytes) -> Positions:
         """Those that `names`, as they stand in a key, stand for; made if there are none."""
-        found = names_in(names)
-        if len(found) != 2:
-            raise CorruptLogError(f"the key of an offset holds {len(found)} names, not two")
-        group_id, topic = found
+        group_id, topic = _group_and_topic(names)
         topics = self.offsets.get(group_id)
         if topics is None:
             topics = self.offsets[group_id] = {}
@@ -101,11 +105,24 @@ class RecordedGroups:
 
     def _forget(self, names: bytes) -> None:
         self._known.pop(names, None)
-        group_id, topic = names_in(names)
+        group_id, topic = _group_and_topic(names)
         topics = self.offsets[group_id]
         del topics[topic]
         if not topics:
             del self.offsets[group_id]
+
+
+def _group_and_topic(names: bytes) -> tuple[str, str]:
+    """Those in the key of an offset; as `names_in`, at half its cost."""
+    end = 2 + int.from_bytes(names[:2])
+    try:
+        size = int.from_bytes(names[end : end + 2])
+        if end + 2 + size == len(names) and end - 2 <= NAME_SIZE_BYTES_MAX and size <= NAME_SIZE_BYTES_MAX:
+            return names[2:end].decode(), names[end + 2 :].decode()
+    except UnicodeDecodeError:
+        pass  # told by what follows
+    found = names_in(names)
+    raise CorruptLogError(f"the key of an offset holds {len(found)} names, not two")
 
 
 def check_record(record: KeyValue) -> None:

@@ -161,6 +161,7 @@ DAMAGED: list[tuple[bytes, bytes | None]] = [
     (b"\0\1\0\1g\0\0\0\0", OFFSETS[3][0]),
     (b"\0\1\0\1g\0\1t\0\0\0\0\0", OFFSETS[3][0]),
     (offset_key("g", "t", 0), b"\0\x09"),
+    (b"\0\1\xff\xff" + bytes(65_535) + b"\0\1t\0\0\0\0", OFFSETS[3][0]),
     (b"\0\2\0\5g", None),
     (b"\0\2\0\1g\0\1h", None),
     (group_key("g"), b"\0\x09"),
