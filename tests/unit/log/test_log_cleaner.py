@@ -229,6 +229,17 @@ def test_the_last_batch_of_a_producer_stays_without_its_records() -> None:
     assert known.batches[-1].last_sequence == 2
 
 
+def test_at_the_end_of_what_was_compacted_a_batch_stays_for_who_stands_there() -> None:
+    log = open_log(MemoryDisk(), delete_retention_ms=0, **COMPACT)
+    put_each(log, "ab")
+    put(log, [(b"a", None)])
+    seal(log)
+    clean(log)
+    clean(log, first_dirty_offset=0, now_ms=NOW_MS + 1)  # as if the checkpoint was lost
+    assert [(h.base_offset, h.record_count) for h, _ in batches_of(log)] == [(1, 1), (2, 0)]
+    assert log.read(Offset(2), size_bytes_max=1 << 20, end_offset=Offset(3)).next_offset == 3
+
+
 def test_who_stands_where_records_went_is_led_on() -> None:
     log = open_log(MemoryDisk(), delete_retention_ms=0, **COMPACT)
     put_each(log, "abcd")
@@ -261,6 +272,33 @@ def test_who_reads_in_an_old_segment_reads_on_in_it() -> None:
     assert held.read_all() == expected
     assert held.next_offset == next_offset
     assert log.read(Offset(1), size_bytes_max=150, end_offset=Offset(4)).first_offset == 3
+
+
+def test_a_batch_without_records_has_no_time() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, **COMPACT)
+    put(log, [(b"a", b"1")], timestamp=NOW_MS + 500, producer_id=9, producer_epoch=2, base_sequence=0)
+    put(log, [(b"b", b"1")], timestamp=NOW_MS + 100)
+    put(log, [(b"a", b"2")], timestamp=NOW_MS)
+    seal(log)
+    clean(log)
+    assert [(h.base_offset, h.record_count) for h, _ in batches_of(log)] == [(0, 0), (1, 1), (2, 1)]
+    for again in (log, open_log(disk, clean=False, **COMPACT)):
+        newest = again.max_timestamp_offset()
+        assert newest is not None
+        assert (newest.timestamp, newest.offset) == (NOW_MS + 100, 1)
+
+
+def test_producer_snapshots_stay_where_segments_begin() -> None:
+    disk = MemoryDisk()
+    log = open_log(disk, **COMPACT)
+    for sequence in range(20):
+        put(log, [(b"a", b"1")], producer_id=9, producer_epoch=2, base_sequence=sequence)
+    seal(log)
+    clean(log)
+    kept = [int(name.partition(".")[0]) for name in disk.list(DIRECTORY) if name.endswith(".snapshot")]
+    assert kept == [offset for offset in log.segment_base_offsets if offset]
+    assert len(kept) == 1
 
 
 def test_times_are_found_after_compaction() -> None:
@@ -403,7 +441,8 @@ def test_a_full_map_ends_the_range_and_the_next_turn_goes_on() -> None:
         if job is None:
             break
         drive(log, job)
-        assert job.end_offset > first_dirty_offset
+        assert first_dirty_offset < job.end_offset <= first_dirty_offset + 4
+        assert job.end_offset == 30 or "dedupe.buffer.size is used up" in (job.why_shortened or "")
         first_dirty_offset = job.end_offset
         assert key_values(log) == expected
     assert first_dirty_offset == 30
@@ -502,6 +541,7 @@ def test_truncation_withdraws_what_was_announced() -> None:
         pass
     assert log.compaction.announce(ready, job.end_offset)
     log.truncate_to(Offset(1))
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(".swap")]
     assert not log.compaction.complete(ready)
     again = open_log(disk, clean=False, log_start_offset=0, **COMPACT)
     assert again.log_end_offset == 1
