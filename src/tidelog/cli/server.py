@@ -51,8 +51,9 @@ class Server:
         def on_ready(port: int, address: str) -> None:
             if self.ready_fd is None:
                 node_id = properties.get("node.id") or properties["broker.id"]
-                print(f"node id={node_id} pid={os.getpid()} port={port}")
-                print(f"ready bootstrap={address}", flush=True)
+                # In one write: whoever reads the first line only may be gone by the second.
+                sys.stdout.write(f"node id={node_id} pid={os.getpid()} port={port}\nready bootstrap={address}\n")
+                sys.stdout.flush()
                 return
             os.write(self.ready_fd, f"port={port}\n".encode())
             os.close(self.ready_fd)
