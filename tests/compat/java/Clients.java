@@ -70,11 +70,13 @@ public final class Clients {
 
     /** Prints the offsets of the first and the last record. */
     private static void produce(String bootstrap, String topic, String compression, int count) throws Exception {
-        Map<String, String> settings = Map.of("enable.idempotence", "true", "compression.type", compression, "linger.ms", "5");
+        Map<String, String> settings =
+                Map.of("enable.idempotence", "true", "compression.type", compression, "linger.ms", "5");
         try (KafkaProducer<String, String> producer = producer(bootstrap, settings)) {
             List<Future<RecordMetadata>> sent = new ArrayList<>();
             for (int i = 0; i < count; i++) {
-                ProducerRecord<String, String> record = new ProducerRecord<>(topic, 0, 1_700_000_000_000L + i, "key " + i, "value " + i);
+                ProducerRecord<String, String> record =
+                        new ProducerRecord<>(topic, 0, 1_700_000_000_000L + i, "key " + i, "value " + i);
                 record.headers().add("header", ("h" + i).getBytes());
                 sent.add(producer.send(record));
             }
@@ -101,8 +103,9 @@ public final class Clients {
             until(() -> {
                 for (ConsumerRecord<String, String> record : consumer.poll(POLL)) {
                     String header = new String(record.headers().lastHeader("header").value());
-                    System.out.println(String.join("|", Long.toString(record.offset()), Long.toString(record.timestamp()),
-                            record.key(), record.value(), header, record.leaderEpoch().map(String::valueOf).orElse("-")));
+                    String epoch = record.leaderEpoch().map(String::valueOf).orElse("-");
+                    System.out.println(record.offset() + "|" + record.timestamp() + "|" + record.key() + "|" + record.value()
+                            + "|" + header + "|" + epoch);
                     found[0]++;
                 }
                 return found[0] >= count;
@@ -153,7 +156,8 @@ public final class Clients {
 
     /** One member, then two, then one: prints what each has. The topic has four partitions. */
     private static void rebalance(String bootstrap, String topic, String assignor) {
-        Map<String, String> settings = Map.of("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
+        Map<String, String> settings =
+                Map.of("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
         Member second;
         try (Member first = new Member("first", bootstrap, topic, settings)) {
             poll("the first has all", () -> first.partitions.size() == 4, first);
@@ -207,7 +211,8 @@ public final class Clients {
                 return found.size() >= 5;
             }, "five records");
             ConsumerRecord<String, String> last = found.get(4);
-            member.consumer.commitSync(Map.of(partition, new OffsetAndMetadata(last.offset() + 1, last.leaderEpoch(), "noted")));
+            OffsetAndMetadata position = new OffsetAndMetadata(last.offset() + 1, last.leaderEpoch(), "noted");
+            member.consumer.commitSync(Map.of(partition, position));
             System.out.println("committed " + member.consumer.committed(Set.of(partition)).get(partition));
         }
         try (Member member = new Member("second", bootstrap, topic, Map.of())) {
@@ -236,7 +241,8 @@ public final class Clients {
                 }, "a record or a truncation");
             } catch (LogTruncationException truncated) {
                 OffsetAndMetadata divergent = truncated.divergentOffsets().get(partition);
-                System.out.println("truncated, divergent at " + divergent.offset() + " of epoch " + divergent.leaderEpoch().orElse(-1));
+                int epoch = divergent.leaderEpoch().orElse(-1);
+                System.out.println("truncated, divergent at " + divergent.offset() + " of epoch " + epoch);
             }
         }
     }
@@ -249,17 +255,23 @@ public final class Clients {
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, topic);
         ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, "1");
         Properties properties = new Properties();
-        properties.putAll(Map.of("bootstrap.servers", bootstrap, "request.timeout.ms", "10000", "default.api.timeout.ms", "20000"));
+        properties.putAll(Map.of("bootstrap.servers", bootstrap, "request.timeout.ms", "10000",
+                "default.api.timeout.ms", "20000"));
         Map<String, Callable<Object>> calls = new LinkedHashMap<>();
         try (Admin admin = Admin.create(properties)) {
             calls.put("createTopics", () -> {
-                var created = admin.createTopics(List.of(new NewTopic(topic, 2, (short) 1).configs(Map.of("retention.ms", "-1"))));
-                return got(created.numPartitions(topic)) + " partitions, " + got(created.config(topic)).get("retention.ms").value();
+                NewTopic asked = new NewTopic(topic, 2, (short) 1).configs(Map.of("retention.ms", "-1"));
+                var created = admin.createTopics(List.of(asked));
+                String retention = got(created.config(topic)).get("retention.ms").value();
+                return got(created.numPartitions(topic)) + " partitions, " + retention;
             });
-            calls.put("createTopics again", () -> got(admin.createTopics(List.of(new NewTopic(topic, 2, (short) 1))).all()));
+            calls.put("createTopics again", () ->
+                    got(admin.createTopics(List.of(new NewTopic(topic, 2, (short) 1))).all()));
             calls.put("listTopics", () -> got(admin.listTopics().names()).contains(topic));
-            calls.put("describeTopics", () -> got(admin.describeTopics(List.of(topic)).allTopicNames()).get(topic).partitions().size());
-            calls.put("createPartitions", () -> got(admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all()));
+            calls.put("describeTopics", () ->
+                    got(admin.describeTopics(List.of(topic)).allTopicNames()).get(topic).partitions().size());
+            calls.put("createPartitions", () ->
+                    got(admin.createPartitions(Map.of(topic, NewPartitions.increaseTo(3))).all()));
             calls.put("describeTopics then", () -> {
                 // Kafka's brokers may know of them a moment after its controller.
                 long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS_MAX);
@@ -280,7 +292,8 @@ public final class Clients {
                 return entries.get("max.message.bytes").value() + " " + entries.get("cleanup.policy").value() + " "
                         + entries.get("retention.ms").source() + " " + entries.get("segment.bytes").source();
             });
-            calls.put("describeConfigs of a broker", () -> got(admin.describeConfigs(List.of(broker)).all()).get(broker).get("log.dirs") != null);
+            calls.put("describeConfigs of a broker", () ->
+                    got(admin.describeConfigs(List.of(broker)).all()).get(broker).get("log.dirs") != null);
             calls.put("listConfigResources", () -> got(admin.listConfigResources(Set.of(ConfigResource.Type.TOPIC),
                     new org.apache.kafka.clients.admin.ListConfigResourcesOptions()).all()).contains(resource));
             calls.put("produce", () -> {
@@ -300,18 +313,27 @@ public final class Clients {
             }
             calls.put("deleteRecords", () -> got(admin.deleteRecords(Map.of(first, RecordsToDelete.beforeOffset(4)))
                     .lowWatermarks().get(first)).lowWatermark());
-            calls.put("describeLogDirs", () -> got(admin.describeLogDirs(List.of(1)).allDescriptions()).get(1).values().stream()
+            calls.put("describeLogDirs", () ->
+                    got(admin.describeLogDirs(List.of(1)).allDescriptions()).get(1).values().stream()
                     .mapToLong(directory -> directory.replicaInfos().get(first).size()).sum() > 0);
-            calls.put("describeProducers", () -> got(admin.describeProducers(List.of(first)).all()).get(first).activeProducers().size());
-            calls.put("alterConsumerGroupOffsets", () -> got(admin.alterConsumerGroupOffsets(topic, Map.of(first, new OffsetAndMetadata(7))).all()));
-            calls.put("listGroups", () -> got(admin.listGroups().all()).stream().filter(group -> group.groupId().equals(topic))
+            calls.put("describeProducers", () ->
+                    got(admin.describeProducers(List.of(first)).all()).get(first).activeProducers().size());
+            calls.put("alterConsumerGroupOffsets", () ->
+                    got(admin.alterConsumerGroupOffsets(topic, Map.of(first, new OffsetAndMetadata(7))).all()));
+            calls.put("listGroups", () ->
+                    got(admin.listGroups().all()).stream().filter(group -> group.groupId().equals(topic))
                     .map(group -> group.type().orElseThrow() + " " + group.groupState().orElseThrow()).toList());
-            calls.put("describeConsumerGroups", () -> got(admin.describeConsumerGroups(List.of(topic)).all()).get(topic).groupState());
-            calls.put("describeClassicGroups", () -> got(admin.describeClassicGroups(List.of(topic)).all()).get(topic).state());
-            calls.put("listConsumerGroupOffsets", () -> got(admin.listConsumerGroupOffsets(topic).partitionsToOffsetAndMetadata()).get(first).offset());
-            calls.put("deleteConsumerGroupOffsets", () -> got(admin.deleteConsumerGroupOffsets(topic, Set.of(first)).all()));
+            calls.put("describeConsumerGroups", () ->
+                    got(admin.describeConsumerGroups(List.of(topic)).all()).get(topic).groupState());
+            calls.put("describeClassicGroups", () ->
+                    got(admin.describeClassicGroups(List.of(topic)).all()).get(topic).state());
+            calls.put("listConsumerGroupOffsets", () ->
+                    got(admin.listConsumerGroupOffsets(topic).partitionsToOffsetAndMetadata()).get(first).offset());
+            calls.put("deleteConsumerGroupOffsets", () ->
+                    got(admin.deleteConsumerGroupOffsets(topic, Set.of(first)).all()));
             calls.put("deleteConsumerGroups", () -> got(admin.deleteConsumerGroups(List.of(topic)).all()));
-            calls.put("describeFeatures", () -> got(admin.describeFeatures().featureMetadata()).finalizedFeatures().containsKey("metadata.version"));
+            calls.put("describeFeatures", () ->
+                    got(admin.describeFeatures().featureMetadata()).finalizedFeatures().containsKey("metadata.version"));
             calls.put("describeMetadataQuorum", () -> got(admin.describeMetadataQuorum().quorumInfo()).leaderId());
             calls.put("listTransactions", () -> got(admin.listTransactions().all()).size());
             calls.put("deleteTopics", () -> got(admin.deleteTopics(List.of(topic)).all()));
