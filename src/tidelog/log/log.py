@@ -200,11 +200,10 @@ class Log:
                 return self._rules.answer_duplicate(originals, accepted, self.log_start_offset)
         if leader_epoch != self.lineage.latest_leader_epoch:
             self.assign_leader_epoch(leader_epoch)
-        first_offset = self._segments.active.end_offset
-        placed = stamp_all(view, accepted, first_offset, leader_epoch)
+        placed = stamp_all(view, accepted, self._segments.active.end_offset, leader_epoch)
         self._segments.append(view, placed, now_ms)
         return AppendResult(
-            first_offset,
+            Offset(placed[0].base_offset),
             Offset(placed[-1].last_offset),
             accepted[0].log_append_time,
             self.log_start_offset,
@@ -483,16 +482,17 @@ class Log:
         return True
 
     def close(self) -> None:
-        """Stop cleanly: sync everything and leave a producer snapshot at the log end. Nothing may be called after.
+        """Stop cleanly: sync what was changed, leave a producer snapshot at the log end. Nothing may be called after.
 
         Raises:
             DiskError: it is no clean stop; what is on the disk is for recovery to sort out.
         """
         self._check_usable()
-        self.producers.end_offset = self.log_end_offset
-        self._snapshots.take(self.producers)
-        self._segments.finish()
-        self.flush()
+        if self._segments.is_touched:
+            self.producers.end_offset = self.log_end_offset
+            self._snapshots.take(self.producers)
+            self._segments.finish()
+            self.flush()
         self.release()
 
     def release(self) -> None:

@@ -107,7 +107,8 @@ class Recovery:
                 segment.remove()
             found.clear()
         snapshots = ProducerSnapshots(self._disk, self._directory)
-        if not found:
+        is_new = not found
+        if is_new:
             snapshots.remove_all()
             found.append(Segment(self._disk, self._directory, log_start_offset, self._config, now_ms=self._now_ms))
             found[0].create()
@@ -118,6 +119,7 @@ class Recovery:
         self._settle_mark(log_end_offset)
         producers = self._know_producers(segments, snapshots, log_end_offset)
         point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
+        segments.is_touched = is_new or not report.was_clean or bool(report.lines())
         compaction = Compaction(self._disk, self._directory, segments, snapshots, self._mark)
         return RecoveredLog(
             segments, lineage, producers, snapshots, log_start_offset, log_end_offset, point, report, compaction

@@ -42,6 +42,7 @@ class Segments:
         active: the last segment.
         config: may be replaced.
         mark: up to where offsets may be missing, since compaction removed their records.
+        is_touched: whether there is anything that was not as it is when the log was last closed.
         failure: set once the disk refused in a way that leaves the files in doubt: nothing is to be done any more.
         on_written: called with the batches that reached a segment, their buffer, and the time.
         on_roll: called with the base offset of each new segment, before it gets its first batch.
@@ -59,6 +60,7 @@ class Segments:
         "active",
         "config",
         "failure",
+        "is_touched",
         "mark",
         "on_roll",
         "on_written",
@@ -79,6 +81,7 @@ class Segments:
         self._name_changes_synced = 0
         self.active = segments[-1]
         self.failure: DiskError | None = None
+        self.is_touched = True
         self.on_written: Callable[[list[Placed], memoryview, int], None] = lambda written, view, now_ms: None
         self.on_roll: Callable[[Offset], None] = lambda base_offset: None
 
@@ -154,6 +157,7 @@ class Segments:
 
     def _write(self, data: memoryview, run: list[Placed]) -> None:
         segment = self.active
+        self.is_touched = True
         segment.spill_indexes()
         try:
             segment.append(data)
@@ -184,6 +188,7 @@ class Segments:
         if base_offset == active.base_offset:
             return
         segment = Segment(self._disk, self._directory, base_offset, self.config, now_ms=now_ms)
+        self.is_touched = True
         self.on_roll(base_offset)
         try:
             segment.create()
@@ -254,6 +259,7 @@ class Segments:
         The cut is synced: what was truncated must not come back with the power, below a recovery point.
         """
         invariant(end_offset >= self._base_offsets[0], "cut at {}, below the first segment", end_offset)
+        self.is_touched = True
         while self.active.base_offset > end_offset:
             gone = self.active
             gone.spoil_slices()
@@ -269,6 +275,7 @@ class Segments:
 
     def replace_all(self, base_offset: Offset, now_ms: int) -> None:
         """Nothing is left but a new, empty segment. This is synced."""
+        self.is_touched = True
         for segment in reversed(self._segments):
             segment.spoil_slices()
             self._retire(segment)
@@ -289,6 +296,7 @@ class Segments:
                 self._warm.remove(gone)
             self._retire(gone)
             self._name_changes += 1
+            self.is_touched = True
             count += 1
         return count
 
@@ -319,6 +327,7 @@ class Segments:
         self._segments[start : start + len(replaced)] = [cleaned]
         self._base_offsets[start : start + len(replaced)] = [cleaned.base_offset]
         self._name_changes += 1
+        self.is_touched = True
 
     def _drop_last(self) -> None:
         self._segments.pop()

@@ -257,3 +257,26 @@ def test_a_bad_value_names_its_key(key: str, value: object) -> None:
 
     with pytest.raises(ConfigError, match=f"{key}={value}"):
         LogConfig.from_configs({key: value})
+
+
+def test_a_log_that_nobody_touched_is_closed_without_a_write() -> None:
+    """Thousands of idle partitions must not make a stop take minutes."""
+    from random import Random
+
+    disk = MemoryDisk()
+    open_log(disk).close()  # a new one is written, empty as it is
+    filled_log = filled(disk)
+    filled_log.close()
+    before = {path: bytes(contents.data) for path, contents in disk.files.items()}
+    disk.sync_count = disk.append_count = 0
+    for _ in range(2):
+        open_log(disk, clean=True).close()
+    assert (disk.sync_count, disk.append_count) == (0, 0)
+    assert {path: bytes(contents.data) for path, contents in disk.files.items()} == before
+    disk.lose_power(Random(1))
+    again = open_log(disk, clean=True)
+    assert values_of(again) == list("0123456789")
+    append(again, "more", epoch=4)
+    again.close()
+    assert disk.sync_count > 0
+    assert values_of(open_log(disk, clean=True))[-1] == "more"
