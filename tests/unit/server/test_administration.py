@@ -1,0 +1,134 @@
+"""Settings and deletions at a node on a disk in memory: what survives a loss of power, and what a disk error leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from support.admin_requests import alter, change, described, grow, set_to
+from support.memory_disk import MemoryDisk
+from support.wire_client import WireClient, batch_of
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import Offset
+from tidelog.controller import NewTopic
+from tidelog.io.clock import SystemClock
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.rng import SystemRng
+from tidelog.server.config import NodeConfig
+from tidelog.server.node import Node
+from tidelog.server.record_deletion import RecordsToDelete, delete_records
+
+SECONDS_MAX = 20.0
+
+
+def new_node(disk: MemoryDisk) -> Node:
+    """A process of its own, as far as the disk can tell."""
+    disk.locked.clear()
+    properties = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@127.0.0.1:0",
+        "log.dirs": "logs",
+    }
+    config = NodeConfig.from_properties(properties)
+    return Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def bounded() -> None:
+        await asyncio.wait_for(scenario(), SECONDS_MAX)
+
+    asyncio.run(bounded())
+
+
+async def filled(disk: MemoryDisk, count: int = 10) -> Node:
+    """A node with a topic of so many records, a batch and a segment each."""
+    node = new_node(disk)
+    await node.start()
+    await node.create_topics([NewTopic("t", 1, 1, configs=[("segment.bytes", "100")])])
+    partition = node.broker.partition("t", 0)
+    for index in range(count):
+        partition.append(memoryview(bytearray(batch_of(b"%d" % index))), acks_all=False, now_ms=1_700_000_000_000)
+    return node
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_loss_of_power_after_the_answer_brings_no_deleted_record_back(seed: int) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await filled(disk)
+        assert await delete_records(node, [RecordsToDelete("t", 0, 7)]) == [7]
+        after = copy.deepcopy(disk)
+        await node.stop()
+        after.lose_power(random.Random(seed))
+        again = new_node(after)
+        await again.start()
+        log = again.broker.partition("t", 0).log
+        assert log.log_start_offset == 7
+        assert log.log_end_offset >= 7
+        assert all(entry.start_offset >= 7 for entry in log.lineage.entries)
+        await again.stop()
+
+    run(scenario)
+
+
+def test_what_could_not_be_written_is_not_answered_as_gone_and_keeps_its_segments() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await filled(disk)
+        segments = {path for path in disk.files if path.startswith("logs/t-0/") and path.endswith(".log")}
+        disk.refusals.add("log-start-offset-checkpoint.tmp")
+        disk.refusals.add("log-start-offset-checkpoint")
+        (outcome,) = await delete_records(node, [RecordsToDelete("t", 0, 7)])
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code == Code.KAFKA_STORAGE_ERROR
+        assert segments <= disk.files.keys()
+        disk.refusals.clear()
+        await node.stop()
+
+    run(scenario)
+
+
+def test_the_lineage_cannot_be_written_the_partition_goes_offline() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await filled(disk)
+        disk.refusals |= {"leader-epoch-checkpoint", "leader-epoch-checkpoint.tmp"}
+        (outcome,) = await delete_records(node, [RecordsToDelete("t", 0, 7)])
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code == Code.KAFKA_STORAGE_ERROR
+        with pytest.raises(KafkaError, match="offline"):
+            node.broker.partition("t", 0)
+        disk.refusals.clear()
+        await node.stop()
+
+    run(scenario)
+
+
+def test_controllers_are_asked_as_brokers_are() -> None:
+    async def scenario() -> None:
+        node = await filled(MemoryDisk())
+        port = node.listener("CONTROLLER").port
+
+        def ask() -> None:
+            with WireClient(port) as client:
+                assert grow(client, "t", 3).error_code == 0
+                change(client, "t", {"max.message.bytes": set_to("50")})
+                assert described(client, "t")["max.message.bytes"].value == "50"
+                assert alter(client, "t", {"no.such": set_to("1")}).error_code == Code.INVALID_CONFIG
+
+        await asyncio.to_thread(ask)
+        for index in range(3):
+            log = node.broker.partition("t", index).log
+            assert log.config.message_size_bytes_max == 50
+            assert log.config.segment_size_bytes == 100
+        assert node.broker.partition("t", 0).log.log_start_offset == Offset(0)
+        await node.stop()
+
+    run(scenario)
