@@ -342,10 +342,13 @@ class OffsetsPartition:
             self._timer.cancel()
         self._timer_ms = deadline_ms
         delay_seconds = max((deadline_ms - self._clock.now_ms()) / 1000, TIMER_SECONDS_MIN)
-        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self._on_timer)
+        self._timer = asyncio.get_running_loop().call_later(delay_seconds, self.on_timer)
 
-    def _on_timer(self) -> None:
-        self._timer = None
+    def on_timer(self) -> None:
+        """Look whether something is due. May be called at any time."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if not self._is_over:
             self._tell(lambda coordinator, now_ms, wall_ms: coordinator.on_time(now_ms=now_ms, wall_ms=wall_ms))
 

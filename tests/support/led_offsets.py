@@ -1,0 +1,121 @@
+"""A partition of `__consumer_offsets`, led, with its coordinator; on a disk in memory and a clock that tests set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from support.group_member import commit_request
+from support.memory_disk import MemoryDisk
+from tidelog.base.errors import Code, DiskError, InvariantBrokenError, KafkaError
+from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ports import Executor
+from tidelog.coordinator import GroupCoordinator, GroupSettings
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.rng import SystemRng
+from tidelog.log import Log, LogConfig
+from tidelog.metadata import PartitionImage
+from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
+from tidelog.server.offsets_partition import OffsetsPartition
+from tidelog.server.partition import Partition
+from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+from tidelog.wire.primitives import ZERO_UUID
+
+T = TypeVar("T")
+
+PLACE = TopicPartition("__consumer_offsets", PartitionIndex(7))
+BROKER = BrokerId(1)
+DIRECTORY = "logs/__consumer_offsets-7"
+
+
+class SetClock:
+    """A clock that stands, until a test moves `time_ms`."""
+
+    def __init__(self) -> None:
+        self.time_ms = 1_000
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + self.time_ms
+
+
+class GatedExecutor:
+    """Works when the gate is open."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        async def wait() -> T:
+            await self.gate.wait()
+            return work()
+
+        return wait()
+
+
+class WaitingReader:
+    """Waits for records, and notes the high watermarks that it is told of."""
+
+    def __init__(self, partition: Partition) -> None:
+        self.seen: list[int] = []
+        self._partition = partition
+        partition.watch(self)
+
+    def on_changed(self) -> None:
+        self.seen.append(self._partition.high_watermark)
+
+
+class Led:
+    """A partition that is led, with its coordinator; and a broker that takes it offline when told."""
+
+    def __init__(
+        self, disk: MemoryDisk, *, executor: Executor | None = None, leader_epoch: int = 0, **config: Any
+    ) -> None:
+        log = Log.open(disk, DIRECTORY, PLACE, LogConfig(**config), topic_id=None, clean_shutdown=True, now_ms=0)
+        epoch = LeaderEpoch(leader_epoch)
+        log.assign_leader_epoch(epoch)
+        self.partition = Partition(PLACE, TopicId(ZERO_UUID), log)
+        state = PartitionImage((BROKER,), (BROKER,), BROKER, epoch, PartitionEpoch(0))
+        bounds = LogBounds(log.log_start_offset, log.log_end_offset)
+        self.partition.lead(LeaderReplica(PLACE, BROKER, state, bounds, log.lineage, settings=ReplicationSettings()))
+        self.troubles: list[Exception] = []
+        self.clock = SetClock()
+        self.one = OffsetsPartition(
+            self.partition,
+            GroupCoordinator(7, GroupSettings(initial_rebalance_delay_ms=0), rng=SystemRng()),
+            clock=self.clock,
+            executor=executor or InlineExecutor(),
+            loading=asyncio.Lock(),
+            on_disk_error=self.take_offline,
+            on_bug=self.take_offline,
+        )
+
+    def start(self, known: frozenset[str] = frozenset(("t", "u"))) -> None:
+        self.one.start(lambda topics: [topic for topic in topics if topic not in known])
+
+    def take_offline(self, partition: Partition, error: DiskError | InvariantBrokenError) -> None:
+        self.troubles.append(error)
+        partition.stop()
+        self.one.stop()
+
+    def commit(self, offset: int, topic: str = "t") -> Any:
+        request = commit_request("g", {(topic, 0): offset})
+        return self.one.ask(
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_commit(
+                request_id, request, api_version=9, now_ms=now_ms, wall_ms=wall_ms
+            )
+        )
+
+    def committed(self) -> dict[str, int] | Code:
+        answer = self.one.ask(
+            lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_fetch(
+                request_id, OffsetFetchRequestGroup(group_id="g"), now_ms=now_ms, wall_ms=wall_ms
+            )
+        )
+        if isinstance(answer, KafkaError):
+            return answer.code
+        assert isinstance(answer, OffsetFetchResponseGroup)
+        return {topic.name: topic.partitions[0].committed_offset for topic in answer.topics}
