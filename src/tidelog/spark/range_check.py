@@ -75,7 +75,8 @@ class RangeCheck:
                 raise RangeNotReadError(
                     f"{self.piece.partition}: offset {self.expected_offset} is expected, and a batch came with "
                     f"{header.record_count} records at [{header.base_offset}, {header.next_offset}), though the topic "
-                    "is not compacted: records are missing from the log"
+                    "is not compacted: records are missing from the log (or it was, under an earlier cleanup.policy: "
+                    "then compact,delete lets it be read)"
                 )
         self.expected_offset = Offset(max(self.expected_offset, header.next_offset))
 
