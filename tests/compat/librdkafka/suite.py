@@ -36,7 +36,7 @@ NODE_CONFIG = {
     "auto.create.topics.enable": "true",
     "group.initial.rebalance.delay.ms": "3000",
 }
-"""What the tests expect: topics that appear when asked for, with four partitions; groups that gather before they start."""
+"""What the tests expect: topics appear when asked for, with four partitions; groups gather before they start."""
 
 LEFT_OUT = re.compile(r"mock|share_|ssl|sasl|oauth|auth$|_ut$|unittests|manual|idle$|metadata_update")
 
