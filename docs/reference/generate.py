@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import click
+
 from tidelog.base.errors import Code
+from tidelog.cli.app import root
 from tidelog.metadata.broker_configs import BROKER_CONFIGS
 from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Synonym
 from tidelog.metadata.topic_configs import TOPIC_CONFIGS
@@ -146,7 +149,69 @@ def error_codes() -> str:
     return "\n".join(lines) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"configuration.md": configuration, "error-codes.md": error_codes}
+def commands() -> str:
+    lines = [
+        NOTE,
+        "# Commands",
+        "",
+        "What `tidelog COMMAND --help` says of each, in one place. "
+        "The exit status is 0 when it was done, 1 when it failed, 2 when it was asked for in a way that cannot be meant, and 130 after Ctrl-C.",
+        "",
+        *command_lines(root, "tidelog"),
+    ]
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def command_lines(group: click.Group, path: str) -> list[str]:
+    """A section for each command below a group, in the order of the help."""
+    lines: list[str] = []
+    context = click.Context(group, info_name=path)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            lines += command_lines(command, f"{path} {name}")
+            continue
+        usage = " ".join(command.collect_usage_pieces(context))
+        lines += [f"## {path} {name}", "", f"`{path} {name} {usage}`", "", *help_lines(command.help or ""), ""]
+        options = [each for each in command.params if isinstance(each, click.Option)]
+        rows = [
+            (f"`{', '.join(each.opts)}{metavar_of(each)}`", default_text(each), each.help or "") for each in options
+        ]
+        lines += [*table(("option", "default", "meaning"), rows), ""]
+    return lines
+
+
+def help_lines(text: str) -> list[str]:
+    """A docstring's paragraphs; what is indented are commands to type."""
+    lines: list[str] = []
+    for paragraph in text.split("\n\n"):
+        written = paragraph.removeprefix("\b\n")
+        if written.startswith("    "):
+            lines += ["```", *(line.strip() for line in written.splitlines()), "```", ""]
+        else:
+            lines += [*written.splitlines(), ""]
+    return lines[:-1]
+
+
+def metavar_of(option: click.Option) -> str:
+    if option.is_flag:
+        return ""
+    if isinstance(option.type, click.Choice):
+        return " " + "|".join(map(str, option.type.choices))
+    return f" {option.metavar or option.type.name.upper()}"
+
+
+def default_text(option: click.Option) -> str:
+    value = option.default
+    return "" if option.is_flag or not option.show_default or callable(value) else f"`{value}`"
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands,
+    "configuration.md": configuration,
+    "error-codes.md": error_codes,
+}
 """Each page of this directory, and what writes it."""
 
 
