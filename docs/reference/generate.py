@@ -155,7 +155,8 @@ def commands() -> str:
         "# Commands",
         "",
         "What `tidelog COMMAND --help` says of each, in one place. "
-        "The exit status is 0 when it was done, 1 when it failed, 2 when it was asked for in a way that cannot be meant, and 130 after Ctrl-C.",
+        "The exit status is 0 when it was done, 1 when it failed, "
+        "2 when it was asked for in a way that cannot be meant, and 130 after Ctrl-C.",
         "",
         *command_lines(root, "tidelog"),
     ]
