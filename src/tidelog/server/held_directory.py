@@ -265,39 +265,46 @@ class HeldDirectory:
 
     # Stop.
 
-    def close_logs(self, partitions: Iterable[Partition], broker_epoch: BrokerEpoch | None) -> bool:
-        """Close the logs; mark the directory as clean if all of it went well.
+    def logs_to_close(self, partitions: Iterable[Partition]) -> list[Log]:
+        """Of the partitions that are served, and the metadata log; what is offline is let go of as it is."""
+        if self.failure is not None:
+            return []
+        logs = [partition.log for partition in self._kept(partitions)]
+        if CLUSTER_METADATA in self.logs:
+            logs.append(self.logs[CLUSTER_METADATA])
+        return logs
+
+    def leave(self, partitions: Iterable[Partition], broker_epoch: BrokerEpoch | None) -> bool:
+        """The logs are closed: write the checkpoints, and mark the directory as clean if all of it went well.
 
         Args:
-            partitions: those that are served; what is offline is let go of as it is.
-            broker_epoch: of this incarnation; None if not all logs were open or something failed: no clean stop.
+            partitions: those that were served.
+            broker_epoch: of this incarnation; None if a log was not closed, or the start did not come so far.
 
         Returns:
-            Whether every log that was served could be closed.
+            Whether the checkpoints were written.
         """
         if self.failure is not None:
             return True
         kept = self._kept(partitions)
-        logs = [partition.log for partition in kept]
-        if CLUSTER_METADATA in self.logs:
-            logs.append(self.logs[CLUSTER_METADATA])
-        are_closed = True
-        for log in logs:
-            try:
-                log.close()
-            except DiskError as error:
-                are_closed = False
-                logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
         try:
             self.write_recovery_points(kept)
             self.write_high_watermarks(kept)
-            if are_closed and broker_epoch is not None and not self._failed_logs:
+            if broker_epoch is not None and not self._failed_logs:
                 self._directory.mark_clean_shutdown(broker_epoch)
         except DiskError as error:
-            are_closed = False
             logger.error("%s was not left cleanly: %s", self.path, error)
-        return are_closed
+            return False
+        return True
 
-    def close(self) -> None:
-        """Let another process have it."""
-        self._directory.close()
+
+def close_logs(logs: Iterable[Log]) -> bool:
+    """Close logs, each whatever comes of the others. Returns whether all could be."""
+    are_closed = True
+    for log in logs:
+        try:
+            log.close()
+        except DiskError as error:
+            are_closed = False
+            logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+    return are_closed

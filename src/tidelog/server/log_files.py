@@ -22,7 +22,7 @@ from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import broker_settings, topic_values
 from tidelog.quorum import QuorumState
 from tidelog.server.config import NodeConfig
-from tidelog.server.held_directory import HeldDirectory, is_full
+from tidelog.server.held_directory import HeldDirectory, close_logs, is_full
 from tidelog.server.log_directories import LogDirectories
 from tidelog.server.metadata_files import MetadataFiles
 from tidelog.server.partition import Partition
@@ -430,8 +430,9 @@ class LogFiles:
 
     # Stop.
 
-    def close(self, partitions: list[Partition], broker_epoch: BrokerEpoch | None) -> bool:
-        """Close every log and let go of the directories; each is marked as clean only if all of it went well.
+    async def close(self, partitions: list[Partition], broker_epoch: BrokerEpoch | None) -> bool:
+        """Close every log, on several threads, and let go of the directories; each is marked as clean only if all of
+        it went well.
 
         Args:
             broker_epoch: of this incarnation; None if not all logs were open or something failed: no clean stop.
@@ -443,9 +444,20 @@ class LogFiles:
             held = list(self._directories.held.values())
             if not any(CLUSTER_METADATA in each.logs for each in held):
                 return False  # the start did not come so far
-            are_closed = [each.close_logs(partitions, broker_epoch) for each in held]
-            return all(are_closed)
+            closed = [await self._close_logs_in(each, partitions) for each in held]
+            for index, each in enumerate(held):
+                epoch = broker_epoch if closed[index] else None
+                closed[index] &= await self._executor.run(partial(each.leave, partitions, epoch))
+            return all(closed)
         finally:
             for timer in self._removals:
                 timer.cancel()
             self._directories.close()
+
+    async def _close_logs_in(self, held: HeldDirectory, partitions: list[Partition]) -> bool:
+        logs = held.logs_to_close(partitions)
+        jobs = [
+            self._executor.run(partial(close_logs, logs[start : start + OPENED_TOGETHER_MAX]))
+            for start in range(0, len(logs), OPENED_TOGETHER_MAX)
+        ]
+        return all([await job for job in jobs])

@@ -273,7 +273,7 @@ class Node:
             await self._metrics_listener.stop()
         is_clean = self._has_started and not self.failure.done()
         broker_epoch = self._broker_epoch if is_clean else None
-        return await self._executor.run(partial(self.files.close, self.broker.partitions, broker_epoch))
+        return await self.files.close(self.broker.partitions, broker_epoch)
 
     def _fail(self, reason: str) -> None:
         if not self.failure.done():

@@ -65,7 +65,9 @@ def disk_with_a_log_that_starts_at_5(disk: MemoryDisk) -> None:
     for _ in range(2):
         append(log, 5)
     log.advance_log_start_offset(Offset(5))
-    files.close([Partition(PARTITION, OLD, log)], BrokerEpoch(1))
+    closing = files.close([Partition(PARTITION, OLD, log)], BrokerEpoch(1))
+    with pytest.raises(StopIteration):
+        closing.send(None)
 
 
 async def deleted_by_the_node(disk: MemoryDisk) -> LogFiles:
