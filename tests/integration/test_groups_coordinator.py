@@ -12,9 +12,9 @@ from support.group_member import (
     find_coordinator,
     wait_for_coordinator,
 )
-from support.log_files import batches, change, last_segment
+from support.log_files import batches, change, last_segment, segments
 from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient
+from support.wire_client import WireClient, wait_until
 from tidelog.base.errors import Code
 from tidelog.server.group_coordinators import partition_of
 from tidelog.wire import ApiKey
@@ -29,6 +29,7 @@ from tidelog.wire.messages.api_32_describe_configs import (
     DescribeConfigsResource,
     DescribeConfigsResponse,
 )
+from tidelog.wire.messages.api_42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 OFFSETS = "__consumer_offsets"
 TOPIC_RESOURCE = 2
@@ -114,6 +115,45 @@ def test_a_damaged_partition_is_refused_and_the_others_serve(start_node: StartNo
         assert len(told) == 1
         assert "offset 20" in told[0]
         assert "auto.offset.reset" in told[0]
+    node.stop()
+
+
+def test_offsets_are_compacted_and_the_same_afterwards(start_node: StartNode) -> None:
+    node = start_node(
+        config={
+            "offsets.topic.num.partitions": "1",
+            "offsets.topic.segment.bytes": "20000",
+            "log.cleaner.backoff.ms": "20",
+            "log.cleaner.min.cleanable.ratio": "0.01",
+        }
+    )
+    partitions = 10
+    with WireClient(node.port) as client:
+        client.create_topic("read", partitions=partitions)
+        for group in ("a", "b", "c"):
+            wait_for_coordinator(client, group)
+        rounds = 0
+
+        def is_compacted() -> bool:
+            """Whether the oldest segment lost records, which commits go on making superfluous."""
+            nonlocal rounds
+            rounds += 1
+            for group in ("a", "b", "c"):
+                offsets = {("read", partition): rounds for partition in range(partitions)}
+                assert set(commit(client, commit_request(group, offsets, leader_epoch=0)).values()) == {Code.NONE}
+            try:
+                return rounds > 50 and segments(node, OFFSETS)[0].stat().st_size < 10_000
+            except FileNotFoundError:  # at this moment it is put in place
+                return False
+
+        wait_until(is_compacted, "the log of the offsets is compacted")
+        client.ask(ApiKey.DELETE_GROUPS, 2, DeleteGroupsRequest(groups_names=["c"]), DeleteGroupsResponse)
+    node.kill()
+    node.start()
+    with WireClient(node.port) as client:
+        for group, wanted in (("a", rounds), ("b", rounds), ("c", -1)):
+            wait_for_coordinator(client, group)
+            assert {committed(client, group, "read", one).committed_offset for one in range(partitions)} == {wanted}
     node.stop()
 
 
