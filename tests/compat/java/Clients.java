@@ -30,6 +30,7 @@ import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
@@ -53,6 +54,7 @@ public final class Clients {
             case "static" -> staticMember(bootstrap, topic);
             case "commit" -> commit(bootstrap, topic);
             case "validate" -> validate(bootstrap, topic, Long.parseLong(arguments[3]), Integer.parseInt(arguments[4]));
+            case "newer" -> newer(bootstrap, topic);
             case "admin" -> admin(bootstrap, topic);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -244,6 +246,31 @@ public final class Clients {
                 int epoch = divergent.leaderEpoch().orElse(-1);
                 System.out.println("truncated, divergent at " + divergent.offset() + " of epoch " + epoch);
             }
+        }
+    }
+
+    /** What needs APIs beyond those of classic groups and idempotent producers. */
+    private static void newer(String bootstrap, String topic) {
+        Map<String, String> settings = Map.of("group.id", topic, "group.protocol", "consumer");
+        try (KafkaConsumer<String, String> consumer = consumer(bootstrap, settings)) {
+            consumer.subscribe(List.of(topic));
+            until(() -> {
+                consumer.poll(POLL);
+                return !consumer.assignment().isEmpty();
+            }, "partitions assigned");
+            System.out.println("the newer groups: assigned");
+        } catch (KafkaException refused) {
+            System.out.println("the newer groups: " + refused.getClass().getSimpleName());
+        }
+        settings = Map.of("transactional.id", topic, "max.block.ms", "10000");
+        try (KafkaProducer<String, String> producer = producer(bootstrap, settings)) {
+            producer.initTransactions();
+            producer.beginTransaction();
+            producer.send(new ProducerRecord<>(topic, "key", "value"));
+            producer.commitTransaction();
+            System.out.println("transactions: committed");
+        } catch (KafkaException refused) {
+            System.out.println("transactions: " + refused.getClass().getSimpleName() + ": " + refused.getMessage());
         }
     }
 

@@ -106,6 +106,14 @@ def test_a_position_is_validated_by_its_leader_epoch(restarted: tuple[NodeProces
     assert story("validate", node.bootstrap, VALIDATED, 7, first) == [f"truncated, divergent at 5 of epoch {first}"]
 
 
+def test_what_is_not_served_is_refused_at_once(shared_node: NodeProcess, story: Story, topic: str) -> None:
+    new_topic(shared_node, topic)
+    groups, transactions = story("newer", shared_node.bootstrap, topic)
+    assert groups == "the newer groups: UnsupportedVersionException"
+    assert transactions.startswith("transactions: KafkaException: Could not find a coordinator")
+    assert transactions.endswith("this release has no transactions and no share groups")
+
+
 def test_the_admin_client(broker: Broker, story: Story, topic: str) -> None:
     found = dict(line.split(": ", 1) for line in story("admin", broker.bootstrap, topic))
     expected = {
