@@ -44,7 +44,7 @@ def until(what: Callable[[], bool], why: Callable[[], str]) -> None:
 class Writer:
     """Writes keys again and again, and notes in order what each was set to; every tenth time it is deleted."""
 
-    def __init__(self, node: NodeProcess, topic: str) -> None:
+    def __init__(self, node: NodeProcess, topic: str, *, batch_records: int = 50) -> None:
         self._topic = topic
         self._rng = random.Random(5)
         self.table: Table = {}
@@ -56,7 +56,7 @@ class Writer:
                 "enable.idempotence": True,
                 "compression.type": "lz4",
                 "linger.ms": 2,
-                "batch.num.messages": 50,
+                "batch.num.messages": batch_records,
                 "message.timeout.ms": 60_000,
                 "reconnect.backoff.ms": 10,
                 "reconnect.backoff.max.ms": 100,
@@ -168,9 +168,9 @@ def test_the_log_becomes_small_and_the_table_stays(start_node: StartNode) -> Non
 
 @pytest.mark.timeout(120)
 def test_killed_while_it_compacts_the_node_loses_nothing(start_node: StartNode) -> None:
-    node = start_node(config={**CLEANER, "log.cleaner.io.max.bytes.per.second": "300000"})
+    node = start_node(config={**CLEANER, "log.cleaner.io.max.bytes.per.second": "500000"})
     create(node, "table", {**COMPACTED, "segment.bytes": "5000"})
-    writer = Writer(node, "table")
+    writer = Writer(node, "table", batch_records=3)  # many batches take many steps, with rests in between
     rng = random.Random(8)
     suffixes = set()
     for _ in range(4):
@@ -180,7 +180,7 @@ def test_killed_while_it_compacts_the_node_loses_nothing(start_node: StartNode) 
             lambda directory=directory: any(directory.glob("*.cleaned")) or any(directory.glob("*.swap")),  # type: ignore[misc]
             lambda: f"nothing is compacted: {node.log[-2000:]}",
         )
-        time.sleep(rng.random() / 5)
+        time.sleep(rng.random() / 20)
         node.kill()
         suffixes |= {path.suffix for path in directory.iterdir()}
         node.restart()
