@@ -279,8 +279,10 @@ class RealDisk:
     def write_all_atomically(self, files: Mapping[str, bytes]) -> None:
         """As `write_atomically` for each of them, synced together: the contents before the first name changes."""
         directories = list(dict.fromkeys(os.path.dirname(path) or "." for path in files))
-        together = FileSystemSync.of(directories) if len(files) >= SYNC_TOGETHER_MIN else None
+        together: FileSystemSync | None = None
         try:
+            if len(files) >= SYNC_TOGETHER_MIN:
+                together = FileSystemSync.of(directories)
             for path, data in files.items():
                 file = self.open(f"{path}.tmp", create=True)
                 try:
