@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -30,6 +31,7 @@ from support.node import NodeProcess  # noqa: E402
 
 SOURCE = ROOT / "peers" / "librdkafka" / "package" / "deps" / "librdkafka"
 TEST_SECONDS_MAX = 240
+SECONDS_MAX_OF = {"0113_cooperative_rebalance": 600}
 BROKER_VERSION = "4.1.0"
 NODE_CONFIG = {
     "num.partitions": "4",
@@ -38,6 +40,10 @@ NODE_CONFIG = {
 }
 """What the tests expect: topics appear when asked for, with four partitions; groups gather before they start."""
 
+KAFKA_SCRIPTS = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
+}
 LEFT_OUT = re.compile(r"mock|share_|ssl|sasl|oauth|auth$|_ut$|unittests|manual|idle$|metadata_update")
 
 
@@ -73,8 +79,9 @@ def run_test(source: Path, name: str, directory: Path, environment: dict[str, st
             stdout=stream,
             stderr=subprocess.STDOUT,
         )
+        seconds_max = SECONDS_MAX_OF.get(name, TEST_SECONDS_MAX)
         try:
-            status: int | None = process.wait(TEST_SECONDS_MAX)
+            status: int | None = process.wait(seconds_max)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -82,7 +89,7 @@ def run_test(source: Path, name: str, directory: Path, environment: dict[str, st
     seconds = time.monotonic() - started
     said = re.sub(r"\x1b\[[0-9;]*m", "", log.read_text(errors="replace"))
     if status is None:
-        return Outcome(name, "failed", seconds, f"not done within {TEST_SECONDS_MAX} s")
+        return Outcome(name, "failed", seconds, f"not done within {seconds_max} s")
     if status == 0:
         skipped = re.search(rf"\|\s*{name}\s*\|\s*SKIPPED", said)
         return Outcome(name, "skipped" if skipped else "passed", seconds, "")
@@ -113,12 +120,13 @@ def kafka_path(directory: Path) -> Path | None:
     """Where the tests find `bin/kafka-topics.sh`, which a few of them call; None without `make peers`."""
     if missing_peers() is not None:
         return None
-    script = directory / "kafka-home" / "bin" / "kafka-topics.sh"
-    script.parent.mkdir(parents=True)
-    command = java_command(["org.apache.kafka.tools.TopicCommand"])
-    script.write_text(f'#!/bin/sh\nexec {" ".join(command)} "$@"\n')
-    script.chmod(0o755)
-    return script.parents[1]
+    scripts = directory / "kafka-home" / "bin"
+    scripts.mkdir(parents=True)
+    for name, main_class in KAFKA_SCRIPTS.items():
+        command = java_command([main_class])
+        (scripts / name).write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        (scripts / name).chmod(0o755)
+    return scripts.parent
 
 
 def allowed() -> dict[str, str]:
