@@ -1,0 +1,101 @@
+"""The topic behind groups: with how many replicas it is asked for, once for all who wait, and what a refusal says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from support.led_offsets import SetClock
+from support.memory_disk import MemoryDisk
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.rng import SystemRng
+from tidelog.metadata import BrokerImage, MetadataImage
+from tidelog.server.broker import Broker
+from tidelog.server.group_coordinators import GroupCoordinators
+from tidelog.wire.primitives import ZERO_UUID
+
+
+class Controller:
+    """Notes what it is asked to create, and answers with one code."""
+
+    def __init__(self, code: Code = Code.NONE) -> None:
+        self.asked: list[NewTopic] = []
+        self._code = code
+
+    async def create(self, topics: list[NewTopic]) -> Sequence[CreatedTopic]:
+        self.asked += topics
+        await asyncio.sleep(0)
+        return [CreatedTopic(topic.name, self._code, "too few brokers") for topic in topics]
+
+
+def groups(controller: Controller, properties: Mapping[str, str], *, brokers: int = 1) -> GroupCoordinators:
+    files: Any = MemoryDisk()  # not touched here
+    broker = Broker(BrokerId(1), files, clock=SetClock(), executor=InlineExecutor(), on_failed=pytest.fail)
+    registered = {
+        BrokerId(number): BrokerImage(BrokerId(number), BrokerEpoch(0), ZERO_UUID, (), None, is_fenced=False)
+        for number in range(1, brokers + 1)
+    }
+    broker.image = MetadataImage(brokers=registered)
+    return GroupCoordinators(
+        broker,
+        properties,
+        clock=SetClock(),
+        executor=InlineExecutor(),
+        rng=SystemRng(),
+        create_topics=controller.create,
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "brokers", "replication_factor"),
+    [({}, 1, 1), ({}, 2, 2), ({}, 5, 3), ({"offsets.topic.replication.factor": "3"}, 1, 3)],
+)
+def test_unless_told_it_takes_as_many_replicas_as_there_can_be(
+    properties: dict[str, str], brokers: int, replication_factor: int
+) -> None:
+    controller = Controller()
+    asyncio.run(groups(controller, properties, brokers=brokers).create_topic())
+    (topic,) = controller.asked
+    assert (topic.name, topic.num_partitions) == ("__consumer_offsets", 50)
+    assert topic.replication_factor == replication_factor
+    assert dict(topic.configs) == {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": "104857600",
+    }
+
+
+def test_who_comes_meanwhile_waits_along() -> None:
+    controller = Controller()
+
+    async def run() -> None:
+        found = groups(controller, {"offsets.topic.num.partitions": "7"})
+        await asyncio.gather(*(found.create_topic() for _ in range(20)))
+
+    asyncio.run(run())
+    assert [topic.num_partitions for topic in controller.asked] == [7]
+
+
+def test_a_refusal_says_what_to_do_and_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    controller = Controller(Code.INVALID_REPLICATION_FACTOR)
+
+    async def run() -> None:
+        found = groups(controller, {})
+        for _ in range(3):
+            with pytest.raises(KafkaError, match=r"offsets\.topic\.replication\.factor") as refused:
+                await found.create_topic()
+            assert refused.value.code is Code.COORDINATOR_NOT_AVAILABLE
+
+    asyncio.run(run())
+    assert len(controller.asked) == 3
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_one_that_is_there_already_is_no_error() -> None:
+    asyncio.run(groups(Controller(Code.TOPIC_ALREADY_EXISTS), {}).create_topic())
