@@ -32,6 +32,8 @@ from support.node import NodeProcess, StartNode
 from support.wire_client import WireClient, batch_of, wait_until
 from tidelog.base.errors import Code
 from tidelog.metadata.configs import TABLE, ConfigSource
+from tidelog.records import read_header
+from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.wire.messages.api_74_list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
@@ -81,6 +83,34 @@ def test_whose_clock_dates_the_records(client: WireClient) -> None:
     stamped, kept = client.read_all("clock")
     assert stamped.timestamp == answer.log_append_time_ms
     assert kept.timestamp == 6
+
+
+def test_the_codec_that_batches_are_stored_in(client: WireClient) -> None:
+    def codec_of(offset: int) -> str:
+        records = client.fetch("codec", offset, size_bytes_max=1).records
+        assert isinstance(records, memoryview)
+        return COMPRESSION_NAMES[read_header(records).compression]
+
+    client.create_topic("codec", configs={"compression.type": "gzip", "compression.gzip.level": "1"})
+    values = [b"a" * 500, b"b" * 500]
+    client.produce("codec", batch_of(*values))
+    producer = client.new_producer_id()
+    change(client, "codec", {"compression.type": set_to("zstd")})
+    batch = batch_of(*values, compression="lz4", producer=producer, base_sequence=0)
+    assert (client.produce("codec", batch).base_offset, client.produce("codec", batch).base_offset) == (2, 2)
+    change(client, "codec", {"compression.type": set_to("uncompressed")})
+    client.produce("codec", batch_of(*values, compression="snappy"))
+    change(client, "codec", {"compression.type": DELETED})
+    client.produce("codec", batch_of(*values, compression="snappy"))
+    assert [codec_of(offset) for offset in (0, 2, 4, 6)] == ["gzip", "zstd", "none", "snappy"]
+    assert [record.value for record in client.read_all("codec")] == values * 4
+
+
+def test_readers_from_before_zstd_are_told_so(client: WireClient) -> None:
+    client.create_topic("modern", configs={"compression.type": "zstd"})
+    client.produce("modern", batch_of(b"a"))
+    assert client.fetch("modern", 0, version=9).error_code == Code.UNSUPPORTED_COMPRESSION_TYPE
+    assert client.fetch("modern", 0, version=10).error_code == Code.NONE
 
 
 def test_how_far_from_now_a_record_may_lie(client: WireClient) -> None:

@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 from tidelog.base.errors import Code, CorruptLogError, InvalidRecordsError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.base.ports import Buffer
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates, RememberedBatch
 from tidelog.log.segments import Placed
@@ -14,11 +15,13 @@ from tidelog.records.batch import (
     check_crc,
     read_header,
     read_records,
+    recompress_batch,
     split_batches,
     split_whole_batches,
     stamp,
     validate_batch,
 )
+from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.records.header import CONTROL_FLAG, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
 
 Origin = Literal["client", "coordinator", "controller"]
@@ -65,19 +68,26 @@ class AppendRules:
 
     __slots__ = (
         "_after_ms_max",
+        "_batch_size_bytes_max",
         "_before_ms_max",
+        "_compression_level",
         "_decompressed_size_bytes_max",
         "_is_compacted",
         "_message_size_bytes_max",
         "_segment_size_bytes",
         "_topic_partition",
         "_uses_log_append_time",
+        "codec",
     )
 
     def __init__(self, topic_partition: TopicPartition, config: LogConfig) -> None:
         self._topic_partition = topic_partition
         self._message_size_bytes_max = config.message_size_bytes_max
         self._segment_size_bytes = config.segment_size_bytes
+        self._batch_size_bytes_max = min(config.message_size_bytes_max, config.segment_size_bytes)
+        self.codec = config.compression_codec
+        """Of the topic, in which batches are to be; None leaves them as they come."""
+        self._compression_level = config.compression_level
         self._is_compacted = config.is_compacted
         self._uses_log_append_time = config.message_timestamp_type == "LogAppendTime"
         self._before_ms_max = config.message_timestamp_before_ms_max
@@ -104,18 +114,8 @@ class AppendRules:
         return [self._check(batches, position, header, now_ms, origin) for position, header in split_batches(batches)]
 
     def _check(self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin) -> Accepted:
-        if header.size_bytes > self._message_size_bytes_max:
-            raise refusal(
-                Code.MESSAGE_TOO_LARGE,
-                f"{self._topic_partition}: a batch of {header.size_bytes} bytes is larger than "
-                f"max.message.bytes={self._message_size_bytes_max} allows",
-            )
-        if header.size_bytes > self._segment_size_bytes:
-            raise refusal(
-                Code.RECORD_LIST_TOO_LARGE,
-                f"{self._topic_partition}: a batch of {header.size_bytes} bytes is larger than a segment, "
-                f"segment.bytes={self._segment_size_bytes}",
-            )
+        if header.size_bytes > self._batch_size_bytes_max:
+            raise self._too_large(header.size_bytes)
         if origin == "client":
             self._check_client_header(header)
         facts = validate_batch(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
@@ -132,6 +132,45 @@ class AppendRules:
         return Accepted(
             position, header, max_timestamp, None, None if max_timestamp == header.max_timestamp else max_timestamp
         )
+
+    def compress_anew(self, batches: memoryview, accepted: list[Accepted]) -> tuple[memoryview, list[Accepted]]:
+        """Bring batches into the codec of the topic, which is not None; markers of transactions stay as they are.
+
+        Returns:
+            What to append, and where in it each batch is: what came in, if all of it was in that codec.
+
+        Raises:
+            KafkaError: MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE, of what a batch grew to.
+        """
+        codec = self.codec
+        assert codec is not None
+        if all(each.header.compression == codec or each.header.is_control for each in accepted):
+            return batches, accepted
+        anew = bytearray()
+        replaced = []
+        for each in accepted:
+            header = each.header
+            batch: Buffer = batches[each.position : each.position + header.size_bytes]
+            if header.compression != codec and not header.is_control:
+                batch = recompress_batch(
+                    batch,
+                    header,
+                    codec,
+                    level=self._compression_level,
+                    decompressed_size_bytes_max=self._decompressed_size_bytes_max,
+                )
+                header = read_header(batch)
+                if header.size_bytes > self._batch_size_bytes_max:
+                    raise self._too_large(header.size_bytes, f", as {COMPRESSION_NAMES[codec]} made it,")
+            replaced.append(each._replace(position=len(anew), header=header))
+            anew += batch
+        return memoryview(anew), replaced
+
+    def _too_large(self, size_bytes: int, made: str = "") -> KafkaError:
+        what = f"{self._topic_partition}: a batch of {size_bytes} bytes{made} is larger than"
+        if size_bytes > self._message_size_bytes_max:
+            return refusal(Code.MESSAGE_TOO_LARGE, f"{what} max.message.bytes={self._message_size_bytes_max} allows")
+        return refusal(Code.RECORD_LIST_TOO_LARGE, f"{what} a segment, segment.bytes={self._segment_size_bytes}")
 
     def _check_client_header(self, header: BatchHeader) -> None:
         attributes = header.attributes
@@ -253,6 +292,21 @@ def find_originals(
             "send new ones by themselves",
         )
     return originals or None
+
+
+def appended(placed: list[Placed], log_append_time_ms: int | None, log_start_offset: Offset) -> AppendResult:
+    """What came of an append of these."""
+    first, last = placed[0], placed[-1]
+    return AppendResult(
+        Offset(first.base_offset),
+        Offset(last.last_offset),
+        log_append_time_ms,
+        log_start_offset,
+        False,
+        len(placed),
+        sum([each.header.record_count for each in placed]),
+        last.position + last.header.size_bytes,
+    )
 
 
 def stamp_all(

@@ -7,11 +7,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tidelog.base.errors import ConfigError
+from tidelog.records.compression import COMPRESSION_IDS, LZ4
 
 INT64_MAX = 2**63 - 1
 
 TimestampType = Literal["CreateTime", "LogAppendTime"]
 _TIMESTAMP_TYPES: tuple[TimestampType, ...] = ("CreateTime", "LogAppendTime")
+
+AS_PRODUCED = "producer"
+CODECS: dict[str, int | None] = {
+    AS_PRODUCED: None,
+    "uncompressed": COMPRESSION_IDS["none"],
+    **{name: codec for name, codec in COMPRESSION_IDS.items() if codec},
+}
+"""What `compression.type` names."""
+
+GZIP_DEFAULT = -1
+LZ4_DEFAULT = 9
+LZ4_FAST = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,8 @@ class LogConfig:
         segment_ms: a segment is closed once a batch is this much younger than its first (`segment.ms`).
         index_interval_bytes: how much log lies between two index entries, about (`index.interval.bytes`).
         index_size_bytes_max: a segment whose index would outgrow this is closed (`segment.index.bytes`).
+        compression_codec: batches in another are compressed anew; None keeps all as they come (`compression.type`).
+        compression_level: with which that is done; None for the codec's own (`compression.gzip.level` and so on).
         message_size_bytes_max: the largest batch accepted (`max.message.bytes`).
         message_timestamp_type: whose clock dates the records (`message.timestamp.type`).
         message_timestamp_before_ms_max: how far in the past a record may lie (`message.timestamp.before.max.ms`).
@@ -43,6 +58,8 @@ class LogConfig:
     segment_ms: int = 7 * 24 * 3600 * 1000
     index_interval_bytes: int = 4096
     index_size_bytes_max: int = 10 * 1024 * 1024
+    compression_codec: int | None = None
+    compression_level: int | None = None
     message_size_bytes_max: int = 1024 * 1024 + 12
     message_timestamp_type: TimestampType = "CreateTime"
     message_timestamp_before_ms_max: int | None = None
@@ -88,6 +105,8 @@ class LogConfig:
                 fields[field] = None if none is not None and value == none else value
         if "min.cleanable.dirty.ratio" in configs:
             fields["min_cleanable_dirty_ratio"] = _share("min.cleanable.dirty.ratio", configs)
+        if "compression.type" in configs:
+            fields["compression_codec"], fields["compression_level"] = _compression(configs)
         if "message.timestamp.type" in configs:
             fields["message_timestamp_type"] = _timestamp_type(configs["message.timestamp.type"])
         if "cleanup.policy" in configs:
@@ -141,6 +160,22 @@ def _timestamp_type(value: object) -> TimestampType:
         if value == known:
             return known
     raise ConfigError(f"message.timestamp.type={value}: CreateTime or LogAppendTime is expected")
+
+
+def _compression(configs: Mapping[str, object]) -> tuple[int | None, int | None]:
+    """The codec, and its level; None for what neither names."""
+    name = configs["compression.type"]
+    if not isinstance(name, str) or name not in CODECS:
+        raise ConfigError(f"compression.type={name}: one of {', '.join(CODECS)} is expected")
+    codec = CODECS[name]
+    key = f"compression.{name}.level"
+    if key not in configs:
+        return codec, None
+    level = _number(key, configs[key], -INT64_MAX)
+    if codec == LZ4:
+        # As in Kafka, the default is the fast compressor, and any other level is the thorough one's.
+        return codec, LZ4_FAST if level == LZ4_DEFAULT else max(level, LZ4_FAST + 2)
+    return codec, None if level == GZIP_DEFAULT and name == "gzip" else level
 
 
 def _policies(value: object) -> frozenset[str]:

@@ -16,7 +16,7 @@ from tidelog.base.errors import CorruptLogError, DiskError, OffsetOutOfRangeErro
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.append import AppendResult, AppendRules, Origin, find_originals, stamp_all
+from tidelog.log.append import AppendResult, AppendRules, Origin, appended, find_originals, stamp_all
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery import RecoveredLog, Recovery, settle_topic_id
@@ -178,7 +178,8 @@ class Log:
         """Give batches the next offsets and write them. They are not synced: see `maybe_flush`.
 
         Args:
-            batches: whole ones, one at least. Writable: base offset and leader epoch are stamped in place.
+            batches: whole ones, one at least. Writable: base offset and leader epoch are stamped in place, unless
+                `compression.type` asks for another codec.
             leader_epoch: of this leader, not older than the lineage's latest.
             now_ms: since 1970.
             origin: `client` is checked more closely, and for its sequence numbers.
@@ -198,20 +199,13 @@ class Log:
             originals = find_originals(self.producers, accepted, self.topic_partition)
             if originals is not None:
                 return self._rules.answer_duplicate(originals, accepted, self.log_start_offset)
+        if self._rules.codec is not None:
+            view, accepted = self._rules.compress_anew(view, accepted)
         if leader_epoch != self.lineage.latest_leader_epoch:
             self.assign_leader_epoch(leader_epoch)
         placed = stamp_all(view, accepted, self._segments.active.end_offset, leader_epoch)
         self._segments.append(view, placed, now_ms)
-        return AppendResult(
-            Offset(placed[0].base_offset),
-            Offset(placed[-1].last_offset),
-            accepted[0].log_append_time,
-            self.log_start_offset,
-            False,
-            len(accepted),
-            sum(each.header.record_count for each in accepted),
-            len(view),
-        )
+        return appended(placed, accepted[0].log_append_time, self.log_start_offset)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendResult | None:
         """Write batches as a leader stored them; new leader epochs go into the lineage first.
@@ -244,16 +238,7 @@ class Log:
         self._lineage_file.assign_all(batch.header for batch in placed)
         size_bytes = placed[-1].position + placed[-1].header.size_bytes
         self._segments.append(view[:size_bytes], placed, now_ms)
-        return AppendResult(
-            Offset(placed[0].base_offset),
-            Offset(self.log_end_offset - 1),
-            None,
-            self.log_start_offset,
-            False,
-            len(accepted),
-            sum(each.header.record_count for each in accepted),
-            size_bytes,
-        )
+        return appended(placed, None, self.log_start_offset)
 
     def _on_written(self, written: list[Placed], view: memoryview, now_ms: int) -> None:
         producers = self.producers

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType
+from tidelog.metadata.topic_configs import COMPRESSION_TYPES, GZIP_LEVELS
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST, SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
@@ -171,7 +172,10 @@ _TOPICS: tuple[ConfigKey, ...] = (
     ),
     _key("auto.create.topics.enable", BOOLEAN, "true", "Whether asking for a topic that is not there creates it."),
     _key("delete.topic.enable", BOOLEAN, "true", "Whether topics can be deleted."),
-    _key("compression.type", STRING, "producer", "Of topics that do not set it.", choices=("producer",)),
+    _key("compression.type", STRING, "producer", "Of topics that do not set it.", choices=COMPRESSION_TYPES),
+    _key("compression.gzip.level", INT, "-1", "Of topics that do not set it.", choices=GZIP_LEVELS),
+    _key("compression.lz4.level", INT, "9", "Of topics that do not set it.", minimum=1, maximum=17),
+    _key("compression.zstd.level", INT, "3", "Of topics that do not set it.", minimum=-131072, maximum=22),
     _key("message.max.bytes", INT, "1048588", "max.message.bytes of topics that do not set it.", minimum=0),
     _key("min.insync.replicas", INT, "1", "Of topics that do not set it.", minimum=1),
     _key("unclean.leader.election.enable", BOOLEAN, "false", "Of topics that do not set it.", choices=("false",)),
@@ -357,7 +361,10 @@ _COORDINATORS: tuple[ConfigKey, ...] = (
 )
 
 _DYNAMIC = {
+    "compression.gzip.level",
+    "compression.lz4.level",
     "compression.type",
+    "compression.zstd.level",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.delete.retention.ms",

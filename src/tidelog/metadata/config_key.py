@@ -118,6 +118,7 @@ class ConfigKey:
             number = float(value) if self.type == ConfigType.DOUBLE else int(value)
         except ValueError:
             raise self._refuse(text) from None
+        self._check_choice(str(number), text)
         low, high = _RANGES.get(self.type, (-float("inf"), float("inf")))
         if not max(low, low if self.minimum is None else self.minimum) <= number:
             raise self._refuse(text)

@@ -16,6 +16,9 @@ def _key(name: str, kind: ConfigType, default: str, doc: str, *synonyms: str | S
     return ConfigKey(name, kind, default, doc, synonyms=known, is_dynamic=True, **rest)  # type: ignore[arg-type]
 
 
+COMPRESSION_TYPES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
+GZIP_LEVELS = ("-1", *map(str, range(1, 10)))
+
 _NO_TIERS = "Tidelog has no tiered storage"
 
 TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
@@ -30,13 +33,40 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         choices=("delete", "compact"),
     ),
     _key(
+        "compression.gzip.level",
+        INT,
+        "-1",
+        "With compression.type gzip: how hard the broker compresses; -1 is 6.",
+        "compression.gzip.level",
+        choices=GZIP_LEVELS,
+    ),
+    _key(
+        "compression.lz4.level",
+        INT,
+        "9",
+        "With compression.type lz4: how hard the broker compresses. 9 is the fast way, as in Kafka; any other is the "
+        "thorough way, from 3 (lower ones count as 3) to 12 (as do higher ones).",
+        "compression.lz4.level",
+        minimum=1,
+        maximum=17,
+    ),
+    _key(
         "compression.type",
         STRING,
         "producer",
-        "Batches are stored as the producer compressed them.",
+        "producer: batches are stored as they come. Any other: a batch in another codec is compressed anew by the "
+        "broker, which costs it time; compaction keeps each batch in the codec that it has.",
         "compression.type",
-        choices=("producer",),
-        why_not_others="Tidelog stores batches as they come and never compresses them anew; set it at the producer",
+        choices=COMPRESSION_TYPES,
+    ),
+    _key(
+        "compression.zstd.level",
+        INT,
+        "3",
+        "With compression.type zstd: how hard the broker compresses.",
+        "compression.zstd.level",
+        minimum=-131072,
+        maximum=22,
     ),
     _key(
         "delete.retention.ms",

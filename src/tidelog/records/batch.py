@@ -43,6 +43,7 @@ __all__ = [
     "find_records",
     "read_header",
     "read_records",
+    "recompress_batch",
     "seal_batch",
     "split_batches",
     "split_whole_batches",
@@ -208,6 +209,33 @@ def read_records(
         base_timestamp, scale = header.max_timestamp, 0
     region = find_records(buffer, position, header, decompressed_size_bytes_max)
     return kernel.unpack(*region, base_offset, base_timestamp, scale, header.leader_epoch, _make_record)
+
+
+def recompress_batch(
+    batch: Buffer,
+    header: BatchHeader,
+    codec: int,
+    *,
+    level: int | None = None,
+    decompressed_size_bytes_max: int = DECOMPRESSED_SIZE_BYTES_MAX,
+) -> bytes:
+    """The same batch in another codec: all that its header says of its records is kept, its length and CRC are new.
+
+    Args:
+        batch: the whole of it.
+        header: what `read_header` returned for it.
+        codec: as in the attributes of a batch.
+        level: see `compress`.
+        decompressed_size_bytes_max: the most that compressed records may grow to.
+
+    Raises:
+        MalformedBatchError: as `decompress`.
+    """
+    records = decompress(
+        header.compression, memoryview(batch)[BATCH_OVERHEAD:], size_bytes_max=decompressed_size_bytes_max
+    )
+    attributes = header.attributes & ~COMPRESSION_MASK | codec
+    return write_batch(header._replace(attributes=attributes), compress(codec, records, level))
 
 
 def seal_batch(

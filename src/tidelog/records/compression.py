@@ -22,8 +22,7 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 COMPRESSION_IDS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 COMPRESSION_NAMES = {number: name for name, number in COMPRESSION_IDS.items()}
 
-_GZIP_LEVEL = 6
-_ZSTD_LEVEL = 3
+DEFAULT_LEVELS = {GZIP: 6, LZ4: 4, ZSTD: 3}
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES = 32 * 1024
@@ -39,28 +38,31 @@ _SNAPPY_RATIO_MAX = 32  # three bytes copy 64 at the most, hence 22 to 1
 _TOO_SMALL = "whole buffer"  # in what cramjam says when the output ends before the input does
 
 
-def compress(codec: int, data: Buffer) -> Buffer:
+def compress(codec: int, data: Buffer, level: int | None = None) -> Buffer:
     """Compress the records of a batch as one piece.
 
     Args:
         codec: as in the attributes of a batch; 0 returns `data` itself.
         data: any contiguous buffer.
+        level: the codec's own, the higher the smaller and slower; None for ours. Snappy has none.
 
     Raises:
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE for a number that is no codec's.
     """
     if codec == NONE:
         return data
-    if codec == GZIP:
-        return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
     if codec == SNAPPY:
         return _compress_xerial(data)
+    if level is None:
+        level = DEFAULT_LEVELS.get(codec)
+    if codec == GZIP:
+        return bytes(cramjam.gzip.compress(data, level=level))
     if codec == LZ4:
-        compressor = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+        compressor = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
         compressor.compress(bytes(data))
         return bytes(compressor.finish())
     if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+        return bytes(cramjam.zstd.compress(data, level=level))
     raise _no_such_codec(codec)
 
 

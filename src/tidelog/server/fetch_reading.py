@@ -6,9 +6,10 @@ stands. Nothing here waits for a disk: a place in a log that is not in memory is
 
 from __future__ import annotations
 
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import TopicId
 from tidelog.log import NotCachedError
+from tidelog.records.compression import ZSTD
 from tidelog.server.broker import Broker
 from tidelog.server.dispatch import code_of
 from tidelog.server.fetch_sessions import FetchedPartition, FetchSession
@@ -22,6 +23,8 @@ from tidelog.wire.messages.api_01_fetch import (
     PartitionData,
 )
 
+ZSTD_FROM_VERSION = 10
+
 LOOK_UPS_MAX = 8
 """How often a place is looked up without waiting. After that it waits: memory is so short that nothing stays in it."""
 
@@ -32,18 +35,22 @@ class FetchReading:
     Args:
         session: up to date with the request.
         size_bytes_max: `fetch.max.bytes`, whatever the request asks for.
+        reads_zstd: whether the version of the request says that the reader does.
 
     Attributes:
         must_answer: something was found that the reader has to know at once.
         not_cached: what a thread has to bring into memory before `read_due` can go on with what is due.
     """
 
-    def __init__(self, broker: Broker, session: FetchSession, request: FetchRequest, size_bytes_max: int) -> None:
+    def __init__(
+        self, broker: Broker, session: FetchSession, request: FetchRequest, size_bytes_max: int, *, reads_zstd: bool
+    ) -> None:
         self.must_answer = not session.partitions
         self.not_cached: list[NotCachedError] = []
         self._broker = broker
         self._session = session
         self._epoch = session.epoch
+        self._reads_zstd = reads_zstd
         self._isolation_level = request.isolation_level
         self._size_bytes_max = min(request.max_bytes, size_bytes_max)
         self._min_bytes = min(request.min_bytes, self._size_bytes_max)
@@ -114,6 +121,12 @@ class FetchReading:
         wanted = fetched.wanted
         replica = partition.leader(wanted.current_leader_epoch)
         log = partition.log
+        if not self._reads_zstd and log.config.compression_codec == ZSTD:
+            raise refusal(
+                Code.UNSUPPORTED_COMPRESSION_TYPE,
+                f"{partition.topic_partition} has compression.type=zstd, which readers know from Fetch "
+                f"{ZSTD_FROM_VERSION} on",
+            )
         row = PartitionData(
             partition_index=wanted.partition,
             high_watermark=replica.high_watermark,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
-from tidelog.server.fetch_reading import FetchReading
+from tidelog.server.fetch_reading import ZSTD_FROM_VERSION, FetchReading
 from tidelog.server.fetch_sessions import FetchSession
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
 
@@ -30,7 +30,8 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchR
         session = node.fetch_sessions.begin(request, is_by_id=is_by_id, now_ms=node.clock.now_ms())
     except KafkaError as error:
         return FetchResponse(error_code=code_of(error, "Fetch"))
-    reading = FetchReading(node.broker, session, request, node.config.fetch_size_bytes_max)
+    reads_zstd = context.header.api_version >= ZSTD_FROM_VERSION
+    reading = FetchReading(node.broker, session, request, node.config.fetch_size_bytes_max, reads_zstd=reads_zstd)
     has_ended = True
     try:
         reading.read_due()
