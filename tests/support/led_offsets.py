@@ -82,6 +82,7 @@ class Led:
         bounds = LogBounds(log.log_start_offset, log.log_end_offset)
         self.partition.lead(LeaderReplica(PLACE, BROKER, state, bounds, log.lineage, settings=ReplicationSettings()))
         self.troubles: list[Exception] = []
+        self.reloads = 0
         self.clock = SetClock()
         self.one = OffsetsPartition(
             self.partition,
@@ -91,6 +92,7 @@ class Led:
             loading=asyncio.Lock(),
             on_disk_error=self.take_offline,
             on_bug=self.take_offline,
+            on_refused=self.reload,
         )
 
     def start(self, known: frozenset[str] = frozenset(("t", "u"))) -> None:
@@ -99,6 +101,10 @@ class Led:
     def take_offline(self, partition: Partition, error: DiskError | InvariantBrokenError) -> None:
         self.troubles.append(error)
         partition.stop()
+        self.one.stop()
+
+    def reload(self, partition: Partition) -> None:
+        self.reloads += 1
         self.one.stop()
 
     def commit(self, offset: int, topic: str = "t") -> Any:

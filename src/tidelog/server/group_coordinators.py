@@ -200,6 +200,7 @@ class GroupCoordinators:
             loading=self._loading,
             on_disk_error=self._broker.on_disk_error,
             on_bug=self._broker.on_bug,
+            on_refused=self.on_leadership_changed,  # as if it began anew
         )
         one.start(self._gone)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from functools import partial
 
 from tidelog.base.errors import (
@@ -54,6 +55,8 @@ class OffsetsPartition:
         loading: held while a piece of a log is replayed, so that many partitions do not compete with the loop.
         on_disk_error: told when the log cannot be written.
         on_bug: told when what must hold does not.
+        on_refused: told when the log takes a batch not, by its settings: the coordinator is ahead of it, and has to be
+            loaded anew.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class OffsetsPartition:
         loading: asyncio.Lock,
         on_disk_error: Callable[[Partition, DiskError], None],
         on_bug: Callable[[Partition, InvariantBrokenError], None],
+        on_refused: Callable[[Partition], None],
     ) -> None:
         self.partition = partition
         self.refusal: KafkaError | None = refusal(
@@ -78,6 +82,8 @@ class OffsetsPartition:
         self._loading = loading
         self._on_disk_error = on_disk_error
         self._on_bug = on_bug
+        self._on_refused = on_refused
+        self._config = partition.log.config
         self._is_over = False
         self._deleted_topics: set[str] = set()  # while it was loading
         self._last_request_id = 0
@@ -264,6 +270,10 @@ class OffsetsPartition:
                 # A tool wrote to the log beside us (as Kafka lets its admin client do).
                 self._end_offset = self.partition.log.log_end_offset
                 self._coordinator.on_committed(self._end_offset)
+            if self.partition.log.config is not self._config:
+                self._config = config = self.partition.log.config
+                settings = self._coordinator.settings
+                self._coordinator.settings = replace(settings, batch_size_bytes_max=config.message_size_bytes_max)
             tell(self._coordinator, self._clock.now_ms(), self._clock.wall_ms())
             self._carry_out()
         except Exception as error:
@@ -285,6 +295,11 @@ class OffsetsPartition:
             except DiskError as error:
                 self._on_disk_error(self.partition, error)  # which ends in `stop`, and so answers everybody
                 invariant(self._is_over, "{} is offline and served on", self.partition.topic_partition)
+                return
+            except KafkaError as error:
+                logger.error("%s: the groups on it are loaded anew: %s", self.partition.topic_partition, error)
+                self._on_refused(self.partition)
+                invariant(self._is_over, "{} refused a batch and served on", self.partition.topic_partition)
                 return
             self._deliver(ready.answers)
             if self._syncing is not None or self.partition.is_sync_awaited:

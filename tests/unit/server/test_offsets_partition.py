@@ -12,6 +12,7 @@ from support.led_offsets import DIRECTORY, GatedExecutor, Led, WaitingReader
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.log import LogConfig
 from tidelog.records import BatchBuilder, read_records, split_batches
 from tidelog.server.group_coordinators import partition_of
 from tidelog.server.offsets_partition import Tell
@@ -173,6 +174,23 @@ def test_a_disk_that_fails_ends_the_leadership_and_everybody_is_told() -> None:
         coordinator.on_offset_commit(request_id, request, api_version=9, now_ms=now_ms, wall_ms=wall_ms)
 
     asyncio.run(run())
+
+
+def test_a_log_that_takes_no_such_batch_has_the_groups_loaded_anew(caplog: pytest.LogCaptureFixture) -> None:
+    async def run() -> None:
+        led = Led(MemoryDisk())
+        led.start()
+        assert code_of(led.commit(5)) is Code.NONE
+        led.partition.log.configure(LogConfig(message_size_bytes_max=70))
+        assert code_of(led.commit(6)) is Code.INVALID_COMMIT_OFFSET_SIZE
+        assert led.committed() == {"t": 5}
+        led.partition.log.configure(LogConfig(segment_size_bytes=70))
+        assert code_of(led.commit(6)) is Code.NOT_COORDINATOR
+        assert (led.reloads, led.troubles) == (1, [])
+        assert led.committed() is Code.NOT_COORDINATOR
+
+    asyncio.run(run())
+    assert "segment.bytes=70" in caplog.text
 
 
 def test_a_bug_stops_the_partition() -> None:
