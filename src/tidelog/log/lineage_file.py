@@ -28,6 +28,9 @@ def read_lineage(disk: Disk, directory: str) -> LeaderEpochLineage:
 class LineageFile:
     """Keeps file and memory equal: a change is on the disk before anybody can see it here.
 
+    But for what is trimmed at the start: the file may hold older entries until it is next written. Whoever opens the
+    log trims them again, by where it starts.
+
     Attributes:
         lineage: the same object as long as the log is open; others hold on to it, and only read it.
     """
@@ -79,7 +82,7 @@ class LineageFile:
         self._change(lambda lineage: lineage.truncate_from_end(end_offset))
 
     def truncate_from_start(self, log_start_offset: Offset) -> None:
-        self._change(lambda lineage: lineage.truncate_from_start(log_start_offset))
+        self.lineage.truncate_from_start(log_start_offset)  # no write: retention would wait for the disk on the loop
 
     def clear(self) -> None:
         self._change(LeaderEpochLineage.clear)

@@ -39,7 +39,7 @@ class Log:
         directory: its path.
         config: may be replaced by `configure`.
         log_start_offset: records below are gone, or about to be.
-        lineage: of leader epochs; what it says is on the disk already. Only to be read.
+        lineage: of leader epochs; what it says is on the disk already, save where it starts. Only to be read.
         producers: the idempotent producers and open transactions.
         compaction: what removes records that others supersede.
         recovery: what opening found.

@@ -266,7 +266,7 @@ class Recovery:
         # A leader writes (epoch, log end) before it serves (rule 1): such an entry is legal; one beyond is not.
         is_changed = lineage.truncate_from_end(Offset(log_end_offset + 1))
         self._report.lineage_dropped_count = before - len(lineage)
-        is_changed |= lineage.truncate_from_start(log_start_offset)
+        lineage.truncate_from_start(log_start_offset)  # which needs no write: the next one to open it does the same
         if is_changed or self._report.lineage_rebuilt is not None:
             lineage_file.write()
         return lineage_file

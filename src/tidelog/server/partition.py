@@ -203,7 +203,7 @@ class Partition:
         Raises:
             KafkaError: POLICY_VIOLATION where only compaction removes records; OFFSET_OUT_OF_RANGE beyond what is
                 committed (rule 11), or below 0; NOT_LEADER_OR_FOLLOWER.
-            DiskError: the log start is where it was; the partition has to go offline.
+            DiskError: the log is out of use since an earlier failure; the partition has to go offline.
         """
         replica, log = self.leader(), self.log
         if "delete" not in log.config.cleanup_policy:

@@ -35,7 +35,7 @@ async def delete_records(node: Node, wanted: Sequence[RecordsToDelete]) -> list[
     outcomes: list[Offset | KafkaError] = []
     moved: list[Partition] = []
     for one in wanted:
-        await asyncio.sleep(0)  # each takes a write: let others have their turn
+        await asyncio.sleep(0)  # a request may name a hundred thousand: let others have their turn
         try:
             outcomes.append(_move_log_start(node, one, moved))
         except KafkaError as error:

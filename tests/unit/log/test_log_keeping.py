@@ -105,6 +105,16 @@ def test_the_log_start_moves_within_segments() -> None:
         log.delete_segments_before(Offset(5))
 
 
+def test_the_log_start_moves_without_waiting_for_the_disk_and_is_found_again() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    syncs = disk.sync_count
+    log.advance_log_start_offset(Offset(4))
+    assert disk.sync_count == syncs
+    again = open_log(disk, clean=False, log_start_offset=Offset(4))
+    assert lineage_of(again) == lineage_of(log) == [(2, 4), (3, 6), (4, 8)]
+
+
 def test_the_active_segment_is_never_deleted() -> None:
     log = filled(MemoryDisk())
     log.advance_log_start_offset(Offset(10))

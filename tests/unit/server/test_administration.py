@@ -95,22 +95,6 @@ def test_what_could_not_be_written_is_not_answered_as_gone_and_keeps_its_segment
     run(scenario)
 
 
-def test_the_lineage_cannot_be_written_the_partition_goes_offline() -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        node = await filled(disk)
-        disk.refusals |= {"leader-epoch-checkpoint", "leader-epoch-checkpoint.tmp"}
-        (outcome,) = await delete_records(node, [RecordsToDelete("t", 0, 7)])
-        assert isinstance(outcome, KafkaError)
-        assert outcome.code == Code.KAFKA_STORAGE_ERROR
-        with pytest.raises(KafkaError, match="offline"):
-            node.broker.partition("t", 0)
-        disk.refusals.clear()
-        await node.stop()
-
-    run(scenario)
-
-
 def test_controllers_are_asked_as_brokers_are() -> None:
     async def scenario() -> None:
         node = await filled(MemoryDisk())
