@@ -80,7 +80,7 @@ class NodeConfig:
         broker_listeners, controller_listeners = _listeners(values)
         _check_voters(values, node_id)
         log_directories = _log_directories(values)
-        advertised = _advertised(values, broker_listeners)
+        advertised = _advertised(values, broker_listeners, controller_listeners)
         idle_ms = cast(int, values["connections.max.idle.ms"])
         slow_ms = cast(int, values["slow.request.log.ms"])
         return NodeConfig(
@@ -173,9 +173,15 @@ def _check_protocols(values: _Values, in_use: set[str]) -> None:
             )
 
 
-def _advertised(values: _Values, listeners: tuple[Listener, ...]) -> dict[str, Listener]:
-    """What clients are told of listeners, by their names. They must be able to go there."""
-    told = {one.name: one for one in _parse_listeners("advertised.listeners", values)}
+def _advertised(
+    values: _Values, listeners: tuple[Listener, ...], controller_listeners: tuple[Listener, ...]
+) -> dict[str, Listener]:
+    """What clients are told of listeners, by their names. They must be able to go there.
+
+    Kafka 4's stock file names the listener of controllers as well; clients are told nothing of it.
+    """
+    of_controllers = {one.name for one in controller_listeners}
+    told = {one.name: one for one in _parse_listeners("advertised.listeners", values) if one.name not in of_controllers}
     bound = {one.name: one for one in listeners}
     for name in told.keys() - bound.keys():
         raise ConfigError(

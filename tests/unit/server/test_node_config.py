@@ -28,6 +28,14 @@ def test_a_file_as_kafkas_quick_start_has_it() -> None:
     assert config.connection_idle_ms_max == 600_000
 
 
+def test_what_is_said_of_the_controllers_listener_is_not_for_clients() -> None:
+    """Kafka 4's stock file advertises it."""
+    config = NodeConfig.from_properties(
+        GOOD | {"advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093"}
+    )
+    assert config.advertised == {"PLAINTEXT": Listener("PLAINTEXT", "localhost", 9092)}
+
+
 def test_protocols_of_listeners_that_are_not_there_do_not_matter() -> None:
     stock = {"listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL"}
     assert NodeConfig.from_properties(GOOD | stock).node_id == 7
@@ -80,7 +88,7 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"listeners": "SSL://127.0.0.1:9092,CONTROLLER://:9093"}, "SSL speaks SSL"),
         ({"listeners": "OUTSIDE://127.0.0.1:9092,CONTROLLER://:9093"}, "OUTSIDE:PLAINTEXT"),
         ({"advertised.listeners": "PLAINTXT://name:9092"}, "PLAINTXT is none of the listeners.*PLAINTEXT"),
-        ({"advertised.listeners": "CONTROLLER://name:9093"}, "CONTROLLER is none of the listeners"),
+        ({"advertised.listeners": "CONTROLER://name:9093"}, "CONTROLER is none of the listeners"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093"}, "no client can connect to 0.0.0.0"),
         ({"advertised.listeners": "PLAINTEXT://[::]:9092"}, "no client can connect"),
         (
