@@ -266,7 +266,7 @@ class Log:
 
         Args:
             offset: in [log start, log end].
-            size_bytes_max: of the slice. It may end up to a sixteenth earlier than it could, which spares a read.
+            size_bytes_max: of the slice.
             end_offset: exclusive, at most the log end: what may be shown. A batch that reaches beyond is left out.
             at_least_one: the first batch is returned even if it is larger than `size_bytes_max`.
 

@@ -35,6 +35,11 @@ class NotCachedError(TidelogError):
         self._file.read_at(self._position, max(self._size, READ_AHEAD_BYTES))
 
 
+def may_wait() -> bool:
+    """Whether whoever looks up here and now may wait for the disk."""
+    return _may_wait.get()
+
+
 def without_waiting(look_up: Callable[[], T]) -> T:
     """What `look_up` returns or raises; NotCachedError if it would have to wait."""
     token = _may_wait.set(False)

@@ -77,8 +77,11 @@ def find_offset(file: File, position: int, end: int, offset: int, *, first_last_
         The position; `end` if all batches lie below `offset`.
 
     Raises:
-        CorruptLogError: there is no batch where one should start, or not the one that the index promised.
+        CorruptLogError: there is no batch where one should start, or not the one that the index promised: without
+            asking it again, no answer can be had from there.
     """
+    if first_last_offset is not None and not 0 <= position < end:
+        raise CorruptLogError(f"{file.path}: position {position}, of its index, is not in its {end} bytes")
     window: Buffer = b""
     start = position
     while position < end:

@@ -20,6 +20,7 @@ from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.config import LogConfig
 from tidelog.log.index_file import CorruptIndexError
+from tidelog.log.index_repair import IndexRepair
 from tidelog.log.lookup import read_place, waiting
 from tidelog.log.offset_index import OffsetIndex
 from tidelog.log.scan import find_boundary, find_offset, scan_headers
@@ -66,11 +67,11 @@ class Segment:
         "_file",
         "_index_interval_bytes",
         "_is_damaged",
-        "_is_rebuilt",
         "_is_spill_due",
         "_recent_base_offset",
         "_recent_last_offsets",
         "_recent_positions",
+        "_repair",
         "_size_since_index_entry",
         "base_offset",
         "created_ms",
@@ -120,7 +121,7 @@ class Segment:
         """Whether `segment.index.bytes` asks for a new segment."""
         self._is_spill_due = False
         self._is_damaged = False
-        self._is_rebuilt = False
+        self._repair = IndexRepair(self)
         self._cuts: list[int] = []
         self._recent_base_offset = base_offset
         self._recent_last_offsets = array("q")
@@ -290,26 +291,14 @@ class Segment:
             return self._recent_positions[index] if index < len(recent) else self.size_bytes
         if offset <= self.base_offset:
             return 0
-        try:
-            return self._find(offset)
-        except CorruptLogError:
-            if self._is_rebuilt:
-                raise
-        self._is_rebuilt = True
-
-        def rebuild() -> None:
-            for _ in self.headers():
-                pass  # if the log itself is damaged, the indexes are not to blame: leave them as they are
-            self.rebuild_indexes()
-
-        waiting(rebuild)
-        return self._find(offset)
+        return self._repair.look_up(lambda: self._find(offset))
 
     def position_of_time(self, timestamp: int, start_offset: int) -> int:
         """Where to begin looking for the first record of `timestamp` or later that is not below `start_offset`."""
         try:
             entry = self.time_index.entry_before(timestamp)
         except CorruptIndexError:
+            self._repair.await_scan()
             waiting(self.rebuild_indexes)
             entry = self.time_index.entry_before(timestamp)
         return self.position_of(start_offset if entry is None else max(entry.last_offset, start_offset))
@@ -325,14 +314,14 @@ class Segment:
 
         Args:
             offset: to start at.
-            size_bytes_max: of the slice; how close it comes to that is up to the index.
+            size_bytes_max: of the slice.
             end_offset: exclusive. No batch that reaches beyond it is returned.
             at_least_one: the first batch may be larger than `size_bytes_max`.
         """
         start = self.position_of(offset)
         stop = self.size_bytes if end_offset >= self.end_offset else self.position_of(end_offset)
         if stop - start > size_bytes_max:
-            stop = self._cut(start, size_bytes_max, at_least_one)
+            stop = self._repair.look_up(lambda: self._cut(start, size_bytes_max, at_least_one))
         if start == self.size_bytes:
             return None
         return LogSlice(self.file, start, max(stop - start, 0), self._cuts, self.offset_at)
@@ -340,8 +329,6 @@ class Segment:
     def _cut(self, start: int, size_bytes_max: int, at_least_one: bool) -> int:
         limit = start + max(size_bytes_max, 0)
         boundary = self.offset_index.boundary_before(limit)
-        if boundary > start and limit - boundary <= size_bytes_max >> 4:
-            return boundary  # near enough: spare the read
         stop, size = find_boundary(self.file, max(boundary, start), limit)
         if stop + size > self.size_bytes:
             raise CorruptLogError(f"{self.path}: the batch at position {stop} reaches beyond the end of the file")

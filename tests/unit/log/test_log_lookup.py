@@ -9,9 +9,11 @@ import pytest
 
 from support.logs import DIRECTORY, append, open_log
 from support.memory_disk import MemoryDisk, MemoryFile
+from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, NotCachedError, without_waiting
 from tidelog.log.offset_index import ENTRY
+from tidelog.records import split_batches
 
 T = TypeVar("T")
 
@@ -131,3 +133,76 @@ def test_an_index_that_lies_is_built_anew_all_the_same(log: Log) -> None:
         lambda: log.read(Offset(17), size_bytes_max=2_000, end_offset=log.log_end_offset).first_offset
     )
     assert first_offset == 17
+
+
+Misled = Callable[[int, int], tuple[int, int]]
+
+
+def mislead(log: Log, misled: Misled, *, but_the_last: bool = True) -> None:
+    """Change the entries of the first segment's offset index, which no longer are in memory."""
+    disk = log._segments._disk
+    assert isinstance(disk, ColdDisk)
+    index = disk.files[f"{DIRECTORY}/{0:020d}.index"].data
+    count = len(index) // ENTRY.size
+    assert count > 8
+    for number in range(count - but_the_last):
+        ENTRY.pack_into(index, number * ENTRY.size, *misled(*ENTRY.unpack_from(index, number * ENTRY.size)))
+    disk.forget()
+
+
+@pytest.mark.parametrize(
+    "misled",
+    [
+        lambda offset, position: (offset, position + 1),
+        lambda offset, position: (offset, position + 1_000_000),
+        lambda offset, position: (offset, position - 1_000_000),
+        lambda offset, position: (offset + 1, position),
+    ],
+    ids=["into the midst of a batch", "beyond the end", "before the start", "to another batch"],
+)
+@pytest.mark.parametrize("waits", [True, False])
+def test_an_index_that_leads_nowhere_is_built_anew_before_records_count_as_missing(
+    log: Log, misled: Misled, waits: bool
+) -> None:
+    disk = log._segments._disk
+    assert isinstance(disk, ColdDisk)
+    index = bytes(disk.files[f"{DIRECTORY}/{0:020d}.index"].data)
+    mislead(log, misled)
+
+    def read() -> int:
+        return log.read(Offset(17), size_bytes_max=2_000, end_offset=log.log_end_offset).first_offset
+
+    if waits:
+        assert read() == 17
+    else:
+        first_offset, brought = look_up(read)
+        assert first_offset == 17
+        assert 0 < brought < 8
+    assert bytes(disk.files[f"{DIRECTORY}/{0:020d}.index"].data) == index
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_where_a_read_ends_an_index_that_lies_is_built_anew_too(log: Log, waits: bool) -> None:
+    mislead(log, lambda offset, position: (offset, position + 1), but_the_last=False)
+
+    def read() -> list[int]:
+        found = log.read(Offset(0), size_bytes_max=5_000, end_offset=log.log_end_offset).read_all()
+        return [header.base_offset for _, header in split_batches(found)]
+
+    offsets = read() if waits else look_up(read)[0]
+    assert offsets == list(range(len(offsets)))
+    assert len(offsets) > 5
+
+
+def test_a_log_that_is_damaged_keeps_its_index_and_says_where(log: Log) -> None:
+    disk = log._segments._disk
+    assert isinstance(disk, ColdDisk)
+    mislead(log, lambda offset, position: (offset, position + 1_000_000))
+    index = bytes(disk.files[f"{DIRECTORY}/{0:020d}.index"].data)
+    position = log.read(Offset(1), size_bytes_max=1, end_offset=log.log_end_offset).position
+    disk.files[f"{DIRECTORY}/{0:020d}.log"].data[position + 16] = 99
+    disk.forget()
+    for _ in range(2):
+        with pytest.raises(CorruptLogError, match=r"\.log: .*position"):
+            look_up(lambda: log.read(Offset(17), size_bytes_max=2_000, end_offset=log.log_end_offset))
+    assert bytes(disk.files[f"{DIRECTORY}/{0:020d}.index"].data) == index
