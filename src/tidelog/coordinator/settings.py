@@ -25,7 +25,7 @@ class GroupSettings:
         offset_metadata_length_max: `offset.metadata.max.bytes`; Kafka counts characters.
         offsets_retention_ms: `offsets.retention.minutes`, in milliseconds.
         retention_check_interval_ms: `offsets.retention.check.interval.ms`.
-        batch_size_bytes_max: `max.message.bytes` of the log behind it.
+        batch_size_bytes_max: of the log behind it (`max.message.bytes`, `segment.bytes`).
     """
 
     session_timeout_ms_min: int = 6_000

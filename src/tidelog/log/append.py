@@ -84,7 +84,7 @@ class AppendRules:
         self._topic_partition = topic_partition
         self._message_size_bytes_max = config.message_size_bytes_max
         self._segment_size_bytes = config.segment_size_bytes
-        self._batch_size_bytes_max = min(config.message_size_bytes_max, config.segment_size_bytes)
+        self._batch_size_bytes_max = config.batch_size_bytes_max
         self.codec = config.compression_codec
         """Of the topic, in which batches are to be; None leaves them as they come."""
         self._compression_level = config.compression_level
@@ -114,9 +114,9 @@ class AppendRules:
         return [self._check(batches, position, header, now_ms, origin) for position, header in split_batches(batches)]
 
     def _check(self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin) -> Accepted:
-        if header.size_bytes > self._batch_size_bytes_max:
-            raise self._too_large(header.size_bytes)
-        if origin == "client":
+        if origin == "client":  # what the cluster writes for itself cannot be sent in smaller pieces
+            if header.size_bytes > self._batch_size_bytes_max:
+                raise self._too_large(header.size_bytes)
             self._check_client_header(header)
         facts = validate_batch(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
         if origin == "client" and self._is_compacted and facts.keyless_record_count:

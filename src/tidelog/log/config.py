@@ -81,6 +81,11 @@ class LogConfig:
         return "compact" in self.cleanup_policy
 
     @property
+    def batch_size_bytes_max(self) -> int:
+        """The largest batch that a producer may send: one has to fit into a segment."""
+        return min(self.message_size_bytes_max, self.segment_size_bytes)
+
+    @property
     def roll_ms(self) -> int:
         """After how long a segment is closed: what `max.compaction.lag.ms` is about must not stay in one that grows."""
         if self.is_compacted and self.max_compaction_lag_ms is not None:

@@ -222,7 +222,7 @@ class GroupCoordinators:
             offset_metadata_length_max=values["offset.metadata.max.bytes"],
             offsets_retention_ms=values["offsets.retention.minutes"] * MINUTE_MS,
             retention_check_interval_ms=values["offsets.retention.check.interval.ms"],
-            batch_size_bytes_max=partition.log.config.message_size_bytes_max,
+            batch_size_bytes_max=partition.log.config.batch_size_bytes_max,
         )
 
 

@@ -273,7 +273,7 @@ class OffsetsPartition:
             if self.partition.log.config is not self._config:
                 self._config = config = self.partition.log.config
                 settings = self._coordinator.settings
-                self._coordinator.settings = replace(settings, batch_size_bytes_max=config.message_size_bytes_max)
+                self._coordinator.settings = replace(settings, batch_size_bytes_max=config.batch_size_bytes_max)
             tell(self._coordinator, self._clock.now_ms(), self._clock.wall_ms())
             self._carry_out()
         except Exception as error:

@@ -176,21 +176,38 @@ def test_a_disk_that_fails_ends_the_leadership_and_everybody_is_told() -> None:
     asyncio.run(run())
 
 
-def test_a_log_that_takes_no_such_batch_has_the_groups_loaded_anew(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("limit", [{"message_size_bytes_max": 70}, {"segment_size_bytes": 70}])
+def test_a_commit_that_the_log_would_not_take_is_refused_and_what_is_over_is_forgotten(limit: dict[str, int]) -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        assert code_of(led.commit(5)) is Code.NONE
+        led.partition.log.configure(LogConfig(**limit))
+        assert code_of(led.commit(6)) is Code.INVALID_COMMIT_OFFSET_SIZE
+        assert led.committed() == {"t": 5}
+        led.one.on_topics_deleted({"t"})
+        assert (led.reloads, led.troubles, led.committed()) == (0, [], {})
+        again = Led(disk, leader_epoch=1)
+        again.start()
+        await settle(again)
+        assert again.committed() == {}
+
+    asyncio.run(run())
+
+
+def test_a_log_that_refuses_a_batch_has_the_groups_loaded_anew(caplog: pytest.LogCaptureFixture) -> None:
     async def run() -> None:
         led = Led(MemoryDisk())
         led.start()
         assert code_of(led.commit(5)) is Code.NONE
-        led.partition.log.configure(LogConfig(message_size_bytes_max=70))
-        assert code_of(led.commit(6)) is Code.INVALID_COMMIT_OFFSET_SIZE
-        assert led.committed() == {"t": 5}
-        led.partition.log.configure(LogConfig(segment_size_bytes=70))
-        assert code_of(led.commit(6)) is Code.NOT_COORDINATOR
+        led.partition.log.configure(LogConfig(message_size_bytes_max=70, compression_codec=1))
+        led.one.on_topics_deleted({"t"})
         assert (led.reloads, led.troubles) == (1, [])
         assert led.committed() is Code.NOT_COORDINATOR
 
     asyncio.run(run())
-    assert "segment.bytes=70" in caplog.text
+    assert "max.message.bytes=70" in caplog.text
 
 
 def test_a_bug_stops_the_partition() -> None:
