@@ -481,5 +481,11 @@ class Log:
         self.release()
 
     def release(self) -> None:
-        """Let go of all files as they are: after a failure, or before the directory is removed."""
+        """Let go of all files as they are."""
+        self._segments.release()
+
+    def retire(self) -> None:
+        """The topic is deleted: nothing is done from now on to files whose names another log may bear soon."""
+        if self._segments.failure is None:
+            self._segments.failure = DiskError(self.directory, "its topic was deleted")
         self._segments.release()

@@ -170,7 +170,7 @@ class HeldDirectory:
             checkpoint.pop(topic_partition, None)
         log = self.logs.pop(topic_partition, None)
         if log is not None:
-            log.release()
+            log.retire()
         self._directory.doom(topic_partition, self._rng)
         self._failed_logs.discard(topic_partition)
         self.partition_count -= 1

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from support.memory_disk import MemoryDisk
+from tidelog.base.errors import DiskError
 from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
@@ -121,3 +122,38 @@ def test_a_stray_of_any_name_is_set_aside_under_one_that_fits() -> None:
     assert aside.endswith("-stray")
     assert len(aside.removeprefix("logs/")) <= 255
     assert disk.exists("logs/backup-2024/notes.txt")
+
+
+@pytest.mark.parametrize(
+    "chore",
+    [
+        lambda log: log.delete_segments_before(log.log_start_offset),
+        lambda log: log.roll(NOW_MS),
+        lambda log: log.flush(),
+        lambda log: append(log, 1),
+        lambda log: log.truncate_to(Offset(0)),
+    ],
+    ids=["deleting segments", "rolling", "flushing", "appending", "truncating"],
+)
+def test_a_chore_of_a_deleted_topic_that_comes_late_does_not_touch_its_namesake(chore: Callable[[Log], object]) -> None:
+    """Retention waits for the disk between its steps, and files are known by their names."""
+
+    async def recreate() -> None:
+        disk = MemoryDisk()
+        files = start(disk)
+        old = open_log(files, OLD)
+        append(old, 3)
+        old.roll(NOW_MS)
+        append(old, 3)
+        old.advance_log_start_offset(Offset(3))
+        files.doom([(PARTITION, OLD)])
+        new = open_log(files, NEW)
+        append(new, 5)
+        before = {path: bytes(file.data) for path, file in disk.files.items()}
+        with pytest.raises(DiskError, match="deleted"):
+            chore(old)
+        old.remove_deleted_files()
+        assert {path: bytes(file.data) for path, file in disk.files.items()} == before
+        assert (new.log_start_offset, new.log_end_offset) == (0, 5)
+
+    asyncio.run(recreate())
