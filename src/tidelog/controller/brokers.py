@@ -55,10 +55,10 @@ def decide_register_broker(
             f"another process serves as broker {broker.broker_id}: stop it, or give this one another node.id",
         )
     broker_epoch = BrokerEpoch(next_offset)
-    changes, leaderships = changes_on_leaving(metadata, broker.broker_id)
+    changes = changes_on_leaving(metadata, broker.broker_id)
     return Decision(
         (_registration(broker, broker_epoch, is_fenced=True), *changes),
-        BrokerChange(broker_epoch, tuple(leaderships)),
+        BrokerChange(broker_epoch),
     )
 
 
@@ -76,8 +76,8 @@ def decide_unfence_broker(
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCED)
     if broker.in_controlled_shutdown:
         return Decision((record,), BrokerChange(broker_epoch))
-    changes, leaderships = changes_on_arrival(metadata, broker_id)
-    return Decision((record, *changes), BrokerChange(broker_epoch, tuple(leaderships)))
+    changes = changes_on_arrival(metadata, broker_id)
+    return Decision((record, *changes), BrokerChange(broker_epoch))
 
 
 def decide_fence_broker(
@@ -92,8 +92,8 @@ def decide_fence_broker(
     if broker.is_fenced:
         return Decision((), BrokerChange(broker_epoch))
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
-    changes, leaderships = changes_on_leaving(metadata, broker_id)
-    return Decision((record, *changes), BrokerChange(broker_epoch, tuple(leaderships)))
+    changes = changes_on_leaving(metadata, broker_id)
+    return Decision((record, *changes), BrokerChange(broker_epoch))
 
 
 def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerImage:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 
-from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionIndex, TopicId
-from tidelog.controller.values import LeadershipChange
+from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
 from tidelog.metadata.image import MetadataView, PartitionImage
 from tidelog.metadata.records.topics import NO_LEADER, PartitionChangeRecord
 
@@ -38,16 +37,14 @@ def partitions_of(metadata: MetadataView) -> Iterator[tuple[TopicId, PartitionIn
             yield topic_id, PartitionIndex(index), partition
 
 
-def changes_on_leaving(
-    metadata: MetadataView, broker_id: BrokerId
-) -> tuple[list[PartitionChangeRecord], list[LeadershipChange]]:
+def changes_on_leaving(metadata: MetadataView, broker_id: BrokerId) -> list[PartitionChangeRecord]:
     """What follows when a broker may lead no longer: it was fenced, or a new incarnation of it takes its place.
 
     It loses every leadership, and every seat in an ISR that holds others too. As the last member it keeps its seat,
     for nobody else has what was acknowledged: the partition has no leader, in a new leader epoch, until it is back.
     """
     is_active = is_active_in(metadata)
-    records, leaderships = [], []
+    records = []
     for topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.isr and partition.leader != broker_id:
             continue
@@ -58,25 +55,15 @@ def changes_on_leaving(
         if partition.leader == broker_id:
             leader = elect(partition, others, is_active)
             record.leader = NO_LEADER if leader is None else leader
-            leaderships.append(_leadership(topic_id, index, partition, leader))
         if record.isr is not None or partition.leader == broker_id:
             records.append(record)
-    return records, leaderships
+    return records
 
 
-def changes_on_arrival(
-    metadata: MetadataView, broker_id: BrokerId
-) -> tuple[list[PartitionChangeRecord], list[LeadershipChange]]:
+def changes_on_arrival(metadata: MetadataView, broker_id: BrokerId) -> list[PartitionChangeRecord]:
     """What follows when a broker may lead again: it is elected where there is no leader and it is in sync."""
-    records, leaderships = [], []
+    records = []
     for topic_id, index, partition in partitions_of(metadata):
         if partition.leader is None and broker_id in partition.isr and broker_id in partition.replicas:
             records.append(PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=broker_id))
-            leaderships.append(_leadership(topic_id, index, partition, broker_id))
-    return records, leaderships
-
-
-def _leadership(
-    topic_id: TopicId, index: PartitionIndex, partition: PartitionImage, leader: BrokerId | None
-) -> LeadershipChange:
-    return LeadershipChange(topic_id, index, leader, LeaderEpoch(partition.leader_epoch + 1))
+    return records

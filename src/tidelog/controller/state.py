@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId
 from tidelog.base.ports import Rng
 from tidelog.controller import brokers, configs, features, partitions, producer_ids
 from tidelog.controller import topics as topic_decisions
@@ -53,11 +53,11 @@ class ControllerState:
 
     def clone(self) -> ControllerState:
         """O(topics), references only."""
-        return ControllerState(self.settings, self.image(None, None))
+        return ControllerState(self.settings, self.image(None))
 
-    def image(self, last_offset: Offset | None, leader_epoch: LeaderEpoch | None) -> MetadataImage:
+    def image(self, last_offset: Offset | None) -> MetadataImage:
         """What the records applied so far say. Of the committed state, it may be published."""
-        return self.metadata.image(last_offset, leader_epoch)
+        return self.metadata.image(last_offset)
 
     def decide_bootstrap(self) -> Decision[None]:
         """The first records of a new metadata log; none where there are some."""

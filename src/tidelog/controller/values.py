@@ -8,7 +8,7 @@ from enum import IntEnum
 from uuid import UUID
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, LeaderEpoch, PartitionIndex, ProducerId, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, ProducerId, TopicId
 from tidelog.metadata.configs import BrokerSettings, ConfigEntry
 from tidelog.metadata.image import ConfigResource, Endpoint
 
@@ -173,21 +173,10 @@ class BrokerToRegister:
 
 
 @dataclass(frozen=True, slots=True)
-class LeadershipChange:
-    """A partition whose leader changed: none, another, or the same one anew."""
-
-    topic_id: TopicId
-    partition: PartitionIndex
-    leader: BrokerId | None
-    leader_epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True)
 class BrokerChange:
     """What became of a registration, a fencing or an unfencing."""
 
     broker_epoch: BrokerEpoch
-    leadership_changes: tuple[LeadershipChange, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

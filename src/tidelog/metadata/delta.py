@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicId
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ConfigResource, MetadataImage, ResourceType, TopicImage
 from tidelog.metadata.records.brokers import (
@@ -55,14 +55,13 @@ class MetadataDelta:
             case _:
                 pass
 
-    def apply(self, last_offset: Offset, leader_epoch: LeaderEpoch | None) -> MetadataImage:
+    def apply(self, last_offset: Offset) -> MetadataImage:
         """The next image.
 
         Args:
             last_offset: inclusive; the offset of the last record, control records counted.
-            leader_epoch: of the metadata log.
         """
-        return self._draft.image(last_offset, leader_epoch)
+        return self._draft.image(last_offset)
 
     def _note_removal(self, topic_id: TopicId) -> None:
         if self.created_topics.pop(topic_id, None) is None:

@@ -58,7 +58,7 @@ class MetadataDraft:
         self._owned: set[str] = set()  # names of the mappings above that nobody else sees
         self._growing: dict[TopicId, list[PartitionImage]] = {}  # partitions that nobody else sees
 
-    def image(self, last_offset: Offset | None, leader_epoch: LeaderEpoch | None) -> MetadataImage:
+    def image(self, last_offset: Offset | None) -> MetadataImage:
         """The metadata as it is now. The draft goes on; what it changes next it copies first."""
         self._owned.clear()
         self._growing.clear()
@@ -70,12 +70,11 @@ class MetadataDraft:
             self.features,
             self.next_producer_id,
             last_offset,
-            leader_epoch,
         )
 
     def clone(self) -> MetadataDraft:
         """A draft that starts as this one is; neither sees what the other does next."""
-        return MetadataDraft(self.image(None, None))
+        return MetadataDraft(self.image(None))
 
     def apply(self, record: object) -> None:
         """Take one record in. Never refuses; a record that contradicts the metadata is a bug of whoever wrote it."""

@@ -132,8 +132,6 @@ class MetadataImage:
     """The first producer id that no broker was given."""
     last_offset: Offset | None = None
     """Inclusive: the consistency token (KIP-1243). None before the first record."""
-    leader_epoch: LeaderEpoch | None = None
-    """The leader epoch of the metadata log when `last_offset` was committed."""
 
     @staticmethod
     def empty() -> MetadataImage:

@@ -46,7 +46,6 @@ class _Assigned:
 class _Committed:
     records: tuple[object, ...]
     end_offset: Offset
-    leader_epoch: LeaderEpoch | None
 
 
 class Broker:
@@ -147,9 +146,9 @@ class Broker:
 
     # What happened.
 
-    def on_committed(self, records: tuple[object, ...], end_offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
+    def on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
         """The metadata log grew for good. Applied in order, as soon as what came before is."""
-        self._committed.append(_Committed(records, end_offset, leader_epoch))
+        self._committed.append(_Committed(records, end_offset))
         if self._applying is None:
             self._applying = asyncio.get_running_loop().create_task(self._apply_all())
 
@@ -215,7 +214,7 @@ class Broker:
         delta = MetadataDelta(self.image)
         for record in committed.records:
             delta.replay(record)
-        image = delta.apply(Offset(committed.end_offset - 1), committed.leader_epoch)
+        image = delta.apply(Offset(committed.end_offset - 1))
         deleted = [
             (TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
             for topic in delta.deleted_topics.values()

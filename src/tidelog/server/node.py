@@ -418,8 +418,7 @@ class Node:
         self.groups.on_image_changed(delta, image)
 
     def _on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
-        leader_epoch = None if self._controller is None else self._controller.leader_epoch
-        self.broker.on_committed(records, end_offset, leader_epoch)
+        self.broker.on_committed(records, end_offset)
 
     async def _close_connections(self) -> None:
         still_open = self.connections.open

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.base.ids import BrokerId, Offset
 from tidelog.controller import (
     AlteredConfigs,
     BrokerToRegister,
@@ -78,7 +78,7 @@ def change(
 
 
 def own(state: ControllerState, resource: ConfigResource) -> Mapping[str, str]:
-    return state.image(Offset(0), LeaderEpoch(0)).configs.get(resource, {})
+    return state.image(Offset(0)).configs.get(resource, {})
 
 
 def test_single_settings_are_set_changed_and_deleted() -> None:

@@ -53,7 +53,7 @@ def replayed(base: MetadataImage, *records: object, last_offset: int = 0) -> tup
     delta = MetadataDelta(base)
     for record in records:
         delta.replay(record)
-    return delta, delta.apply(Offset(last_offset), EPOCH)
+    return delta, delta.apply(Offset(last_offset))
 
 
 def image_of(*records: object) -> MetadataImage:
@@ -160,8 +160,8 @@ def test_a_broker_comes_and_goes() -> None:
 
 def test_the_offset_of_an_image_counts_control_records() -> None:
     delta, image = replayed(MetadataImage.empty(), NoOpRecord(), last_offset=41)
-    assert (image.last_offset, image.leader_epoch) == (41, EPOCH)
-    assert delta.apply(Offset(42), LeaderEpoch(2)).last_offset == 42
+    assert image.last_offset == 41
+    assert delta.apply(Offset(42)).last_offset == 42
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_draft_copies_a_mapping_once() -> None:
     own = draft.configs
     draft.apply(ConfigRecord(resource_type=2, resource_name="a", name="l", value="1"))
     assert draft.configs is own
-    image = draft.image(None, None)
+    image = draft.image(None)
     draft.apply(ConfigRecord(resource_type=2, resource_name="a", name="m", value="1"))
     assert draft.configs is not own
     assert image.topic_configs("a") == {"k": "1", "l": "1"}

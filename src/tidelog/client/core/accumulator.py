@@ -126,10 +126,6 @@ class PartitionQueue:
     last_acked_number: int = -1
     last_acked_offset: int | None = None
 
-    @property
-    def is_idle(self) -> bool:
-        return self.open is None and not self.waiting and not self.in_flight
-
     def put_back(self, batch: PendingBatch) -> None:
         """Return a batch to its place among those that wait, which is by number."""
         index = 0

@@ -173,11 +173,6 @@ class Sender:
                 deadline = due if deadline is None else min(deadline, due)
         return deadline
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is left to deliver."""
-        return all(queue.is_idle for queue in self.accumulator.queues.values())
-
     # What happened.
     def on_producer_id(self, producer_id: int, producer_epoch: int) -> None:
         """A broker gave us an id (InitProducerId)."""

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.metadata import ResourceType
-from tidelog.metadata.configs import BrokerSettings, ConfigEntry, broker_entries, topic_entries
+from tidelog.metadata.configs import (
+    BrokerSettings,
+    ConfigEntry,
+    ConfigSource,
+    ConfigType,
+    broker_entries,
+    topic_entries,
+)
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_32_describe_configs import (
-    SOURCE_DYNAMIC_BROKER_LOGGER,
-    TYPE_STRING,
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResourceResult,
@@ -75,7 +80,7 @@ def _loggers(node: Node, resource: DescribeConfigsResource) -> list[DescribeConf
         raise _must_be_asked_itself(node, resource.resource_name)
     return [
         DescribeConfigsResourceResult(
-            name=name, value=level, config_source=SOURCE_DYNAMIC_BROKER_LOGGER, config_type=TYPE_STRING
+            name=name, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER, config_type=ConfigType.STRING
         )
         for name, level in logger_levels().items()
     ]

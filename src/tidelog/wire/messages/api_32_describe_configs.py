@@ -11,25 +11,6 @@ RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 RESOURCE_BROKER_LOGGER = 8
 
-SOURCE_UNKNOWN = 0
-SOURCE_DYNAMIC_TOPIC = 1
-SOURCE_DYNAMIC_BROKER = 2
-SOURCE_DYNAMIC_DEFAULT_BROKER = 3
-SOURCE_STATIC_BROKER = 4
-SOURCE_DEFAULT = 5
-SOURCE_DYNAMIC_BROKER_LOGGER = 6
-
-TYPE_UNKNOWN = 0
-TYPE_BOOLEAN = 1
-TYPE_STRING = 2
-TYPE_INT = 3
-TYPE_SHORT = 4
-TYPE_LONG = 5
-TYPE_DOUBLE = 6
-TYPE_LIST = 7
-TYPE_CLASS = 8
-TYPE_PASSWORD = 9
-
 
 @struct
 class DescribeConfigsResource:
@@ -55,7 +36,7 @@ class DescribeConfigsSynonym:
 
     name: str = field(string, doc="The key, which may be another one (`log.segment.bytes` for `segment.bytes`).")
     value: str | None = field(string, nullable="0+", default=None, doc="The value.")
-    source: int = field(int8, default=SOURCE_UNKNOWN, doc="Where it comes from: SOURCE_DEFAULT and so on.")
+    source: int = field(int8, default=0, doc="Where it comes from: a `ConfigSource` of `metadata`.")
 
 
 @struct
@@ -65,7 +46,7 @@ class DescribeConfigsResourceResult:
     name: str = field(string, doc="The key.")
     value: str | None = field(string, nullable="0+", default=None, doc="The value; None if it is sensitive or unset.")
     read_only: bool = field(boolean, default=False, doc="Whether it needs a restart to change.")
-    config_source: int = field(int8, versions="1+", default=-1, ignorable=True, doc="SOURCE_DEFAULT and so on.")
+    config_source: int = field(int8, versions="1+", default=-1, ignorable=True, doc="A `ConfigSource` of `metadata`.")
     is_sensitive: bool = field(boolean, default=False, doc="Whether the value is kept back.")
     synonyms: list[DescribeConfigsSynonym] = field(
         array(DescribeConfigsSynonym),
@@ -74,7 +55,7 @@ class DescribeConfigsResourceResult:
         ignorable=True,
         doc="In order of precedence.",
     )
-    config_type: int = field(int8, versions="3+", default=TYPE_UNKNOWN, ignorable=True, doc="TYPE_INT and so on.")
+    config_type: int = field(int8, versions="3+", default=0, ignorable=True, doc="A `ConfigType` of `metadata`.")
     documentation: str | None = field(
         string, versions="3+", nullable="0+", default=None, ignorable=True, doc="What it means."
     )
