@@ -154,7 +154,7 @@ def test_a_broker_registers_fenced_and_is_let_in() -> None:
 def test_the_sole_leader_returns_in_a_new_epoch() -> None:
     cluster = Cluster()
     cluster.start(ONE)
-    topic_id = cluster.create("a", [ONE], [ONE])
+    cluster.create("a", [ONE], [ONE])
     assert leadership(cluster.partition("a")) == (1, 0, (1,))
 
     decision = cluster.decide_register(cluster.registration(ONE))
@@ -173,10 +173,8 @@ def test_a_new_incarnation_loses_its_leaderships_and_seats_to_others() -> None:
     cluster.register(ONE)
     assert leadership(cluster.partition("a", 0)) == (2, 1, (2, 3))
     assert leadership(cluster.partition("a", 1)) == (2, 0, (2, 3))
-    assert not any(
-        isinstance(record, PartitionChangeRecord)
-        for record in cluster.state.decide_unfence_broker(ONE, cluster.epochs[ONE]).records
-    )
+    unfencing = cluster.state.decide_unfence_broker(ONE, cluster.epochs[ONE])
+    assert not any(isinstance(record, PartitionChangeRecord) for record in unfencing.records)
 
 
 def test_the_last_in_sync_replica_keeps_its_seat() -> None:
