@@ -1,7 +1,8 @@
 """Heartbeat 0-4: a member of a classic group is alive.
 
 Behaviour: fenced by generation, member id and static name (KIP-345). REBALANCE_IN_PROGRESS asks it to join again; that
-counts as a sign of life too.
+counts as a sign of life too. While the group is being loaded it is believed: no session ends meanwhile, and aiokafka
+takes any other answer for the end of its consumer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.group_answers import when_answered
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -33,4 +34,8 @@ def handle(
 
 
 def _respond(answer: HeartbeatResponse | KafkaError) -> HeartbeatResponse:
-    return HeartbeatResponse(error_code=code_of(answer, "Heartbeat")) if isinstance(answer, KafkaError) else answer
+    if isinstance(answer, HeartbeatResponse):
+        return answer
+    if answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS:
+        return HeartbeatResponse()
+    return HeartbeatResponse(error_code=code_of(answer, "Heartbeat"))

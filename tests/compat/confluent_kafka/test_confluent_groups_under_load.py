@@ -1,0 +1,19 @@
+"""confluent-kafka: groups while records come. Members join, leave and are killed, and so is the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.group_load import live_through_everything
+from support.node import NodeProcess
+
+PLANS = [
+    ("confluent", "range", False),
+    ("confluent", "roundrobin", False),
+    ("confluent", "cooperative-sticky", False),
+    ("confluent", "range", True),
+]
+
+
+def test_nothing_is_lost_whoever_dies(node: NodeProcess, tmp_path: Path) -> None:
+    live_through_everything(node, "under-load", tmp_path, PLANS)

@@ -1,0 +1,18 @@
+"""kafka-python: groups while records come. Members join, leave and are killed, and so is the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.group_load import live_through_everything
+from support.node import NodeProcess
+
+PLANS = [
+    ("kafka_python", "range", False),
+    ("kafka_python", "cooperative-sticky", False),
+    ("kafka_python", "roundrobin", True),
+]
+
+
+def test_nothing_is_lost_whoever_dies(node: NodeProcess, tmp_path: Path) -> None:
+    live_through_everything(node, "under-load", tmp_path, PLANS)
