@@ -72,9 +72,15 @@ class Led:
     """A partition that is led, with its coordinator; and a broker that takes it offline when told."""
 
     def __init__(
-        self, disk: MemoryDisk, *, executor: Executor | None = None, leader_epoch: int = 0, **config: Any
+        self,
+        disk: MemoryDisk,
+        *,
+        executor: Executor | None = None,
+        leader_epoch: int = 0,
+        clean: bool = True,
+        **config: Any,
     ) -> None:
-        log = Log.open(disk, DIRECTORY, PLACE, LogConfig(**config), topic_id=None, clean_shutdown=True, now_ms=0)
+        log = Log.open(disk, DIRECTORY, PLACE, LogConfig(**config), topic_id=None, clean_shutdown=clean, now_ms=0)
         epoch = LeaderEpoch(leader_epoch)
         log.assign_leader_epoch(epoch)
         self.partition = Partition(PLACE, TopicId(ZERO_UUID), log)

@@ -63,6 +63,7 @@ class GroupCoordinators:
         self._led: dict[int, Partition] = {}
         self._here: dict[int, OffsetsPartition] = {}  # for each of those, once this has begun
         self._has_begun = False
+        self._first_topics: set[str] = set()  # that were there when it began, and still are
         self._loading = asyncio.Lock()
         self._creating: asyncio.Task[None] | None = None
         self._values: Mapping[str, ConfigValue | None] | None = None
@@ -159,11 +160,12 @@ class GroupCoordinators:
 
     async def begin(self) -> None:
         """The node serves: now is the time to load what it leads. To load it earlier would hold up the start."""
+        self._first_topics = set(self._broker.image.topics_by_name)
         if self._led:
             await self._executor.run(partial(import_module, "tidelog.server.offsets_partition"))
         self._has_begun = True
         for index, partition in list(self._led.items()):
-            self._start(index, partition)
+            self._start(index, partition, self._first_topics)
 
     def on_leadership_changed(self, partition: Partition) -> None:
         """This broker began, or ceased, to lead a partition."""
@@ -177,18 +179,24 @@ class GroupCoordinators:
         if partition.replica is not None:
             self._led[index] = partition
             if self._has_begun:
-                self._start(index, partition)
+                self._start(index, partition, self._broker.image.topics_by_name)
         elif self._led.get(index) is partition:
             del self._led[index]
+
+    async def forgotten(self) -> None:
+        """Return once no loss of power brings back the offsets of topics whose deletion this broker knows of."""
+        await asyncio.gather(*(one.forgetting for one in self.here if one.forgetting is not None))
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Offsets in deleted topics go, also where the topic was made again at once."""
         if delta.deleted_topics:
             names = {topic.name for topic in delta.deleted_topics.values()}
+            self._first_topics -= names
             for one in list(self._here.values()):
                 one.on_topics_deleted(names)
 
-    def _start(self, index: int, partition: Partition) -> None:
+    def _start(self, index: int, partition: Partition, topics: Collection[str]) -> None:
+        """Load a partition. Its log may tell of others than `topics`, and one that is made from now on is not they."""
         from tidelog.coordinator import GroupCoordinator
         from tidelog.server.offsets_partition import OffsetsPartition
 
@@ -202,11 +210,7 @@ class GroupCoordinators:
             on_bug=self._broker.on_bug,
             on_refused=self.on_leadership_changed,  # as if it began anew
         )
-        one.start(self._gone)
-
-    def _gone(self, topics: Iterable[str]) -> Collection[str]:
-        known = self._broker.image.topics_by_name
-        return [topic for topic in topics if topic not in known]
+        one.start(partial(_gone, topics))
 
     def _group_settings(self, partition: Partition) -> GroupSettings:
         from tidelog.coordinator import GroupSettings
@@ -224,6 +228,10 @@ class GroupCoordinators:
             retention_check_interval_ms=values["offsets.retention.check.interval.ms"],
             batch_size_bytes_max=partition.log.config.batch_size_bytes_max,
         )
+
+
+def _gone(known: Collection[str], topics: Iterable[str]) -> Collection[str]:
+    return [topic for topic in topics if topic not in known]
 
 
 def partition_of(group_id: str, partition_count: int) -> int:

@@ -94,6 +94,8 @@ class OffsetsPartition:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._syncing: asyncio.Task[None] | None = None
+        self.forgetting: asyncio.Task[None] | None = None
+        """Syncs what forgets the offsets of deleted topics; None before there was any."""
         self._load: asyncio.Task[None] | None = None
 
     @property
@@ -234,11 +236,21 @@ class OffsetsPartition:
         if self.refusal is not None:
             self._deleted_topics.update(topics)
         elif topics:
+            end_offset = self._end_offset
             self._tell(
                 lambda coordinator, now_ms, wall_ms: coordinator.on_topics_deleted(
                     topics, now_ms=now_ms, wall_ms=wall_ms
                 )
             )
+            if self._end_offset != end_offset and not self._is_over:
+                self.forgetting = asyncio.get_running_loop().create_task(self._sync_forgotten())
+
+    async def _sync_forgotten(self) -> None:
+        """A loss of power must not give the next topic of that name the offsets of this one."""
+        try:
+            await self._executor.run(self.partition.log.flush)
+        except DiskError as error:
+            self._on_disk_error(self.partition, error)
 
     def stop(self) -> None:
         """This broker leads the partition no more, or its log failed: whoever waits is sent elsewhere."""

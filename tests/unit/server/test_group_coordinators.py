@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from support.led_offsets import SetClock
+from support.led_offsets import Led, SetClock
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.base.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog.controller import CreatedTopic, NewTopic
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
-from tidelog.metadata import BrokerImage, MetadataImage
+from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage, TopicImage
 from tidelog.server.broker import Broker
 from tidelog.server.group_coordinators import GroupCoordinators
 from tidelog.wire.primitives import ZERO_UUID
@@ -99,3 +100,37 @@ def test_a_refusal_says_what_to_do_and_is_logged_once(caplog: pytest.LogCaptureF
 
 def test_one_that_is_there_already_is_no_error() -> None:
     asyncio.run(groups(Controller(Code.TOPIC_ALREADY_EXISTS), {}).create_topic())
+
+
+def image_of(*topics: str) -> MetadataImage:
+    by_name = {name: TopicImage(name, TopicId(UUID(int=number)), ()) for number, name in enumerate(topics, start=2)}
+    return MetadataImage(topics_by_name=by_name, topics_by_id={topic.topic_id: topic for topic in by_name.values()})
+
+
+@pytest.mark.parametrize("is_deleted_first", [False, True])
+def test_a_topic_that_is_made_while_groups_are_loaded_has_no_offsets(is_deleted_first: bool) -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        led.commit(5, "t")
+        led.commit(6, "u")
+        found = groups(Controller(), {})
+        broker = found._broker
+        broker.image = image_of("t", "u") if is_deleted_first else image_of("u")
+        found.on_leadership_changed(Led(disk, leader_epoch=1).partition)
+        loading = asyncio.ensure_future(found.begin())
+        await asyncio.sleep(0)
+        if is_deleted_first:
+            delta = MetadataDelta(broker.image)
+            delta.deleted_topics[TopicId(UUID(int=2))] = broker.image.topics_by_name["t"]
+            found.on_image_changed(delta, image_of("u"))
+        broker.image = image_of("u", "t")  # made, maybe anew
+        await loading
+        (one,) = found.here
+        while one.refusal is not None and one.refusal.code is Code.COORDINATOR_LOAD_IN_PROGRESS:
+            await asyncio.sleep(0)
+        assert one.coordinator.topics == {"u"}
+        await found.forgotten()
+
+    asyncio.run(run())

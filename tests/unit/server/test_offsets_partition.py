@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
@@ -177,7 +178,7 @@ def test_a_disk_that_fails_ends_the_leadership_and_everybody_is_told() -> None:
 
 
 @pytest.mark.parametrize("limit", [{"message_size_bytes_max": 70}, {"segment_size_bytes": 70}])
-def test_a_commit_that_the_log_would_not_take_is_refused_and_what_is_over_is_forgotten(limit: dict[str, int]) -> None:
+def test_a_commit_that_the_log_would_not_take_is_refused_and_what_is_over_is_forgotten(limit: dict[str, Any]) -> None:
     async def run() -> None:
         disk = MemoryDisk()
         led = Led(disk)
@@ -288,3 +289,23 @@ def test_a_record_that_somebody_else_wrote_does_no_harm() -> None:
 )
 def test_a_group_belongs_where_java_says(group_id: str, partition: int) -> None:
     assert partition_of(group_id, 50) == partition
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_loss_of_power_gives_no_topic_the_offsets_of_its_predecessor(seed: int) -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        assert code_of(led.commit(5)) is Code.NONE
+        led.partition.log.flush()
+        led.one.on_topics_deleted({"t"})
+        assert led.one.forgetting is not None
+        await led.one.forgetting
+        disk.lose_power(Random(seed))
+        again = Led(disk, leader_epoch=1, clean=False)
+        again.start(known=frozenset(("t",)))  # it was made again
+        await settle(again)
+        assert again.committed() == {}
+
+    asyncio.run(run())

@@ -1,6 +1,7 @@
 """DeleteTopics 1-6: by name, or (6+) by id. Each topic on its own.
 
-Behaviour: when the answer comes, this broker serves the topic no more; its files go after `file.delete.delay.ms`.
+Behaviour: when the answer comes, this broker serves the topic no more, and no loss of power gives the offsets that
+groups committed for it to a topic that is made under its name; its files go after `file.delete.delay.ms`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ async def handle(node: Node, request: DeleteTopicsRequest, context: RequestConte
     try:
         results = await node.controller.request(lambda state: state.decide_delete_topics(wanted))
         await node.caught_up()
+        await node.groups.forgotten()
     except KafkaError as error:
         code = code_of(error, "DeleteTopics")
         results = tuple(DeletedTopic(one.name, one.topic_id, code, str(error)) for one in wanted)
