@@ -102,6 +102,9 @@ class HeldDirectory:
         Order: the names of the directories, then what ties them to their topics, all synced before this returns. A
         crash half way leaves directories that are empty; they are found, and given to the same topics, at the start.
         A log that was not made here, because the disk refused, is made when it is opened.
+
+        Raises:
+            DiskError: what the checkpoints say of deleted logs of these names cannot be taken out: open none of them.
         """
         self._forget_checkpoints_of(topics)
         try:
@@ -127,7 +130,7 @@ class HeldDirectory:
             topic_partition,
             config,
             topic_id=topic_id,
-            clean_shutdown=self.was_clean,
+            clean_shutdown=self.was_clean and topic_partition not in self._failed_logs,
             recovery_point=self._recovery_points.get(topic_partition, Offset(0)),
             now_ms=now_ms,
             log_start_offset=self._log_start_offsets.get(topic_partition, Offset(0)),
@@ -166,9 +169,10 @@ class HeldDirectory:
 
     def doom(self, topic_partition: TopicPartition) -> None:
         """Rename a log's directory, to be removed by `remove_doomed`. Raises DiskError."""
-        for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
-            checkpoint.pop(topic_partition, None)
-        log = self.logs.pop(topic_partition, None)
+        with self._checkpoint_lock:
+            for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
+                checkpoint.pop(topic_partition, None)
+            log = self.logs.pop(topic_partition, None)
         if log is not None:
             log.retire()
         self._directory.doom(topic_partition, self._rng)
@@ -242,22 +246,21 @@ class HeldDirectory:
         with self._checkpoint_lock:
             offsets = {each.topic_partition: each.high_watermark for each in self._kept(partitions)}
             self._checkpointed |= offsets.keys()
-            self._directory.write_high_watermarks(self._high_watermarks | offsets)
+            self._high_watermarks |= offsets  # who goes offline keeps what was written last
+            self._directory.write_high_watermarks(self._high_watermarks)
 
     def write_recovery_points(self, partitions: Iterable[Partition]) -> None:
         """With the log starts: before segments below one are deleted."""
         with self._checkpoint_lock:
             logs = [partition.log for partition in self._kept(partitions)]
             self._checkpointed |= {log.topic_partition for log in logs}
-            self._directory.write_log_start_offsets(
-                self._log_start_offsets | {log.topic_partition: log.log_start_offset for log in logs}
-            )
+            self._log_start_offsets |= {log.topic_partition: log.log_start_offset for log in logs}
+            self._directory.write_log_start_offsets(self._log_start_offsets)
             metadata_log = self.logs.get(CLUSTER_METADATA)
             if metadata_log is not None:
                 logs.append(metadata_log)
-            self._directory.write_recovery_points(
-                self._recovery_points | {log.topic_partition: log.recovery_point for log in logs}
-            )
+            self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
+            self._directory.write_recovery_points(self._recovery_points)
 
     def _kept(self, partitions: Iterable[Partition]) -> list[Partition]:
         """Those that lie here, and whose topics were not deleted since the list was made."""

@@ -175,6 +175,9 @@ class LogFiles:
                 held = self._find(each, image)
             except (DiskError, CorruptLogError) as error:
                 placed.append(error)
+                for online in self._online:
+                    if online.holds(each.topic_partition):
+                        online.on_failed(each.topic_partition)
                 continue
             if held is None:
                 held = min(self._online, key=lambda online: (online.is_known_full, online.partition_count))
@@ -182,7 +185,13 @@ class LogFiles:
                 made.setdefault(held, {})[each.topic_partition] = each.topic_id
             placed.append(held)
         for held, topics in made.items():
-            held.make(topics)
+            try:
+                held.make(topics)
+            except DiskError as error:
+                held.partition_count -= len(topics)
+                for index, each in enumerate(wanted):
+                    if each.topic_partition in topics:
+                        placed[index] = error
         return placed
 
     def _find(self, wanted: WantedLog, image: MetadataImage) -> HeldDirectory | None:

@@ -12,7 +12,7 @@ import pytest
 from support.admin_requests import alter, change, described, grow, set_to
 from support.memory_disk import MemoryDisk
 from support.wire_client import WireClient, batch_of
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.controller import NewTopic
 from tidelog.io.clock import SystemClock
@@ -73,6 +73,29 @@ def test_a_loss_of_power_after_the_answer_brings_no_deleted_record_back(seed: in
         assert log.log_start_offset == 7
         assert log.log_end_offset >= 7
         assert all(entry.start_offset >= 7 for entry in log.lineage.entries)
+        await again.stop()
+
+    run(scenario)
+
+
+def test_deleted_records_stay_deleted_where_the_partition_goes_offline_later() -> None:
+    """The checkpoint speaks of every log in the directory, and is written without those that are offline."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await filled(disk)
+        await node.create_topics([NewTopic("u", 1, 1)])
+        partition = node.broker.partition("u", 0)
+        partition.append(memoryview(bytearray(batch_of(*[b"v"] * 10))), acks_all=False, now_ms=1_700_000_000_000)
+        directory = node.files.directory_of(partition.topic_partition)
+        assert directory is not None
+        assert await delete_records(node, [RecordsToDelete("u", 0, 7)]) == [7]
+        node.broker.on_disk_error(partition, DiskError(partition.log.directory, "one bad sector"))
+        directory.write_recovery_points(node.broker.partitions)
+        await node.stop()
+        again = new_node(disk)
+        await again.start()
+        assert again.broker.partition("u", 0).log.log_start_offset == 7
         await again.stop()
 
     run(scenario)

@@ -157,3 +157,12 @@ def test_a_chore_of_a_deleted_topic_that_comes_late_does_not_touch_its_namesake(
         assert (new.log_start_offset, new.log_end_offset) == (0, 5)
 
     asyncio.run(recreate())
+
+
+def test_a_log_that_failed_is_looked_at_when_it_is_opened_again_however_the_last_stop_went() -> None:
+    disk = MemoryDisk()
+    disk_with_a_log_that_starts_at_5(disk)
+    files = start(disk)
+    assert open_log(files, OLD).recovery.was_clean
+    files.on_failed(PARTITION)
+    assert not open_log(files, OLD).recovery.was_clean

@@ -329,6 +329,8 @@ def test_a_partition_in_two_directories_is_refused_and_both_are_named() -> None:
         disk.make_dirs(f"c/flights-{index}")
         for path in [path for path in disk.files if path.startswith(f"b/flights-{index}/")]:
             disk.files[f"c{path[1:]}"] = disk.files[path]
+        for directory in "bc":
+            disk.remove(f"{directory}/{MARKER}")
         node = await started(disk)
         with pytest.raises(KafkaError, match=rf"b/flights-{index} and c/flights-{index}.*move one of them away"):
             node.broker.partition("flights", index)
@@ -337,6 +339,7 @@ def test_a_partition_in_two_directories_is_refused_and_both_are_named() -> None:
         await node.stop()
         disk.remove_tree(f"c/flights-{index}")
         node = await started(disk)
+        assert not node.broker.partition("flights", index).log.recovery.was_clean  # nobody has looked at it since
         assert await produce(node, "flights", index, b"served") == Code.NONE
         await node.stop()
 
@@ -401,6 +404,33 @@ def test_a_full_disk_refuses_what_finds_no_room_and_serves_the_rest(caplog: pyte
         node = await started(disk)
         log = node.broker.partition("flights", 0).log
         assert (log.recovery.was_clean, log.log_end_offset) == (True, 2)
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_topic_made_anew_is_offline_where_the_past_of_the_one_before_cannot_be_wiped_out() -> None:
+    """As on a full disk: the checkpoints that speak of it cannot be written. The rest is served."""
+
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "b", metadata_log_dir="a")
+        await create(node, "flights", 1)
+        await create(node, "trains", 1)
+        await produce(node, "flights", 0, b"old")
+        await node.stop()
+        node = await started(disk, "b", metadata_log_dir="a")
+        await node.controller.request(lambda state: state.decide_delete_topics([TopicToDelete("flights")]))
+        await node.caught_up()
+        disk.refusals.update(f"b/{name}-offset-checkpoint.tmp" for name in ("replication", "recovery-point"))
+        await create(node, "flights", 1)
+        assert await produce(node, "flights", 0, b"lost") == Code.KAFKA_STORAGE_ERROR
+        assert await produce(node, "trains", 0, b"served") == Code.NONE
+        disk.refusals.clear()
+        await node.stop()
+        node = await started(disk, "b", metadata_log_dir="a")
+        assert await produce(node, "flights", 0, b"new") == Code.NONE
+        assert node.broker.partition("flights", 0).log.log_start_offset == 0
         await node.stop()
 
     run(scenario)
