@@ -26,6 +26,9 @@ LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionEpoch = NewType("PartitionEpoch", int)
 """A version of one partition's state at the controller. Grows at every change, elections included."""
 
+ControllerEpoch = NewType("ControllerEpoch", int)
+"""The leader epoch of the metadata log: a period of one active controller."""
+
 BrokerEpoch = NewType("BrokerEpoch", int)
 """One incarnation of a broker: the metadata offset of its registration."""
 
