@@ -98,6 +98,14 @@ def test_partitions_that_are_not_there(client: WireClient, topic: str, partition
     assert Code(client.end_of_epoch(topic, 0, partition=partition).error_code) is unknown
 
 
+@pytest.mark.parametrize("version", [10, 11, 12, 13])
+@pytest.mark.parametrize(("topic_id", "code"), [(0, Code.INVALID_REQUEST), (99, Code.UNKNOWN_TOPIC_ID)])
+def test_topics_that_are_asked_for_without_a_name(client: WireClient, version: int, topic_id: int, code: Code) -> None:
+    asked = MetadataRequestTopic(topic_id=UUID(int=topic_id), name=None)
+    answer = client.ask(ApiKey.METADATA, version, MetadataRequest(topics=[asked]), MetadataResponse).topics[0]
+    assert (Code(answer.error_code), answer.name) == (code, "" if version < 12 else None)
+
+
 def test_unknown_topic_ids(client: WireClient) -> None:
     request = FetchRequest(
         max_wait_ms=0,

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from tidelog.server.node import Node
 
 NO_TOPICS_MEANS_ALL_BEFORE_VERSION = 1
+NAMELESS_SINCE_VERSION = 12
+"""Before, an answer gives every topic a name, though from 10 on a request need not."""
 
 
 def handle(
@@ -69,7 +71,8 @@ def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> Me
         topics = [_topic(node, image, topic) for topic in image.topics_by_name.values()]
     else:
         distinct = {(one.topic_id, one.name): one for one in asked}  # each once, as Kafka does
-        topics = [_asked_topic(node, image, one) for one in distinct.values()]
+        no_name = None if context.api_version >= NAMELESS_SINCE_VERSION else ""
+        topics = [_asked_topic(node, image, one, no_name) for one in distinct.values()]
     brokers = []
     for broker in image.brokers.values():
         endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
@@ -80,15 +83,17 @@ def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> Me
     )
 
 
-def _asked_topic(node: Node, image: MetadataImage, asked: MetadataRequestTopic) -> MetadataResponseTopic:
+def _asked_topic(
+    node: Node, image: MetadataImage, asked: MetadataRequestTopic, no_name: str | None
+) -> MetadataResponseTopic:
     if asked.topic_id != ZERO_UUID:
         found = image.topic_by_id(TopicId(asked.topic_id))
         if found is None:
-            return MetadataResponseTopic(error_code=Code.UNKNOWN_TOPIC_ID, topic_id=asked.topic_id)
+            return MetadataResponseTopic(error_code=Code.UNKNOWN_TOPIC_ID, topic_id=asked.topic_id, name=no_name)
         return _topic(node, image, found)
     name = asked.name
     if name is None:
-        return MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=None)
+        return MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=no_name)
     found = image.topic(name)
     if found is None:
         illegal = check_topic_name(name) is not None
