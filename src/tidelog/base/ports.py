@@ -6,8 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 from uuid import UUID
+
+if TYPE_CHECKING:
+    from asyncio import BufferedProtocol
 
 T = TypeVar("T")
 Buffer = bytes | bytearray | memoryview
@@ -162,10 +165,61 @@ class Lock(Protocol):
 
 
 class Network(Protocol):
-    """Outbound streams (the server's listening side belongs to its event loop)."""
+    """Streams, out and in. Those that come in are served as the event loop serves them: see `Admit`."""
 
     async def connect(self, host: str, port: int, receiver: Receiver) -> Link:
         """Open a stream. Raises `NetworkError` naming the address."""
+        ...
+
+    def listen(
+        self, host: str | None, port: int, *, backlog: int, admit: Admit, on_trouble: Callable[[OSError], None]
+    ) -> Listening:
+        """Take a port, so that it can be told; who connects is refused until it is started.
+
+        Args:
+            host: a name or address; None for every interface.
+            port: 0 takes a free one.
+            admit: decides about each connection that was accepted.
+            on_trouble: told why nothing can be accepted at present; it is tried on and on.
+
+        Raises:
+            NetworkError: the reason, without the address.
+        """
+        ...
+
+    def open_files(self) -> int:
+        """About how many files and connections this process has open."""
+        ...
+
+    def file_limit(self) -> int | None:
+        """How many it may have open at once; None where nobody says."""
+        ...
+
+
+class Admit(Protocol):
+    """Given a peer's address without its port, and its connection's descriptor: who serves it; None to hang up."""
+
+    def __call__(self, ip: str, descriptor: int, /) -> BufferedProtocol | None: ...
+
+
+class Listening(Protocol):
+    """A port that was taken, until it is closed."""
+
+    @property
+    def port(self) -> int: ...
+
+    def start(self) -> None:
+        """Accept from now on."""
+        ...
+
+    def pause(self) -> None:
+        """Leave whoever connects in the queue."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def close(self) -> None:
+        """Free the port; connections that are open stay so. A second call does nothing."""
         ...
 
 

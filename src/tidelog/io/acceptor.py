@@ -13,15 +13,13 @@ import sys
 from collections.abc import Callable
 
 from tidelog.base.errors import NetworkError
+from tidelog.base.ports import Admit
 
 ACCEPTS_PER_TURN = 100
 """A storm of connections must not keep those that are there from being served."""
 HOLD_OFF_SECONDS = 0.5
 
 _OUT_OF_RESOURCES = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
-
-Admit = Callable[[str, int], asyncio.BufferedProtocol | None]
-"""Given a peer's address without its port, and the descriptor of its connection: who serves it; None to hang up."""
 
 
 class Acceptor:

@@ -1,21 +1,23 @@
-"""Outbound streams over asyncio: TCP, without copies on the way in."""
+"""Streams over asyncio: TCP, without copies on the way in."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 import sys
+from collections.abc import Callable
 from typing import cast
 
 from tidelog.base.errors import NetworkError
-from tidelog.base.ports import Buffer, Link, Receiver
+from tidelog.base.ports import Admit, Buffer, Link, Receiver
+from tidelog.io.acceptor import Acceptor, file_limit, open_files
 
 _JOIN_SIZE_BYTES_MAX = 64 * 1024
 _WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 
 
 class RealNetwork:
-    """Connects with the running event loop, uvloop's or asyncio's own."""
+    """Connects and accepts with the running event loop, uvloop's or asyncio's own."""
 
     async def connect(self, host: str, port: int, receiver: Receiver) -> Link:
         """Open a TCP stream. `receiver.on_closed` is called once, whenever and whyever it ends.
@@ -25,14 +27,30 @@ class RealNetwork:
         """
         loop = asyncio.get_running_loop()
         try:
-            _, stream = await loop.create_connection(lambda: _Stream(receiver, loop), host, port)
+            _, stream = await loop.create_connection(lambda: Stream(receiver, loop), host, port)
         except OSError as error:
             raise NetworkError(f"cannot connect to {host}:{port}: {_reason(error)}") from None
         return stream
 
+    def listen(
+        self, host: str | None, port: int, *, backlog: int, admit: Admit, on_trouble: Callable[[OSError], None]
+    ) -> Acceptor:
+        """Take a port, as the `Network` says. Raises `NetworkError`: the reason, without the address."""
+        acceptor = Acceptor(admit=admit, on_trouble=on_trouble)
+        acceptor.bind(host, port, backlog=backlog)
+        return acceptor
 
-class _Stream(asyncio.BufferedProtocol):
-    """One TCP stream: bytes go straight into the receiver's memory."""
+    def open_files(self) -> int:
+        """About how many files this process has open."""
+        return open_files()
+
+    def file_limit(self) -> int | None:
+        """How many files this process may have open at once; None where the system does not say."""
+        return file_limit()
+
+
+class Stream(asyncio.BufferedProtocol):
+    """One outbound stream, over whatever transport: bytes go straight into the receiver's memory."""
 
     def __init__(self, receiver: Receiver, loop: asyncio.AbstractEventLoop) -> None:
         self._receiver = receiver

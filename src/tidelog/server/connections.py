@@ -72,7 +72,7 @@ class ConnectionLimits:
 
 
 class Listens(Protocol):
-    """What `max.connections` holds up (an `Acceptor`)."""
+    """What `max.connections` holds up (a port that is listened on)."""
 
     def pause(self) -> None: ...
 
@@ -88,7 +88,7 @@ class Connections:
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
-        self.open: set[ServerConnection] = set()
+        self.open: dict[ServerConnection, None] = {}  # by age: a set's order would differ from run to run
         self.accepted = 0
         self.refused: Counter[Refused] = Counter()
         self.closed: Counter[Closed] = Counter()

@@ -71,6 +71,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     Attributes:
         received_ns: when the last bytes came, by `perf_counter_ns`.
+        skips_tags: whether the client can read an answer whose header has tagged fields; true unless it said who it is.
     """
 
     __slots__ = (
@@ -93,6 +94,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "listener_name",
         "peer",
         "received_ns",
+        "skips_tags",
     )
 
     def __init__(
@@ -101,7 +103,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         *,
         listener_name: str,
         frame_size_bytes_max: int,
-        connections: set[ServerConnection],
+        connections: dict[ServerConnection, None],
         executor: Executor,
         on_closed: Callable[[Closed], None] | None = None,
         is_timed: bool = False,
@@ -125,6 +127,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._idle_sweeps = 0
         self._is_unfinished = False
         self.received_ns = 0
+        self.skips_tags = True
 
     # What the loop tells us.
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -132,10 +135,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-        self._connections.add(self)
+        self._connections[self] = None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.discard(self)
+        self._connections.pop(self, None)
         self._closing = True
         self._outbox.clear()
         if self._answering is not None:

@@ -15,6 +15,7 @@ from tidelog.base.errors import TidelogError
 from tidelog.io.clock import SystemClock
 from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
+from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.server.config import NodeConfig
 from tidelog.server.log_lines import set_up_logging
@@ -70,7 +71,7 @@ async def _run(config: NodeConfig, on_ready: Callable[[int, str], None], parent_
 
     executor = ThreadExecutor()
     disk = RealDisk()
-    node = Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=executor)
+    node = Node(config, disk=disk, network=RealNetwork(), clock=SystemClock(), rng=SystemRng(), executor=executor)
     if node.metrics is not None:
         disk.on_synced = node.metrics.disk.on_synced
     starting: asyncio.Future[Any] = asyncio.ensure_future(node.start())

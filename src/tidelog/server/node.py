@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, NetworkError, refusal
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset, ProducerId
-from tidelog.base.ports import Clock, Disk, Executor, Rng
+from tidelog.base.ports import Clock, Disk, Executor, Listening, Network, Rng
 from tidelog.controller import (
     METADATA_VERSION,
     METADATA_VERSION_FEATURE,
@@ -27,7 +27,6 @@ from tidelog.controller import (
     NewTopic,
     ProducerIdBlock,
 )
-from tidelog.io.acceptor import Acceptor, file_limit, open_files
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
 from tidelog.records import KERNEL_IS_COMPILED
@@ -67,6 +66,7 @@ class Node:
 
     Args:
         disk: where all files lie.
+        network: where it listens.
         executor: takes whatever may wait for the disk.
 
     Attributes:
@@ -74,7 +74,9 @@ class Node:
         metrics: what is counted; None unless somebody wants to know.
     """
 
-    def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
+    def __init__(
+        self, config: NodeConfig, *, disk: Disk, network: Network, clock: Clock, rng: Rng, executor: Executor
+    ) -> None:
         self.config = config
         self.clock = clock
         self.rng = rng
@@ -92,7 +94,7 @@ class Node:
                 config.connections_max,
                 config.connections_per_ip_max,
                 config.connections_per_ip_overrides,
-                file_limit(),
+                network.file_limit(),
             )
         )
         self._dynamic_configs = DynamicConfigs(config.static, self.broker, self.files, self.connections)
@@ -102,9 +104,10 @@ class Node:
         self._set_up_metrics()
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._disk = disk
+        self._network = network
         self._executor = executor
         self._controller: Controller | None = None
-        self._acceptors: list[Acceptor] = []
+        self._acceptors: list[Listening] = []
         self._listeners: dict[str, Listener] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._producer_ids: ProducerIdBlock | None = None
@@ -241,7 +244,7 @@ class Node:
         self._start_task(self._mind_idle(self.config.connection_idle_ms_max))
         self._has_started = True
         self._not_ready = None
-        shortage = self.connections.limits.shortage(open_files())
+        shortage = self.connections.limits.shortage(self._network.open_files())
         if shortage is not None:
             logger.warning("%s", shortage)
         logger.info(
@@ -323,14 +326,13 @@ class Node:
             dispatcher = Dispatcher(self, role, requests, self._slow_requests)
             for listener in listeners:
                 make = partial(self._new_connection, dispatcher, listener.name)
-                acceptor = Acceptor(
-                    admit=partial(self.connections.admit, make, role == BROKER), on_trouble=self.connections.on_trouble
-                )
                 try:
-                    acceptor.bind(
+                    acceptor = self._network.listen(
                         listener.host or None,
                         listener.port,
                         backlog=max(self.config.listen_backlog, LISTEN_BACKLOG_MIN),
+                        admit=partial(self.connections.admit, make, role == BROKER),
+                        on_trouble=self.connections.on_trouble,
                     )
                 except NetworkError as error:
                     raise NetworkError(

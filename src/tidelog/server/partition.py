@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from struct import Struct
 from typing import Protocol
 
 from tidelog.base.errors import (
@@ -18,6 +19,8 @@ from tidelog.base.errors import (
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.log import AppendResult, Log, LogConfig, LogSlice, TimestampOffset, without_waiting
+from tidelog.metadata.topic_names import INTERNAL_TOPICS
+from tidelog.records import split_batches
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
 from tidelog.replica import LeaderReplica, ReplicationSettings, check_leader_epoch
 
@@ -25,8 +28,8 @@ logger = logging.getLogger("tidelog.server.partition")
 
 READ_UNCOMMITTED = 0
 
-LENGTH_START, LENGTH_END = 8, 12
-ATTRIBUTES_LOW_BYTE = 22
+LENGTH_END = 12
+_LENGTH_AND_ATTRIBUTES = Struct(">8xi9xh")
 
 
 class Watcher(Protocol):
@@ -43,6 +46,7 @@ class Partition:
     start, the leadership.
 
     Attributes:
+        is_internal: whether its records are its coordinator's.
         produced_bytes: that producers had appended here since the node started, for whoever counts.
         opened_end_offset: the log end when the log was opened; `opened_start_offset` likewise its start.
     """
@@ -50,6 +54,7 @@ class Partition:
     __slots__ = (
         "_high_watermark_when_stopped",
         "_watchers",
+        "is_internal",
         "known_leader_epoch",
         "log",
         "on_read_error",
@@ -64,12 +69,13 @@ class Partition:
 
     def __init__(self, topic_partition: TopicPartition, topic_id: TopicId, log: Log) -> None:
         self.topic_partition = topic_partition
+        self.is_internal = topic_partition.topic in INTERNAL_TOPICS
         self.topic_id = topic_id
         self.log = log
         self.replica: LeaderReplica | None = None
         self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
         self._high_watermark_when_stopped = log.log_start_offset
-        self._watchers: set[Watcher] = set()
+        self._watchers: dict[Watcher, None] = {}  # told in the order in which they came
         self.on_read_error: Callable[[], None] = lambda: None  # told on the loop that the disk refused a read
         self.produced_batches = 0
         self.produced_bytes = 0
@@ -103,10 +109,10 @@ class Partition:
 
         So a change costs nothing where those who once watched are gone, or have not looked since the last.
         """
-        self._watchers.add(watcher)
+        self._watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
-        self._watchers.discard(watcher)
+        self._watchers.pop(watcher, None)
 
     def configure(self, config: LogConfig, settings: ReplicationSettings) -> None:
         """The settings of the topic, or those behind it, changed."""
@@ -125,7 +131,7 @@ class Partition:
     def _tell_watchers(self) -> None:
         watchers = self._watchers
         if watchers:
-            self._watchers = set()
+            self._watchers = {}
             for watcher in watchers:
                 watcher.on_changed()
 
@@ -151,11 +157,11 @@ class Partition:
             replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
         return replica
 
-    def append(self, batches: memoryview, *, acks_all: bool, now_ms: int) -> AppendResult:
-        """Append a producer's batches.
+    def append(self, batch: memoryview, *, acks_all: bool, now_ms: int) -> AppendResult:
+        """Append a producer's batch.
 
         Args:
-            batches: whole batches, stamped in place.
+            batch: one, as Produce 3+ takes it; stamped in place.
             acks_all: whether the answer must mean "committed", which needs `min.insync.replicas`.
             now_ms: since 1970.
 
@@ -166,11 +172,11 @@ class Partition:
         replica = self.leader()
         if acks_all:
             replica.check_enough_replicas()
-        self._refuse_transactions(batches)
-        result = self.log.append_as_leader(batches, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        self._check_batch(batch)
+        result = self.log.append_as_leader(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
             self.produced_batches += 1
-            self.produced_bytes += len(batches)
+            self.produced_bytes += len(batch)
             replica.on_appended(self.log.log_end_offset)
             self._settle(replica)
         invariant(
@@ -233,19 +239,21 @@ class Partition:
         record_count = self.log.config.flush_messages
         return record_count is not None and self.log.log_end_offset - self.log.recovery_point >= record_count
 
-    def _refuse_transactions(self, batches: memoryview) -> None:
-        """No coordinator here begins transactions, so none could ever end: committed readers would wait for ever."""
-        position = 0
-        while position + BATCH_OVERHEAD <= len(batches):
-            if batches[position + ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL_FLAG:
-                raise refusal(
-                    Code.INVALID_TXN_STATE,
-                    f"{self.topic_partition}: transactions are not served; produce without a transactional id",
-                )
-            length = int.from_bytes(batches[position + LENGTH_START : position + LENGTH_END], signed=True)
-            if length < BATCH_OVERHEAD - LENGTH_END:
-                return  # it cannot be: the log says what is wrong with it
-            position += LENGTH_END + length
+    def _check_batch(self, batch: memoryview) -> None:
+        """Refuse what the log would take, and a producer may not send: all else its header says, the log looks at.
+
+        No coordinator here begins transactions, so none could ever end: committed readers would wait for ever.
+        """
+        if len(batch) < BATCH_OVERHEAD:
+            return
+        length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(batch)
+        if LENGTH_END + length < len(batch) and len(split_batches(batch)) > 1:
+            raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
+        if attributes & TRANSACTIONAL_FLAG:
+            raise refusal(
+                Code.INVALID_TXN_STATE,
+                f"{self.topic_partition}: transactions are not served; produce without a transactional id",
+            )
 
     def read(
         self,

@@ -17,6 +17,7 @@ from tidelog.base.ids import Offset
 from tidelog.controller import NewTopic
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
+from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
@@ -37,7 +38,9 @@ def new_node(disk: MemoryDisk) -> Node:
         "log.dirs": "logs",
     }
     config = NodeConfig.from_properties(properties)
-    return Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    return Node(
+        config, disk=disk, network=RealNetwork(), clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor()
+    )
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:

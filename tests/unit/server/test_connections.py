@@ -43,7 +43,7 @@ class Guest:
         def make(on_closed: Callable[[Closed], None]) -> ServerConnection:
             self.tell = on_closed
             return ServerConnection(
-                lambda *_: None, listener_name="L", frame_size_bytes_max=1, connections=set(), executor=InlineExecutor()
+                lambda *_: None, listener_name="L", frame_size_bytes_max=1, connections={}, executor=InlineExecutor()
             )
 
         self.is_in = connections.admit(make, is_counted, ip, descriptor) is not None

@@ -43,12 +43,12 @@ class Stored:
         return self.read(position, size) if self.is_cached else None
 
 
-Server = tuple[asyncio.StreamReader, asyncio.StreamWriter, set[ServerConnection]]
+Server = tuple[asyncio.StreamReader, asyncio.StreamWriter, dict[ServerConnection, None]]
 
 
 @asynccontextmanager
 async def served_by(on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> AsyncIterator[Server]:
-    connections: set[ServerConnection] = set()
+    connections: dict[ServerConnection, None] = {}
     executor = ThreadExecutor()
     loop = asyncio.get_running_loop()
     server = await loop.create_server(
@@ -250,7 +250,7 @@ class Held:
     def __init__(self, on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> None:
         self.transport = Recorder()
         self.closed: list[Closed] = []
-        self.connections: set[ServerConnection] = set()
+        self.connections: dict[ServerConnection, None] = {}
         self.connection = ServerConnection(
             lambda frame, _: on_frame(bytes(frame)),
             listener_name="PLAINTEXT",

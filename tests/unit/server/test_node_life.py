@@ -16,6 +16,7 @@ from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
 from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
+from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.journal import Decision
 from tidelog.log import Log, LogConfig
@@ -56,7 +57,9 @@ def new_node(disk: MemoryDisk, port: int = 0, **settings: str) -> Node:
     }
     more = {key.replace("_", "."): value for key, value in settings.items()}
     config = NodeConfig.from_properties(properties | more)
-    return Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    return Node(
+        config, disk=disk, network=RealNetwork(), clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor()
+    )
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -301,7 +304,7 @@ def test_connections_that_may_not_idle_at_all_do_not_keep_the_node_busy() -> Non
         node = new_node(MemoryDisk(), connections_max_idle_ms="0")
         await node.start()
         connection = Swept()
-        node.connections.open.add(connection)
+        node.connections.open[connection] = None
         for _ in range(1_000):
             await asyncio.sleep(0)
         assert connection.sweeps < 100

@@ -13,6 +13,7 @@ from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError
 from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
+from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.server.config import NodeConfig
 from tidelog.server.dispatch import BROKER, RequestContext
@@ -53,7 +54,9 @@ def new_node(disk: MemoryDisk, directories: str = "a,b,c", **settings: str) -> N
     }
     more = {key.replace("_", "."): value for key, value in settings.items()}
     config = NodeConfig.from_properties(properties | more)
-    return Node(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    return Node(
+        config, disk=disk, network=RealNetwork(), clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor()
+    )
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
