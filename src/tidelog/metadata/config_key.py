@@ -11,6 +11,8 @@ ConfigValue = bool | int | float | str | tuple[str, ...]
 
 INT32_MAX = (1 << 31) - 1
 INT64_MAX = (1 << 63) - 1
+TEXT_SIZE_BYTES_MAX = 32_767
+"""What a string of the older versions of DescribeConfigs can carry: of more, no stock client would be told."""
 
 
 class ConfigType(IntEnum):
@@ -77,6 +79,9 @@ class ConfigKey:
         Raises:
             ConfigError: it is not of the type, out of range, or none of the choices; names the key and what is allowed.
         """
+        size_bytes = len(text.encode())
+        if size_bytes > TEXT_SIZE_BYTES_MAX:
+            raise ConfigError(f"{self.name}: a value of {size_bytes} bytes is longer than {TEXT_SIZE_BYTES_MAX}")
         value = text.strip()
         if self.type == ConfigType.BOOLEAN:
             if value.lower() not in ("true", "false"):

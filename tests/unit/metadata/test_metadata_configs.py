@@ -111,6 +111,8 @@ def test_values_are_read(scope: Scope, name: str, text: str, value: ConfigValue)
         ("broker", "num.partitions", "\u0661", "whole number from 1"),
         ("broker", "log.cleanup.policy", "", "any of delete, compact"),
         ("topic", "cleanup.policy", "", "any of delete, compact"),
+        ("topic", "cleanup.policy", "compact," * 4096 + "delete", "longer than 32767"),
+        ("topic", "retention.ms", " " * 32767 + "5", "longer than 32767"),
     ],
 )
 def test_the_error_names_the_setting_and_what_is_allowed(scope: Scope, name: str, text: str, says: str) -> None:
