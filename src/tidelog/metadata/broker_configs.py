@@ -91,7 +91,7 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         INT,
         str(INT32_MAX),
         "The most connections of clients, all listeners together; further ones wait until one closes.",
-        minimum=0,
+        minimum=1,  # at 0 nobody could connect to change it back
     ),
     _key(
         "max.connections.per.ip",

@@ -199,6 +199,11 @@ def validate_broker_configs(broker: BrokerSettings) -> None:
                 f"{name} cannot be changed while the broker runs{_changeable_instead(name)}: "
                 "set it in the broker's .properties file, and start the broker again"
             )
+    if broker.value("max.connections.per.ip") == 0 and not broker.value("max.connections.per.ip.overrides"):
+        raise ConfigError(
+            "max.connections.per.ip is 0, and max.connections.per.ip.overrides lets nobody in either: "
+            "there would be no one to change it back"
+        )
     _check_together(topic_values({}, broker))
 
 

@@ -110,8 +110,6 @@ class Connections:
     def hold_up(self, listens: Listens) -> None:
         """This one is for clients: `max.connections` is about it. (Controllers are always let in.)"""
         self._held_up.append(listens)
-        if self.limits.connections_max == 0:
-            listens.pause()
 
     def admit(
         self, make: Callable[[Callable[[Closed], None]], ServerConnection], is_counted: bool, ip: str, descriptor: int

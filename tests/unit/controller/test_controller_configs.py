@@ -223,6 +223,14 @@ def test_broker_settings_that_cannot_change_are_refused_with_what_to_do(name: st
         assert says in (result.message or "")
 
 
+@pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])
+def test_nobody_locks_everybody_out_for_good(name: str) -> None:
+    for resource in (BROKER, ALL_BROKERS):
+        result = change(cluster(), resource, (name, SET, "0"))
+        assert result.code == Code.INVALID_REQUEST
+        assert name in (result.message or "")
+
+
 def test_a_topic_sees_what_was_set_for_brokers_the_own_one_first() -> None:
     state = cluster({"log.retention.hours": "1"})
     change(state, ALL_BROKERS, ("log.retention.ms", SET, "20"))

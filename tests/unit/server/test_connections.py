@@ -78,12 +78,6 @@ def test_controllers_are_not_counted() -> None:
     assert not door.is_open
 
 
-def test_nobody_at_all() -> None:
-    connections, door = Connections(limits(all_max=0)), Door()
-    connections.hold_up(door)
-    assert not door.is_open
-
-
 def test_each_address_has_its_own_limit_and_some_have_another() -> None:
     connections = Connections(limits(per_ip=2, overrides={"10.0.0.9": 0, "::1": 3}))
     assert [Guest(connections, "10.0.0.1").is_in for _ in range(3)] == [True, True, False]
