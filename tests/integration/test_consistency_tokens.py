@@ -63,3 +63,28 @@ def test_headers_without_room_carry_none(client: WireClient) -> None:
     assert state_of(client, ApiKey.METADATA, 8, MetadataRequest(topics=[])) is None
     request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
     assert state_of(client, ApiKey.API_VERSIONS, 4, request) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "carries"),
+    [
+        ("librdkafka", "2.0.2", False),
+        ("librdkafka", "1.9.0-rc1", False),
+        ("librdkafka", "2.2.0", True),
+        ("librdkafka", "2.16.0", True),
+        ("confluent-kafka-python", "2.1.1-rdkafka-2.1.1", False),
+        ("confluent-kafka-python", "2.16.1-rdkafka-2.16.0", True),
+        ("node-rdkafka", "3.1.0-librdkafka-2.0.2", False),
+        ("apache-kafka-java", "4.3.1", True),
+        ("", "", True),
+    ],
+)
+def test_a_librdkafka_that_cannot_skip_tags_gets_none(
+    client: WireClient, name: str, version: str, carries: bool
+) -> None:
+    """Before 2.2 it skips all but the last byte of each, and reads that as the beginning of the answer."""
+    request = ApiVersionsRequest(client_software_name=name, client_software_version=version)
+    state_of(client, ApiKey.API_VERSIONS, 3 if name else 2, request)
+    assert (state_of(client, ApiKey.METADATA, 12, MetadataRequest(topics=[])) is not None) == carries
+    later = state_of(client, ApiKey.CREATE_TOPICS, 7, creation_of(f"tokens-{name or 'nobody'}-{version}"))
+    assert (later is not None) == carries

@@ -164,7 +164,8 @@ class Dispatcher:
         context = RequestContext(header, connection, self._listener_role)
         response = handle(self._node, request, context)
         if response.__class__ is answer_type:
-            answer = encode_response(key, version, header.correlation_id, response, self._node.consistency_state)
+            state = self._node.consistency_state if connection.skips_tags else None
+            answer = encode_response(key, version, header.correlation_id, response, state)
             if metrics is not None:
                 times = times_by_version[version] or self._times_of(known, version)
                 total_ns = times.on_answered(connection.received_ns, started_ns, response)
@@ -178,16 +179,17 @@ class Dispatcher:
                     self._tell_slow(known, context, (len(frame), None), started_ns, total_ns)
             return None
         if metrics is None:
-            return self._answer_later(response, header)
+            return self._answer_later(response, context)
         return self._answer_later_timed(response, known, context, len(frame), started_ns)
 
-    async def _answer_later(self, response: Awaitable[Any], header: RequestHeader) -> Answer:
+    async def _answer_later(self, response: Awaitable[Any], context: RequestContext) -> Answer:
         message = await response
-        if message is None:
-            return None
-        return encode_response(
-            header.api_key, header.api_version, header.correlation_id, message, self._node.consistency_state
-        )
+        return None if message is None else self._encode_answer(message, context)
+
+    def _encode_answer(self, message: Any, context: RequestContext) -> Answer:
+        header = context.header
+        state = self._node.consistency_state if context.connection.skips_tags else None
+        return encode_response(header.api_key, header.api_version, header.correlation_id, message, state)
 
     async def _answer_later_timed(
         self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, started_ns: int
@@ -201,11 +203,7 @@ class Dispatcher:
             message = await response
         finally:
             metrics.waiting[known.key] -= 1
-        answer = None
-        if message is not None:
-            answer = encode_response(
-                header.api_key, header.api_version, header.correlation_id, message, self._node.consistency_state
-            )
+        answer = None if message is None else self._encode_answer(message, context)
         times = self._times_of(known, header.api_version)
         total_ns = times.on_waited(received_ns, started_ns, waiting_ns, message)
         slow_requests = self._slow_requests
