@@ -26,7 +26,7 @@ from tidelog.coordinator.ledger import Ledger
 from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.settings import GroupSettings
 from tidelog.coordinator.state import check_record
-from tidelog.coordinator.values import Ready, RequestId
+from tidelog.coordinator.values import KeyValue, Ready, RequestId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitRequest
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
@@ -52,6 +52,7 @@ class GroupCoordinator:
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self._rng = rng
+        self._undecided: dict[int, dict[bytes, KeyValue]] = {}  # by producer id, then key
         self._ledger = Ledger(settings)
         self._expiry = OffsetExpiry(self._ledger, self.groups)
 
@@ -81,8 +82,14 @@ class GroupCoordinator:
 
     # Loading.
 
-    def replay(self, key: bytes | None, value: bytes | None, offset: Offset) -> None:
+    def replay(
+        self, key: bytes | None, value: bytes | None, offset: Offset, *, transaction_of: int | None = None
+    ) -> None:
         """A committed record was read from the log. One of a kind that is not known here is skipped.
+
+        Args:
+            transaction_of: the producer whose transaction it is part of. We write none, but an Apache Kafka may have:
+                then it counts once `replay_end` says so, unless something newer was said outside of it.
 
         Raises:
             CorruptLogError: it is not what it claims; names the offset. The partition is not to be led.
@@ -92,15 +99,28 @@ class GroupCoordinator:
         record = (key, value)
         try:
             check_record(record)
+            if transaction_of is not None:
+                self._undecided.setdefault(transaction_of, {})[key] = record
+                return
+            for transaction in self._undecided.values():
+                transaction.pop(key, None)
             self._ledger.replay(record, offset)
         except CorruptLogError as error:
             raise CorruptLogError(f"__consumer_offsets-{self.partition}, offset {offset}: {error}") from error
+
+    def replay_end(self, producer_id: int, *, is_committed: bool) -> None:
+        """The transaction of a producer ended here."""
+        transaction = self._undecided.pop(producer_id, {})
+        if is_committed:
+            for record in transaction.values():
+                self._ledger.state.apply(record)
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset, *, now_ms: int, wall_ms: int) -> None:
         """All was replayed. Members that the log knows have a whole session to be heard of."""
         ledger = self._ledger
         ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
         ledger.become_active(leader_epoch, next_offset)
+        self._undecided.clear()
         for group_id, value in ledger.state.groups.items():
             group = self.groups[group_id] = restored(group_id, decode_group(value))
             for member in group.members.values():

@@ -29,7 +29,8 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.coordinator import Answer, EncodedBatch, GroupCoordinator, RequestId
 from tidelog.log import LogSlice, NotCachedError, without_waiting
-from tidelog.records import BatchBuilder, check_crc, read_records, split_batches
+from tidelog.records import BatchBuilder, ControlType, check_crc, read_records, split_batches
+from tidelog.records.control import read_control_type
 from tidelog.server.partition import Partition
 
 logger = logging.getLogger("tidelog.server.groups")
@@ -166,10 +167,14 @@ class OffsetsPartition:
             for position, header in split_batches(data):
                 offset = Offset(header.base_offset)
                 check_crc(data, position, header)  # after a clean stop nobody else looked at it
-                if not header.is_control:
-                    for record in read_records(data, position, header):
-                        offset = Offset(record.offset)
-                        replay(record.key, record.value, offset)
+                transaction_of = header.producer_id if header.is_transactional else None
+                for record in read_records(data, position, header):
+                    offset = Offset(record.offset)
+                    if not header.is_control:
+                        replay(record.key, record.value, offset, transaction_of=transaction_of)
+                    elif transaction_of is not None:
+                        is_committed = read_control_type(record.key) is ControlType.COMMIT
+                        self._coordinator.replay_end(transaction_of, is_committed=is_committed)
                 offset = Offset(header.next_offset)
         except KafkaError as error:  # of a batch; a record's own names its offset
             raise CorruptLogError(f"at offset {offset}: {error}") from error

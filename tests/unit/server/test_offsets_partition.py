@@ -13,8 +13,9 @@ from support.led_offsets import DIRECTORY, GatedExecutor, Led, WaitingReader
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.coordinator.records import encode_offset, offset_key
 from tidelog.log import LogConfig
-from tidelog.records import BatchBuilder, read_records, split_batches
+from tidelog.records import BatchBuilder, end_transaction_batch, read_records, split_batches
 from tidelog.server.group_coordinators import partition_of
 from tidelog.server.offsets_partition import Tell
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -307,5 +308,47 @@ def test_a_loss_of_power_gives_no_topic_the_offsets_of_its_predecessor(seed: int
         again.start(known=frozenset(("t",)))  # it was made again
         await settle(again)
         assert again.committed() == {}
+
+    asyncio.run(run())
+
+
+def test_offsets_of_transactions_count_once_they_are_committed() -> None:
+    """As an Apache Kafka may have left them: in one of its directories, a stock transactional consumer-producer's."""
+
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        assert code_of(led.commit(1, "t")) is Code.NONE
+        log = led.partition.log
+
+        def append(batch: bytes) -> None:
+            log.append_as_leader(
+                memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=0, origin="coordinator"
+            )
+
+        def commit(offset: int, topic: str, producer_id: int) -> None:
+            builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, transactional=True)
+            builder.append(0, offset_key("g", topic, 0), encode_offset(offset, 0, "", 0))
+            append(builder.build())
+
+        def end(producer_id: int, *, committed: bool) -> None:
+            append(
+                end_transaction_batch(
+                    committed=committed, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0, timestamp_ms=0
+                )
+            )
+
+        commit(2, "t", producer_id=7)  # aborted
+        commit(3, "u", producer_id=8)  # committed
+        commit(4, "v", producer_id=8)  # committed, but something newer was said meanwhile
+        end(7, committed=False)
+        assert code_of(led.commit(5, "v")) is Code.NONE
+        end(8, committed=True)
+        commit(6, "u", producer_id=9)  # still open
+        again = Led(disk, leader_epoch=1)
+        again.start(known=frozenset(("t", "u", "v")))
+        await settle(again)
+        assert again.committed() == {"t": 1, "u": 3, "v": 5}
 
     asyncio.run(run())
