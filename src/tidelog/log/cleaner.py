@@ -26,7 +26,7 @@ from tidelog.log.cleaner_range import DirtyRange
 from tidelog.log.config import LogConfig
 from tidelog.log.continuity import BatchFaultError, check_batch_crc, whole_batches
 from tidelog.log.leftovers import CLEANED_SUFFIX
-from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
+from tidelog.log.segment import OFFSET_DELTA_MAX, SNAPSHOT_SUFFIX, Segment, file_name
 from tidelog.records.batch import DECOMPRESSED_SIZE_BYTES_MAX, BatchHeader, read_header
 
 DEDUPE_SIZE_BYTES = 128 * 1024 * 1024
@@ -148,7 +148,7 @@ class LogCleaner:
         cleaner = BatchCleaner(
             self._latest,
             end_offset=self.end_offset,
-            last_offsets=self._last_offsets,
+            last_offsets=self._last_offsets if self._sync_producers() else None,
             delete_retention_ms=self._config.delete_retention_ms,
             now_ms=self._now_ms,
             decompressed_size_bytes_max=self._decompressed_size_bytes_max,
@@ -158,6 +158,22 @@ class LogCleaner:
         while in_range:
             yield from self._rewrite(in_range, cleaner, last)
             self.removed_count = cleaner.removed_count
+
+    def _sync_producers(self) -> bool:
+        """Whether what is known of producers at the end of the range would survive a loss of power.
+
+        A producer's last batch may lie beyond the range, where nothing is synced: if that is lost, its snapshot alone
+        remembers the batches that went before.
+        """
+        path = f"{self._directory}/{file_name(self._dirty.end_offset, SNAPSHOT_SUFFIX)}"
+        if not self._disk.exists(path):
+            return False
+        snapshot = self._disk.open(path)
+        try:
+            snapshot.sync()
+        finally:
+            snapshot.close()
+        return True
 
     # The map.
 

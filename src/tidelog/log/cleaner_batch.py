@@ -28,7 +28,8 @@ class BatchCleaner:
         latest: the offset of the last record of each key; of the keys of the dirty part.
         end_offset: batches from here on are none of its business. Exclusive.
         last_offsets: of each idempotent producer, its last batch's last offset: that batch is kept, be it without
-            records, since its sequence number is what a restart, and a follower, know of the producer.
+            records, since its sequence number is what a restart, and a follower, know of the producer. None keeps all
+            batches of idempotent producers.
         delete_retention_ms: how long marks of deleted keys stay, counted from the first compaction they come by.
         now_ms: since 1970.
         decompressed_size_bytes_max: what compressed records may grow to.
@@ -49,7 +50,7 @@ class BatchCleaner:
         latest: dict[bytes, int],
         *,
         end_offset: Offset,
-        last_offsets: Mapping[int, Offset],
+        last_offsets: Mapping[int, Offset] | None,
         delete_retention_ms: int,
         now_ms: int,
         decompressed_size_bytes_max: int,
@@ -126,7 +127,9 @@ class BatchCleaner:
         )
 
     def _is_last_of_producer(self, header: BatchHeader) -> bool:
-        return header.producer_id >= 0 and self._last_offsets.get(header.producer_id) == header.last_offset
+        if header.producer_id < 0:
+            return False
+        return self._last_offsets is None or self._last_offsets.get(header.producer_id) == header.last_offset
 
     def _can_move(self, header: BatchHeader, smallest_delta: int) -> bool:
         """Whether the records' timestamps can be told from the horizon: not if one lies 292 million years before it."""

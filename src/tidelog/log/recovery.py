@@ -220,6 +220,7 @@ class Recovery:
         if kept:
             self._disk.sync_dir(self._directory)  # before the original may be gone
         segment.truncate(fault.position, segment.end_offset)
+        segment.file.sync()  # the recovery point may lie at the cut: nobody would find what came back behind it
         segment.finish_indexes()
         self._report.cut = Cut(
             segment.path, fault.position, lost_size_bytes, segment.end_offset, fault.reason, tuple(reversed(kept))
