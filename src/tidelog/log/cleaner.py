@@ -134,7 +134,7 @@ class LogCleaner:
         unfinished, self._unfinished = self._unfinished, None
         try:
             self._mark.unstage()
-            if unfinished is not None:
+            if unfinished is not None and unfinished.path.endswith(CLEANED_SUFFIX):  # else it is the log's affair
                 unfinished.remove()
         except DiskError:
             pass
@@ -285,9 +285,9 @@ class LogCleaner:
         new.finish_indexes()
         new.sync(with_indexes=True)
         new.release()
-        self._unfinished = None  # it is the log's affair from here on
         sizes_bytes = tuple(segment.size_bytes for segment in group)
         yield Step(2 * read, CleanedGroup(tuple(group), sizes_bytes, new), False)
+        self._unfinished = None
 
     def _fits(self, new: Segment, segment: Segment, group_size: int) -> bool:
         size_bytes_max = min(self._config.segment_size_bytes, SEGMENT_SIZE_BYTES_MAX)

@@ -530,6 +530,20 @@ def test_to_abandon_the_rest_leaves_alone_what_has_its_place() -> None:
     assert key_values(open_log(disk, clean=False, **COMPACT)) == expected
 
 
+def test_to_abandon_leaves_no_result_that_nobody_took() -> None:
+    """At a start it would make whatever compaction swaps behind it count as unfinished, though the old files are gone."""
+    disk = MemoryDisk()
+    log = open_log(disk, **COMPACT)
+    put_each(log, "abababab")
+    seal(log)
+    job = start(log)
+    assert job is not None
+    while job.step().ready is None:
+        pass
+    job.abandon()
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(".cleaned")]
+
+
 def test_truncation_withdraws_what_was_announced() -> None:
     disk = MemoryDisk()
     log = open_log(disk, **COMPACT)
