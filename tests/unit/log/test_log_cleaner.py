@@ -531,7 +531,7 @@ def test_to_abandon_the_rest_leaves_alone_what_has_its_place() -> None:
 
 
 def test_to_abandon_leaves_no_result_that_nobody_took() -> None:
-    """At a start it would make whatever compaction swaps behind it count as unfinished, though the old files are gone."""
+    """At a start, whatever compaction swaps behind it would count as unfinished, though the old files are gone."""
     disk = MemoryDisk()
     log = open_log(disk, **COMPACT)
     put_each(log, "abababab")
