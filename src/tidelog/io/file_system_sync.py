@@ -6,6 +6,18 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 
+REACH_THE_DISK = {
+    0xEF53: "ext4",
+    0x58465342: "xfs",
+    0x9123683E: "btrfs",
+    0xF2F52010: "f2fs",
+    0x2FC12FC1: "zfs",
+    0x794C7630: "overlay",
+    0x01021994: "tmpfs",
+}
+"""File systems that are known to write all out at this call. FUSE hands the data to its server, and no more: that
+keeps it in memory as it likes, and who syncs each file is safe there."""
+
 
 class FileSystemSync:
     """The file systems that some directories lie on. To be made before anything is written: see `of`."""
@@ -16,7 +28,8 @@ class FileSystemSync:
 
     @staticmethod
     def of(directories: Iterable[str]) -> FileSystemSync | None:
-        """None where the system has no such call, or would not tell of errors by it (Linux before 5.8).
+        """None where the system has no such call, or would not tell of errors by it (Linux before 5.8), or where one
+        of the file systems is not known to heed it.
 
         A descriptor is told of the errors since it was opened: so open it first, then write, then `sync`.
 
@@ -33,6 +46,9 @@ class FileSystemSync:
                 if device not in made._descriptors:
                     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                     made._descriptors[device] = (descriptor, directory)
+                    if _kind_of(descriptor) not in REACH_THE_DISK:
+                        made.close()
+                        return None
         except OSError:
             made.close()
             raise
@@ -49,6 +65,16 @@ class FileSystemSync:
         for descriptor, _ in self._descriptors.values():
             os.close(descriptor)
         self._descriptors = {}
+
+
+def _kind_of(descriptor: int) -> int | None:
+    """The number of the kind of file system (statfs(2)); None if that cannot be told."""
+    import ctypes
+
+    facts = ctypes.create_string_buffer(512)  # the kind comes first; all of it takes 120 bytes
+    if ctypes.CDLL(None).fstatfs(descriptor, facts):
+        return None
+    return int.from_bytes(facts.raw[: ctypes.sizeof(ctypes.c_long)], sys.byteorder)
 
 
 def _find_syncfs() -> Callable[[int], int] | None:

@@ -54,3 +54,8 @@ def test_a_file_system_that_refuses_is_heard(tmp_path: Path) -> None:
     sync._descriptors = {0: (-1, str(tmp_path))}
     with pytest.raises(OSError, match="Input/output error"):
         sync.sync()
+
+
+def test_a_file_system_that_may_not_heed_the_call_is_not_asked() -> None:
+    """FUSE answers at once; /proc stands in for it."""
+    assert FileSystemSync.of(["/proc"]) is None
