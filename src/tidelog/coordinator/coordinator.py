@@ -298,9 +298,8 @@ class GroupCoordinator:
             return
         ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
         names = frozenset(topics)
-        for group_id, positions in list(ledger.state.offsets.items()):
-            if not names.isdisjoint(positions):
-                ledger.write_in_parts(offsets.tombstones(ledger, group_id, names))
+        groups = [one for one, positions in ledger.state.offsets.items() if not names.isdisjoint(positions)]
+        ledger.write_in_parts(record for one in groups for record in offsets.tombstones(ledger, one, names))
 
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is there to stay."""

@@ -45,19 +45,25 @@ class OffsetExpiry:
             recorded = ledger.state.offsets
             self._todo = [*recorded, *(group_id for group_id in self._groups if group_id not in recorded)]
         left = STEP_OFFSETS_MAX
+        records: list[KeyValue] = []
         while self._todo and left > 0:
-            left -= self._look_at(self._todo.pop())
+            left -= self._look_at(self._todo.pop(), records)
+        ledger.write_in_parts(records)
         if self._todo:
             self._next_ms = ledger.now_ms
         else:
             self._next_ms = ledger.now_ms + ledger.settings.retention_check_interval_ms
 
-    def _look_at(self, group_id: str) -> int:
-        """Forget what has expired of one group. Returns how many offsets were looked at, and one for the group."""
+    def _look_at(self, group_id: str, records: list[KeyValue]) -> int:
+        """Add the records that forget what has expired of one group.
+
+        Returns:
+            How many offsets were looked at, and one for the group.
+        """
         ledger = self._ledger
         group = self._groups.get(group_id)
         looked_at, expired = _expired(ledger, group_id, group)
-        records: list[KeyValue] = [(offset_key(group_id, topic, partition), None) for topic, partition in expired]
+        records += ((offset_key(group_id, topic, partition), None) for topic, partition in expired)
         keeps_offsets = len(expired) < sum(map(len, ledger.state.offsets.get(group_id, {}).values()))
         if group is not None and group.state is GroupState.EMPTY and not group.pending and not keeps_offsets:
             if group.is_recorded:
@@ -65,7 +71,6 @@ class OffsetExpiry:
                 group.is_recorded = False
             group.go(Change.DELETED, ledger.wall_ms)
             del self._groups[group_id]
-        ledger.write_in_parts(records)
         return looked_at + 1
 
 

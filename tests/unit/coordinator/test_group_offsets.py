@@ -171,6 +171,19 @@ def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
     assert world.coordinator.topics == {"u"}
 
 
+def test_what_many_groups_forget_is_written_in_few_batches() -> None:
+    world = Coordinated(GroupSettings(offsets_retention_ms=DAY_MS))
+    for number in range(300):
+        world.commit({("t", 0): 1, ("u", 0): 2}, group_id=f"g{number}")
+    before = len(world.batches)
+    world.coordinator.on_topics_deleted(["t"], now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+    assert [len(batch) for batch in world.batches[before:]] == [300]
+    world.pass_ms(DAY_MS + world.settings.retention_check_interval_ms)
+    assert [len(batch) for batch in world.batches[before:]] == [300, 300]
+    assert world.coordinator.offsets_count == 0
+
+
 # Retention.
 
 
