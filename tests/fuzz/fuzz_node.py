@@ -184,7 +184,8 @@ def _throw(node: NodeProcess, thrower: Thrower, seconds: float) -> int:
         for topic in ("orders", "clicks"):
             client.create_topic(topic, partitions=3)
             thrower.uuids.append(client.describe_topic(topic).topic_id)
-    ports = {BROKER: node.port, CONTROLLER: _controller_port(node)}
+    (controller_port,) = node.ports - {node.port}
+    ports = {BROKER: node.port, CONTROLLER: controller_port}
     lines = [(role, Line(ports[role])) for role in [BROKER] * (CONNECTIONS - 2) + [CONTROLLER] * 2]
     files, memory_bytes = _open_files(node.pid), _resident_bytes(node.pid)
     count, recent = 0, bytearray()
@@ -231,25 +232,6 @@ def _check_log(node: NodeProcess, last: str) -> None:
     for sign in SIGNS_OF_A_BUG:
         at = log.find(sign)
         assert at < 0, f"the log tells of {sign!r}, about {last}:\n{log[max(0, at - 1_000) : at + 4_000]}"
-
-
-def _controller_port(node: NodeProcess) -> int:
-    """The port besides the clients' one on which the process listens."""
-    listening = set()
-    inodes = {_link(entry) for entry in Path(f"/proc/{node.pid}/fd").iterdir()}
-    for line in Path(f"/proc/{node.pid}/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if fields[3] == "0A" and f"socket:[{fields[9]}]" in inodes:
-            listening.add(int(fields[1].partition(":")[2], 16))
-    (port,) = listening - {node.port}
-    return port
-
-
-def _link(entry: Path) -> str:
-    try:
-        return str(entry.readlink())
-    except FileNotFoundError:  # closed by now
-        return ""
 
 
 def _open_files(pid: int) -> int:

@@ -6,10 +6,11 @@ import random
 import socket
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import pytest
 
-from support.node import NodeProcess
+from support.node import NodeProcess, StartNode
 
 TIMEOUT_SECONDS = 10.0
 FRAME_SIZE_BYTES_MAX = 100 * 1024 * 1024
@@ -101,6 +102,23 @@ def test_garbage_closes_its_own_connection_only(victim: NodeProcess, name: str) 
         neighbour.sendall(frame(API_VERSIONS_V0))
         read_frame(neighbour)
     assert_serves(victim)
+
+
+def test_garbage_at_the_other_listeners(start_node: StartNode) -> None:
+    """Those of controllers and of metrics."""
+    node = start_node(config={"metrics.listener": "HTTP://127.0.0.1:0"})
+    others = node.ports - {node.port}
+    assert len(others) == 2
+    for port in others:
+        for name, garbage in GARBAGE.items():
+            with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS) as stream:
+                with suppress(ConnectionError):
+                    stream.sendall(garbage())
+                    stream.shutdown(socket.SHUT_WR)
+                assert is_closed_by_the_node(stream), f"{name}: the node kept the connection"
+    assert_serves(node)
+    assert "Traceback" not in node.log
+    node.stop()
 
 
 def test_random_bytes(victim: NodeProcess) -> None:

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -63,6 +64,17 @@ class NodeProcess:
     @property
     def is_running(self) -> bool:
         return self._up is not None and self._up.poll() is None
+
+    @property
+    def ports(self) -> set[int]:
+        """Every port that the node listens on: for clients, for controllers, for metrics. Linux only."""
+        sockets = set()
+        for entry in Path(f"/proc/{self.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed by now
+                sockets.add(str(entry.readlink()))
+        rows = [line.split() for line in Path(f"/proc/{self.pid}/net/tcp").read_text().splitlines()[1:]]
+        listening = [row[1] for row in rows if row[3] == "0A" and f"socket:[{row[9]}]" in sockets]
+        return {int(address.partition(":")[2], 16) for address in listening}
 
     def start(self) -> None:
         """Return when the node serves.
