@@ -115,14 +115,20 @@ class GroupCoordinator:
             for record in transaction.values():
                 self._ledger.state.apply(record)
 
+    def restore(self) -> None:
+        """Make the groups that the log tells of. `become_active` does it too: to call this before saves it the time."""
+        for group_id, value in self._ledger.state.groups.items():
+            if group_id not in self.groups:
+                self.groups[group_id] = restored(group_id, decode_group(value))
+
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset, *, now_ms: int, wall_ms: int) -> None:
         """All was replayed. Members that the log knows have a whole session to be heard of."""
         ledger = self._ledger
         ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
         ledger.become_active(leader_epoch, next_offset)
         self._undecided.clear()
-        for group_id, value in ledger.state.groups.items():
-            group = self.groups[group_id] = restored(group_id, decode_group(value))
+        self.restore()
+        for group in self.groups.values():
             for member in group.members.values():
                 rebalance.extend_session(ledger, member)
         self._expiry.start()

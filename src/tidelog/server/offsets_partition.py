@@ -131,6 +131,7 @@ class OffsetsPartition:
                     if not len(found):
                         break
                     offset = await self._executor.run(partial(self._replay, found))
+            await self._executor.run(self._coordinator.restore)
             if self._is_over:
                 return
             self._serve(gone)
