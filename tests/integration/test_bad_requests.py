@@ -237,6 +237,16 @@ def test_producer_ids(client: WireClient) -> None:
     assert answer.error_code != 0, "transactions are not served yet"
 
 
+def test_refusals_on_and_on_do_not_fill_the_log(client: WireClient, shared_node: NodeProcess) -> None:
+    before = len(shared_node.log)
+    asked = InitProducerIdRequest(transactional_id="t" * 30_000, transaction_timeout_ms=1_000)
+    for _ in range(50):
+        assert client.ask(ApiKey.INIT_PRODUCER_ID, 4, asked, InitProducerIdResponse).error_code != 0
+    said = shared_node.log[before:]
+    assert len(said) < 5_000
+    assert said.count("this release has no transactions") < 10
+
+
 def test_a_thousand_partitions_in_one_request(client: WireClient) -> None:
     """Two hundred that are there, and eight hundred that are not."""
     created = client.create_topic(WIDE_TOPIC, partitions=PARTITIONS_THERE)
