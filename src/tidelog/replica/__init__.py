@@ -1,8 +1,20 @@
-"""Replication of one partition: the leader's side."""
+"""Replication of one partition: the leader's side, the follower's side, and how a replica is stopped."""
 
-from tidelog.replica.isr import IsrProposal
+from tidelog.replica.follower import FollowerReplica, FollowerState
+from tidelog.replica.follower_values import (
+    AskEpochEnd,
+    AskLogStart,
+    AskRecords,
+    Fetched,
+    FollowerReady,
+    FollowerRequest,
+    FollowerSettings,
+    Truncation,
+)
+from tidelog.replica.isr import IsrProposal, JoinRule, join_point
 from tidelog.replica.leader import LeaderReplica
 from tidelog.replica.leader_epoch import check_leader_epoch
+from tidelog.replica.truncation import Cut, EpochEnd, OwnLog, TruncationRule, truncation_point
 from tidelog.replica.values import (
     AcceptedFetch,
     Acknowledgement,
@@ -15,11 +27,28 @@ from tidelog.replica.values import (
 __all__ = [
     "AcceptedFetch",
     "Acknowledgement",
+    "AskEpochEnd",
+    "AskLogStart",
+    "AskRecords",
+    "Cut",
+    "EpochEnd",
+    "Fetched",
     "FollowerFetch",
+    "FollowerReady",
+    "FollowerReplica",
+    "FollowerRequest",
+    "FollowerSettings",
+    "FollowerState",
     "IsrProposal",
+    "JoinRule",
     "LeaderReplica",
     "LogBounds",
+    "OwnLog",
     "Ready",
     "ReplicationSettings",
+    "Truncation",
+    "TruncationRule",
     "check_leader_epoch",
+    "join_point",
+    "truncation_point",
 ]

@@ -7,15 +7,33 @@ have granted it. Only partition state that is newer than the one it was made on 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
-from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from tidelog.metadata.image import PartitionImage
+
+
+class JoinRule(Protocol):
+    """From which offset on a follower may join the ISR."""
+
+    def __call__(self, high_watermark: Offset, epoch_start: Offset) -> Offset: ...
+
+
+def join_point(high_watermark: Offset, epoch_start: Offset) -> Offset:
+    """The one rule in production: it has all that is committed, and all that the leader began with (rule 5).
+
+    A new leader's high watermark may lag behind what the last one committed, but its log does not.
+    """
+    return max(high_watermark, epoch_start)
 
 
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
-    """An ISR to put to the controller (AlterPartition), on top of the partition epoch that it was made on."""
+    """An ISR to put to the controller (AlterPartition), on top of the partition epoch that it was made on.
+
+    It says as well that the leader, if an unclean election made it one, has recovered. When it is the ISR that there is
+    already, it asks for newer state alone: the controller grants it as any other, with a new partition epoch.
+    """
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
@@ -38,9 +56,14 @@ class InSyncReplicas:
         self._proposals: frozenset[frozenset[BrokerId]] = frozenset()
         self._to_send: IsrProposal | None = None
 
+    @property
+    def is_settled(self) -> bool:
+        """Whether the controller has no more to say: every proposal is answered, and the leader has recovered."""
+        return not self._proposals and not self.state.is_recovering
+
     def propose(self, isr: frozenset[BrokerId]) -> None:
         """Ask for another ISR; one question at a time, so this does nothing while one is open."""
-        if self.is_proposal_open or isr == self.committed:
+        if self.is_proposal_open or (isr == self.committed and self.is_settled):
             return
         self.is_proposal_open = True
         self._to_send = IsrProposal(self.state.leader_epoch, self.state.partition_epoch, isr)

@@ -21,7 +21,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, 
 from tidelog.base.invariant import invariant
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.replica.isr import InSyncReplicas
+from tidelog.replica.isr import InSyncReplicas, JoinRule, join_point
 from tidelog.replica.leader_epoch import check_leader_epoch
 from tidelog.replica.progress import FollowerProgress
 from tidelog.replica.values import (
@@ -42,7 +42,9 @@ class LeaderReplica:
         "_active_brokers",
         "_followers",
         "_isr",
+        "_join_rule",
         "_lineage",
+        "_proposal_retry_ms",
         "_settings",
         "_waiting",
         "broker_id",
@@ -64,6 +66,7 @@ class LeaderReplica:
         *,
         settings: ReplicationSettings,
         now_ms: int = 0,
+        join: JoinRule = join_point,
     ) -> None:
         """Begin to lead, in `state.leader_epoch`.
 
@@ -71,6 +74,7 @@ class LeaderReplica:
             state: the partition as the metadata has it; `broker_id` is its leader and in its ISR.
             lineage: the log's, to which the leader epoch is assigned, on disk already (rule 1). Only read here.
             now_ms: monotonic; the members of the ISR count as caught up from here on.
+            join: from where on a follower may join the ISR. Tests pass the rules that were replaced.
         """
         leader_epoch = state.leader_epoch
         invariant(state.leader == broker_id, "{}: broker {} does not lead it", partition, broker_id)
@@ -82,15 +86,17 @@ class LeaderReplica:
         self.epoch_start = lineage.entries[-1].start_offset
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.log_end_offset
-        checkpoint = log.log_start_offset if log.high_watermark is None else log.high_watermark
-        self.high_watermark = min(max(checkpoint, log.log_start_offset), log.log_end_offset)
+        self.high_watermark = log.clamped_high_watermark
         self._isr = InSyncReplicas(state)
         self._lineage = lineage
         self._settings = settings
+        self._join_rule = join
+        self._proposal_retry_ms: int | None = None
         self._followers = {broker: FollowerProgress(now_ms) for broker in state.replicas if broker != broker_id}
         self._active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
         self._waiting: list[tuple[Offset, CorrelationId, int]] = []
         self._acks: list[Acknowledgement] = []
+        self._isr.propose(self._isr.committed)  # after an unclean election: that the leader has recovered (rule 7)
 
     # What is the case.
 
@@ -222,13 +228,19 @@ class LeaderReplica:
         if not self._isr.on_state(state):
             return
         invariant(state.leader_epoch == self.leader_epoch, "{}: this is of another leader epoch", self.partition)
+        self._proposal_retry_ms = None
         known = self._followers
         others = (broker for broker in state.replicas if broker != self.broker_id)
         self._followers = {broker: known.get(broker) or FollowerProgress(0) for broker in others}
 
-    def on_proposal_unanswered(self) -> None:
-        """AlterPartition timed out or was refused. It may have been granted all the same: it still counts."""
-        self._isr.on_proposal_unanswered()
+    def on_proposal_unanswered(self, now_ms: int = 0) -> None:
+        """AlterPartition timed out or was refused, whatever the code. It may be granted all the same: it still counts.
+
+        After a pause another is made, of the ISR as it is if nothing else is wanted: only newer state settles it.
+        """
+        if self._isr.is_proposal_open:
+            self._isr.on_proposal_unanswered()
+            self._proposal_retry_ms = now_ms + self._settings.proposal_backoff_ms
 
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Who is neither fenced nor shutting down, in which incarnation: none else may join (KIP-841, KIP-903)."""
@@ -255,7 +267,10 @@ class LeaderReplica:
             for broker, follower in self._followers.items()
             if broker in self.isr and follower.lags(self.log_end_offset, since_ms=since_ms)
         }
-        if lagging:
+        if self._proposal_retry_ms is not None and now_ms >= self._proposal_retry_ms:
+            self._proposal_retry_ms = None
+            self._isr.propose(self.isr - lagging)
+        elif lagging:
             self._isr.propose(self.isr - lagging)
 
     def on_stopped(self) -> None:
@@ -290,6 +305,8 @@ class LeaderReplica:
     def next_deadline_ms(self) -> int | None:
         """When to call `on_tick`, unless something else comes first; None when nothing is waited for."""
         deadlines = [waiting[2] for waiting in self._waiting]
+        if self._proposal_retry_ms is not None:
+            deadlines.append(self._proposal_retry_ms)
         deadlines += [
             self._followers[broker].caught_up_ms + self._settings.lag_ms_max + 1
             for broker in self.isr & self._followers.keys()
@@ -297,13 +314,17 @@ class LeaderReplica:
         ]
         return min(deadlines, default=None)
 
-    def clone(self) -> Self:
-        """An independent copy, for the exhaustive checker."""
+    def clone(self, lineage: LeaderEpochLineage | None = None) -> Self:
+        """An independent copy, for the exhaustive checker.
+
+        Args:
+            lineage: of the copied log; None for a copy of this one's.
+        """
         copy = type(self).__new__(type(self))
         for name in LeaderReplica.__slots__:
             setattr(copy, name, getattr(self, name))
         copy._isr = self._isr.clone()
-        copy._lineage = self._lineage.clone()
+        copy._lineage = self._lineage.clone() if lineage is None else lineage
         copy._followers = {broker: follower.clone() for broker, follower in self._followers.items()}
         copy._waiting = self._waiting.copy()
         copy._acks = self._acks.copy()
@@ -321,16 +342,23 @@ class LeaderReplica:
             self._isr.canonical_key(),
             self._lineage.entries,
             frozenset((broker, f.end_offset, f.broker_epoch) for broker, f in self._followers.items()),
+            frozenset(self._active_brokers.items()),
+            self._proposal_retry_ms is not None,
             tuple(sorted((offset, waiting) for offset, waiting, _ in self._waiting)),
             tuple(self._acks),
         )
 
     def _may_join(self, broker: BrokerId, follower: FollowerProgress) -> bool:
-        """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5)."""
+        """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5).
+
+        After an unclean election the ISR is the leader alone until the controller knows that it has recovered.
+        """
         return (
-            broker not in self.maximal_isr
+            broker not in self.isr
+            and self._proposal_retry_ms is None
+            and not self._isr.state.is_recovering
             and follower.end_offset is not None
-            and follower.end_offset >= max(self.high_watermark, self.epoch_start)
+            and follower.end_offset >= self._join_rule(self.high_watermark, self.epoch_start)
             and follower.broker_epoch is not None
             and self._active_brokers.get(broker) == follower.broker_epoch
         )

@@ -1,4 +1,4 @@
-"""What goes into and comes out of the leader's side of a partition."""
+"""What goes into and comes out of the leader's side of a partition, and what both sides begin with."""
 
 from __future__ import annotations
 
@@ -12,17 +12,23 @@ from tidelog.replica.isr import IsrProposal
 
 @dataclass(frozen=True, slots=True)
 class LogBounds:
-    """Where the leader's log stands when it begins to lead.
+    """Where the log stands when its replica begins to lead, or to follow.
 
     Attributes:
         log_start_offset: the first offset that is kept.
-        log_end_offset: exclusive; the leader epoch starts here.
+        log_end_offset: exclusive; the epoch of a leader starts here.
         high_watermark: as the checkpoint file has it; None when it has none.
     """
 
     log_start_offset: Offset
     log_end_offset: Offset
     high_watermark: Offset | None = None
+
+    @property
+    def clamped_high_watermark(self) -> Offset:
+        """Where it is taken to be: as the file has it, within the log that there is (rule 4)."""
+        checkpoint = self.log_start_offset if self.high_watermark is None else self.high_watermark
+        return min(max(checkpoint, self.log_start_offset), self.log_end_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +38,12 @@ class ReplicationSettings:
     Attributes:
         min_insync_replicas: the topic's `min.insync.replicas`.
         lag_ms_max: `replica.lag.time.max.ms`: who has not caught up for so long leaves the ISR.
+        proposal_backoff_ms: after a proposal that was refused or not answered, none is made for so long.
     """
 
     min_insync_replicas: int = 1
     lag_ms_max: int = 30_000
+    proposal_backoff_ms: int = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ PARTITION = TopicPartition("a", PartitionIndex(0))
 LEADER, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 EPOCH = LeaderEpoch(5)
 LAG_MS_MAX = 1000
+BACKOFF_MS = 300
 
 
 def state_of(
@@ -75,7 +76,9 @@ def leader_of(
         state or state_of(),
         LogBounds(Offset(log_start), Offset(log_end), None if checkpoint is None else Offset(checkpoint)),
         lineage,
-        settings=ReplicationSettings(min_insync_replicas=min_insync, lag_ms_max=LAG_MS_MAX),
+        settings=ReplicationSettings(
+            min_insync_replicas=min_insync, lag_ms_max=LAG_MS_MAX, proposal_backoff_ms=BACKOFF_MS
+        ),
         now_ms=0,
     )
     if active:
@@ -223,14 +226,22 @@ def test_until_the_controller_answers_every_possible_isr_counts() -> None:
     assert fetch(leader, 2, 10) is not None
     leader.on_appended(Offset(12))
     assert leader.take_ready().high_watermark == 10, "broker 2 may be in the ISR by now"
-    leader.on_proposal_unanswered()
+    leader.on_proposal_unanswered(now_ms=100)
     assert leader.take_ready().high_watermark == 10, "a time-out answers nothing"
     assert leader.maximal_isr == {1, 2}
-    assert fetch(leader, 3, 12) is not None, "another question may be asked"
-    assert leader.maximal_isr == {1, 2, 3}
+    assert fetch(leader, 3, 12) is None, "not at once"
+    leader.on_tick(100 + BACKOFF_MS)
+    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER,)))
+    leader.on_proposal_unanswered(now_ms=200)
+    leader.on_tick(200 + BACKOFF_MS - 1)
+    assert leader.next_deadline_ms() == 200 + BACKOFF_MS
+    assert leader.take_ready().isr_proposal is None
+    leader.on_tick(200 + BACKOFF_MS)
+    assert leader.take_ready().isr_proposal is not None, "until newer state answers, it is asked for"
+    assert leader.maximal_isr == {1, 2}
 
     leader.on_state(state_of(isr=[1], partition_epoch=9))
-    assert leader.maximal_isr == {1, 2, 3}, "this is the state that it was asked on"
+    assert leader.maximal_isr == {1, 2}, "this is the state that it was asked on"
     leader.on_state(state_of(isr=[1], partition_epoch=10))
     assert leader.maximal_isr == {1}
     assert leader.take_ready().high_watermark == 12
@@ -483,7 +494,7 @@ def test_what_is_committed_is_held_by_every_isr_that_may_be_true(
             now_ms += value
             leader.on_tick(now_ms)
         elif step == "time out":
-            leader.on_proposal_unanswered()
+            leader.on_proposal_unanswered(now_ms)
         elif step == "grant" and asked:
             # The controller takes any proposal made on its own state, however late it comes; its answer may be lost.
             proposal = asked[value % len(asked)]

@@ -1,0 +1,473 @@
+"""The follower's side of one partition: make the log a prefix of the leader's, then copy what comes.
+
+```
+  TRUNCATING ──reconciled──▶ LEARNING ──learnt──▶ FETCHING ──out of range──▶ LOCATING
+      ▲  ▲                       ▲                   │                        │   │
+      │  └───────diverged────────┼───────────────────┘                        │   │
+      └──────lies within─────────┼────────────────────────────────────────────┘   │
+                                 └─────────────────started anew───────────────────┘
+  TRUNCATING ──nothing shared──▶ LOCATING     every state ──stopped──▶ STOPPED
+  LEADERLESS: nobody leads in this epoch
+```
+
+One machine lives for one leader epoch: whatever was asked in another is no news here (rule 2). It sends one request at
+a time, and none while the disk owes it something: a fetch says that all below its offset is here.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Self
+
+from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.metadata.image import PartitionImage
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.replica.follower_values import (
+    AskEpochEnd,
+    AskLogStart,
+    AskRecords,
+    Fetched,
+    FollowerReady,
+    FollowerRequest,
+    FollowerSettings,
+    Truncation,
+)
+from tidelog.replica.leader_epoch import check_leader_epoch
+from tidelog.replica.lineage_walk import LineageWalk
+from tidelog.replica.truncation import Cut, EpochEnd, OwnLog, TruncationRule, truncation_point
+from tidelog.replica.values import LogBounds
+
+
+class FollowerState(Enum):
+    """What a follower is about."""
+
+    LEADERLESS = "leaderless"
+    TRUNCATING = "truncating"
+    LEARNING = "learning"
+    FETCHING = "fetching"
+    LOCATING = "locating"
+    STOPPED = "stopped"
+
+
+class FollowerCause(Enum):
+    """Why that changes."""
+
+    RECONCILED = "reconciled"
+    LEARNT = "learnt"
+    DIVERGED = "diverged"
+    OUT_OF_RANGE = "out of range"
+    LIES_WITHIN = "lies within"
+    NOTHING_SHARED = "nothing shared"
+    STARTED_ANEW = "started anew"
+    STOPPED = "stopped"
+
+
+TRANSITIONS: dict[tuple[FollowerState, FollowerCause], FollowerState] = {
+    (FollowerState.TRUNCATING, FollowerCause.RECONCILED): FollowerState.LEARNING,
+    (FollowerState.TRUNCATING, FollowerCause.NOTHING_SHARED): FollowerState.LOCATING,
+    (FollowerState.LEARNING, FollowerCause.LEARNT): FollowerState.FETCHING,
+    (FollowerState.FETCHING, FollowerCause.DIVERGED): FollowerState.TRUNCATING,
+    (FollowerState.FETCHING, FollowerCause.OUT_OF_RANGE): FollowerState.LOCATING,
+    (FollowerState.LOCATING, FollowerCause.LIES_WITHIN): FollowerState.TRUNCATING,
+    (FollowerState.LOCATING, FollowerCause.STARTED_ANEW): FollowerState.LEARNING,
+    **{(state, FollowerCause.STOPPED): FollowerState.STOPPED for state in FollowerState},
+}
+
+
+class FollowerReplica:
+    """Follows the leader of one partition in one leader epoch."""
+
+    __slots__ = (
+        "_answer",
+        "_append",
+        "_ask_next",
+        "_awaited",
+        "_epochs",
+        "_is_appending",
+        "_is_cutting",
+        "_is_lineage_whole",
+        "_is_nothing_shared",
+        "_is_reconciled",
+        "_learnt",
+        "_lineage",
+        "_moved_log_start",
+        "_number",
+        "_retry_ms",
+        "_settings",
+        "_truncation",
+        "_truncation_rule",
+        "_walk",
+        "broker_id",
+        "high_watermark",
+        "leader",
+        "leader_epoch",
+        "log_end_offset",
+        "log_start_offset",
+        "partition",
+        "state",
+    )
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        broker_id: BrokerId,
+        state: PartitionImage,
+        log: LogBounds,
+        lineage: LeaderEpochLineage,
+        *,
+        settings: FollowerSettings,
+        truncation: TruncationRule = truncation_point,
+    ) -> None:
+        """Begin to follow, in `state.leader_epoch`.
+
+        Args:
+            state: the partition as the metadata has it. A member of the ISR has the leader's lineage whole: it had to,
+                to join; who is not one learns it.
+            lineage: the log's own, which changes as the log does. Only read here.
+            truncation: what to cut. Tests pass the rules that were replaced; production has one.
+        """
+        invariant(state.leader != broker_id, "{}: broker {} leads it, and follows nobody", partition, broker_id)
+        is_known = log.log_start_offset == log.log_end_offset or len(lineage) > 0
+        invariant(is_known, "{}: there are records of no known leader epoch", partition)
+        self.partition = partition
+        self.broker_id = broker_id
+        self.leader = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.log_start_offset = log.log_start_offset
+        self.log_end_offset = log.log_end_offset
+        self.high_watermark = log.clamped_high_watermark
+        self.state = FollowerState.LEADERLESS if state.leader is None else FollowerState.TRUNCATING
+        self._lineage = lineage
+        self._settings = settings
+        self._truncation_rule = truncation
+        self._number = 0
+        self._awaited: FollowerRequest | None = None
+        self._retry_ms: int | None = None
+        self._ask_next: LeaderEpoch | None = None
+        self._truncation: Truncation | None = None
+        self._is_cutting = False
+        self._is_nothing_shared = False
+        self._is_lineage_whole = broker_id in state.isr
+        self._walk: LineageWalk | None = None
+        self._learnt: tuple[EpochEntry, ...] = ()
+        self._epochs: tuple[EpochEntry, ...] = ()
+        self._answer = Fetched()
+        self._append: int | None = None
+        self._is_appending = False
+        self._moved_log_start: Offset | None = None
+        self._is_reconciled = False
+        if state.leader is not None:
+            self._cut(self._truncation_rule(self._own_log, None))
+
+    # What is the case.
+
+    @property
+    def is_reconciled(self) -> bool:
+        """Whether the leader of this epoch accepted a fetch: what is here is a prefix of its log."""
+        return self._is_reconciled
+
+    def check_serves(self, sent: LeaderEpoch | None) -> None:
+        """Whether consumers may be served, up to `high_watermark` (rule 9).
+
+        Raises:
+            FencedLeaderEpochError: the sender missed an election.
+            UnknownLeaderEpochError: the sender knows of a newer one.
+            KafkaError: NOT_LEADER_OR_FOLLOWER until the leader of this epoch has accepted a fetch: before, records
+                could be shown that are about to go.
+        """
+        check_leader_epoch(self.partition, sent=sent, leader_epoch=self.leader_epoch)
+        if not self._is_reconciled:
+            raise refusal(
+                Code.NOT_LEADER_OR_FOLLOWER,
+                f"{self.partition}: broker {self.broker_id} is {self.state.value} in leader epoch {self.leader_epoch}, "
+                "and does not know yet which of its records the leader has",
+            )
+
+    # What happened.
+
+    def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None, now_ms: int) -> None:
+        """The leader told where an epoch ends; None is its (-1, -1), which never is a reason to truncate (rule 1)."""
+        asked = self._answered(number)
+        if not isinstance(asked, AskEpochEnd):
+            return
+        if end is None or end[0] > asked.leader_epoch:
+            self._back_off(now_ms)
+        elif self._walk is not None:
+            self._walk.on_answer(*end)
+            self._learn()
+        else:
+            self._cut(self._truncation_rule(self._own_log, EpochEnd(asked.leader_epoch, *end)))
+
+    def on_fetched(self, number: int, answer: Fetched, now_ms: int) -> None:
+        """The leader answered a fetch. `take_ready` says whether the records are to be appended."""
+        asked = self._answered(number)
+        if not isinstance(asked, AskRecords):
+            return
+        diverging = answer.diverging
+        if diverging is not None:
+            self._is_reconciled = False
+            if asked.last_fetched_epoch is None or diverging.leader_epoch > asked.last_fetched_epoch:
+                self._back_off(now_ms)
+                return
+            self._move(FollowerCause.DIVERGED)
+            self._cut(self._truncation_rule(self._own_log, EpochEnd(asked.last_fetched_epoch, *diverging)))
+            return
+        self._is_reconciled = True
+        self._answer = answer
+        if answer.end_offset is None or answer.end_offset <= self.log_end_offset:
+            self._follow()
+        else:
+            self._append, self._is_appending = number, True
+
+    def on_log_start(self, number: int, log_start_offset: Offset, now_ms: int) -> None:
+        """The leader told where its log starts: our offset was out of range, or nothing of our log is to be kept."""
+        if not isinstance(self._answered(number), AskLogStart):
+            return
+        if self._is_nothing_shared:
+            self._owe(Truncation(log_start_offset, starts_anew=True, below_high_watermark=self.high_watermark))
+            return
+        if log_start_offset > self.log_end_offset or self.log_start_offset == self.log_end_offset:
+            self._owe(Truncation(log_start_offset, starts_anew=True))  # the leader's retention removed all that is here
+            return
+        self._move(FollowerCause.LIES_WITHIN)
+        self._back_off(now_ms)
+        self._cut(self._truncation_rule(self._own_log, None))
+
+    def on_refused(self, number: int, code: Code, now_ms: int) -> None:
+        """The leader refused. Both epoch errors may pass (KIP-320); if there is another epoch, it has a new machine.
+
+        No refusal is a reason to truncate. OFFSET_OUT_OF_RANGE is one to ask where the leader's log starts.
+        """
+        asked = self._answered(number)
+        if asked is None:
+            return
+        if code is Code.OFFSET_OUT_OF_RANGE and isinstance(asked, AskRecords):
+            self._is_reconciled = False
+            self._move(FollowerCause.OUT_OF_RANGE)
+        else:
+            self._back_off(now_ms)
+
+    def on_unanswered(self, number: int, now_ms: int) -> None:
+        """The request timed out, or its connection closed: it is sent again, later."""
+        if self._answered(number) is not None:
+            self._back_off(now_ms)
+
+    def on_truncated(self, log_end_offset: Offset) -> None:
+        """The truncation is done, and outlasts a loss of power. The log may end lower: a batch goes as a whole."""
+        if self.state is FollowerState.STOPPED:
+            return  # the next machine looks at the log itself
+        invariant(self._is_cutting and self._truncation is None, "{}: truncated without need", self.partition)
+        self._is_cutting = False
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(self.high_watermark, log_end_offset)
+        if self.state is FollowerState.LOCATING or log_end_offset <= self.log_start_offset:
+            self.log_start_offset = self.high_watermark = log_end_offset  # no record is left
+            self._ask_next, self._is_lineage_whole = None, False
+        if self.state is FollowerState.LOCATING:
+            self._is_nothing_shared = False
+            self._move(FollowerCause.STARTED_ANEW)
+            self._begin_to_learn()
+        else:
+            self._go_on()
+
+    def on_appended(self, log_end_offset: Offset) -> None:
+        """What was to be appended is written, and the lineage has the epochs of its batches; the end is exclusive."""
+        if self.state is FollowerState.STOPPED:
+            return
+        invariant(self._is_appending and self._append is None, "{}: appended unasked", self.partition)
+        invariant(log_end_offset >= self.log_end_offset, "{}: the log end went back", self.partition)
+        self._is_appending = False
+        self.log_end_offset = log_end_offset
+        self._note_epochs()
+        self._follow()
+
+    def on_tick(self, now_ms: int) -> None:
+        """Time has passed: what was held back is sent."""
+        if self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
+
+    def on_stopped(self) -> None:
+        """Another epoch, or no replica here any more: nothing is sent, and no answer counts."""
+        self._move(FollowerCause.STOPPED)
+        self._awaited = self._truncation = self._append = self._retry_ms = None
+        self._is_cutting = self._is_appending = self._is_reconciled = False
+        self._epochs = ()
+
+    # What to do about it.
+
+    def take_ready(self) -> FollowerReady:
+        """What is owed, in the order in which it is to be done: nothing is sent before the disk has what it says."""
+        request = None if self._is_cutting or self._is_appending else self._next_request()
+        ready = FollowerReady(
+            self._truncation, self._append, self._epochs, self._moved_log_start, self.high_watermark, request
+        )
+        self._truncation = self._append = self._moved_log_start = None
+        self._epochs = ()
+        return ready
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `on_tick`; None when nothing is held back."""
+        return self._retry_ms
+
+    def clone(self, lineage: LeaderEpochLineage | None = None) -> Self:
+        """An independent copy, for the exhaustive checker.
+
+        Args:
+            lineage: of the copied log; None for a copy of this one's.
+        """
+        copy = type(self).__new__(type(self))
+        for name in FollowerReplica.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy._lineage = self._lineage.clone() if lineage is None else lineage
+        copy._walk = None if self._walk is None else self._walk.clone()
+        return copy
+
+    def canonical_key(self) -> tuple[object, ...]:
+        """Equal for machines that behave alike, clocks and the numbers of requests aside."""
+        return (
+            self.broker_id,
+            self.leader,
+            self.leader_epoch,
+            self.state,
+            self.log_start_offset,
+            self.log_end_offset,
+            self.high_watermark,
+            self._lineage.entries,
+            _without_number(self._awaited),
+            self._retry_ms is not None,
+            self._ask_next,
+            self._truncation,
+            self._append is not None,
+            (self._is_cutting, self._is_appending, self._is_reconciled),
+            (self._is_lineage_whole, self._is_nothing_shared),
+            None if self._walk is None else self._walk.canonical_key(),
+            self._learnt,
+            self._epochs,
+            self._answer if self._is_appending else None,
+            self._moved_log_start,
+        )
+
+    @property
+    def _own_log(self) -> OwnLog:
+        return OwnLog(self.log_start_offset, self.log_end_offset, self.high_watermark, self._lineage)
+
+    def _move(self, cause: FollowerCause) -> None:
+        invariant((self.state, cause) in TRANSITIONS, "{}: {} while {}", self.partition, cause, self.state)
+        self.state = TRANSITIONS[self.state, cause]
+
+    def _answered(self, number: int) -> FollowerRequest | None:
+        """The request that this is the answer to; None for one that nobody waits for: it came late, or twice."""
+        asked = self._awaited
+        if asked is None or asked.number != number:
+            return None
+        self._awaited = None
+        return asked
+
+    def _back_off(self, now_ms: int) -> None:
+        self._retry_ms = now_ms + self._settings.fetch_backoff_ms
+
+    def _cut(self, cut: Cut) -> None:
+        """Remove what the rule removes, with the epochs that nothing is left of; then ask on, or be reconciled."""
+        self._ask_next = cut.ask_next
+        latest, agreed = self._lineage.latest_leader_epoch, cut.agreed_epoch
+        is_epoch_without_records = (
+            agreed is not None
+            and latest is not None
+            and latest > agreed
+            and self._lineage.entries[-1].start_offset >= cut.end_offset
+        )
+        if cut.end_offset < self.log_start_offset:
+            self._ask_next, self._is_nothing_shared = None, True
+            self._move(FollowerCause.NOTHING_SHARED)
+        elif cut.end_offset < self.log_end_offset or is_epoch_without_records:
+            is_below = cut.end_offset < self.high_watermark
+            self._owe(Truncation(cut.end_offset, below_high_watermark=self.high_watermark if is_below else None))
+        else:
+            self._go_on()
+
+    def _owe(self, truncation: Truncation) -> None:
+        self._truncation, self._is_cutting = truncation, True
+
+    def _go_on(self) -> None:
+        if self._ask_next is None:
+            self._move(FollowerCause.RECONCILED)
+            self._begin_to_learn()
+
+    def _begin_to_learn(self) -> None:
+        if self._learnt:  # and not all of it noted yet
+            self._is_lineage_whole, self._learnt = False, ()
+        self._walk = None if self._is_lineage_whole else LineageWalk(self.leader_epoch, self.log_start_offset)
+        self._learn()
+
+    def _learn(self) -> None:
+        """Ask on, or take what was learnt for the records that are here; the rest waits until its records come."""
+        if self._walk is not None:
+            if self._walk.question is not None:
+                return
+            oldest, *newer = self._walk.entries
+            known = self._lineage.epoch_at(oldest.start_offset)
+            # Where the leader's log was cut at its start, ours may still know where that epoch really began.
+            self._learnt = tuple(newer) if known is not None and known >= oldest.leader_epoch else (oldest, *newer)
+            self._walk = None
+            self._is_lineage_whole = True
+            self._note_epochs()
+        self._move(FollowerCause.LEARNT)
+
+    def _note_epochs(self) -> None:
+        here = tuple(entry for entry in self._learnt if entry.start_offset < self.log_end_offset)
+        if not here:
+            return
+        corrected = self._lineage.clone()
+        for entry in here:
+            corrected.assign(*entry)
+        if corrected != self._lineage:
+            self._epochs = here
+        self._learnt = self._learnt[len(here) :]
+
+    def _follow(self) -> None:
+        """Take over what the leader says is committed and kept, as far as it is here."""
+        answer = self._answer
+        if answer.high_watermark is not None:
+            known = min(answer.high_watermark, self.log_end_offset)
+            self.high_watermark = max(self.high_watermark, known)
+        if answer.log_start_offset is not None:
+            log_start_offset = min(answer.log_start_offset, self.high_watermark)
+            if log_start_offset > self.log_start_offset:
+                self.log_start_offset = self._moved_log_start = log_start_offset
+
+    def _next_request(self) -> FollowerRequest | None:
+        if self._awaited is not None or self._retry_ms is not None or self.leader is None:
+            return None
+        question = self._ask_next if self._walk is None else self._walk.question
+        number = self._number + 1
+        request: FollowerRequest
+        if self.state is FollowerState.FETCHING:
+            log = self._own_log
+            request = AskRecords(
+                number,
+                self.leader,
+                self.leader_epoch,
+                self.log_end_offset,
+                log.last_leader_epoch,
+                self.log_start_offset,
+            )
+        elif self.state is FollowerState.LOCATING:
+            request = AskLogStart(number, self.leader, self.leader_epoch)
+        elif question is not None and self.state is not FollowerState.STOPPED:
+            request = AskEpochEnd(number, self.leader, self.leader_epoch, question)
+        else:
+            return None
+        self._number = number
+        self._awaited = request
+        return request
+
+
+def _without_number(request: FollowerRequest | None) -> object:
+    match request:
+        case AskRecords(_, _, _, fetch_offset, last_fetched_epoch, log_start_offset):
+            return (fetch_offset, last_fetched_epoch, log_start_offset)
+        case AskEpochEnd(_, _, _, leader_epoch):
+            return leader_epoch
+    return request is not None

@@ -1,0 +1,83 @@
+"""How much of a follower's log the leader's log begins with, found by asking where leader epochs end.
+
+```
+ leader    1 1 1 1 | 3 3 3 3            asked for 2: the largest epoch not above it is 1, and it ends at 4
+ follower  1 1 1 1 1 1 | 2 2            its own 1 ends at 6: what both have ends at 4, and all above goes
+                     ▲ 4
+```
+
+When the follower has no record of the epoch in the answer either, it cuts to where its own next older one ends, or to
+the end in the answer if that is lower, and asks for what is last then (KIP-279). Each round goes to an older epoch, so
+it ends. One round was enough for KIP-101, which cuts to the end offset in the answer whatever epoch that is of, and so
+may keep records that the leader never had.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.records.lineage import LeaderEpochLineage
+
+
+@dataclass(frozen=True, slots=True)
+class OwnLog:
+    """What a follower knows of itself, to judge an answer by. `lineage` is only read."""
+
+    log_start_offset: Offset
+    log_end_offset: Offset
+    high_watermark: Offset
+    lineage: LeaderEpochLineage
+
+    @property
+    def last_leader_epoch(self) -> LeaderEpoch | None:
+        """Of the last record; of a log without records, the latest that is known to end where it starts."""
+        found = self.lineage.epoch_at(Offset(self.log_end_offset - 1))
+        return self.lineage.latest_leader_epoch if found is None else found
+
+
+class EpochEnd(NamedTuple):
+    """The leader's answer: the largest epoch that it knows and that is not above `asked`, and its exclusive end."""
+
+    asked: LeaderEpoch
+    leader_epoch: LeaderEpoch
+    end_offset: Offset
+
+
+class Cut(NamedTuple):
+    """What to do next.
+
+    Attributes:
+        end_offset: keep what is below; never above the log end. Below the log start: nothing is to be kept.
+        agreed_epoch: the leader's too, and the last one below `end_offset`; None while that is not known.
+        ask_next: the epoch to ask for then; None when the log is a prefix of the leader's.
+    """
+
+    end_offset: Offset
+    agreed_epoch: LeaderEpoch | None = None
+    ask_next: LeaderEpoch | None = None
+
+
+class TruncationRule(Protocol):
+    """What a follower cuts and asks, having been told `answer`; None when nothing was asked yet."""
+
+    def __call__(self, log: OwnLog, answer: EpochEnd | None) -> Cut: ...
+
+
+def truncation_point(log: OwnLog, answer: EpochEnd | None) -> Cut:
+    """The one rule in production: KIP-101 as KIP-279 mended it. A log that knows no epoch has nothing to ask for.
+
+    What ends lower ends both: the end of our epoch may lie above the leader's end of a newer one. So what is asked for
+    next is the epoch of the last record that is left, which need not be the one that was compared.
+    """
+    if answer is None:
+        return Cut(log.log_end_offset, ask_next=log.last_leader_epoch)
+    own = log.lineage.end_offset_for(answer.leader_epoch, log.log_end_offset)
+    if own is None:  # the epoch that was asked for is not in our lineage: ask for one that is
+        return Cut(log.log_end_offset, ask_next=log.last_leader_epoch)
+    own_epoch, own_end_offset = own
+    end_offset = min(own_end_offset, answer.end_offset, log.log_end_offset)
+    if own_epoch == answer.leader_epoch:
+        return Cut(end_offset, agreed_epoch=own_epoch)
+    return Cut(end_offset, ask_next=log.lineage.epoch_at(Offset(end_offset - 1)))

@@ -1,0 +1,477 @@
+"""Replicas of one partition, joined in memory: real machines, logs as lists, a controller, and a network that may lose,
+repeat and reorder. Whoever drives it decides what happens next; `check` says whether what must hold still does.
+
+A request and its answer are messages. A crash keeps what was written; what lies in the network from before it reaches
+nobody. The controller's metadata is a history that each replica applies in order, at its own pace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    TopicPartition,
+)
+from tidelog.metadata import PartitionImage
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.replica import (
+    AcceptedFetch,
+    AskEpochEnd,
+    AskLogStart,
+    AskRecords,
+    Fetched,
+    FollowerFetch,
+    FollowerReplica,
+    FollowerRequest,
+    FollowerSettings,
+    IsrProposal,
+    JoinRule,
+    LeaderReplica,
+    LogBounds,
+    ReplicationSettings,
+    TruncationRule,
+    check_leader_epoch,
+    join_point,
+    truncation_point,
+)
+
+PARTITION = TopicPartition("story", PartitionIndex(0))
+FETCH_RECORDS_MAX = 2
+START = Offset(0)
+FIRST_INCARNATION = BrokerEpoch(1)
+
+
+class InvariantBrokenInWorldError(AssertionError):
+    """What must hold does not; the message begins with the name of the invariant."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the machines go by; the defaults are production's.
+
+    Attributes:
+        is_fenced: whether leaders look at the leader epoch of who fetches, and of who asks where an epoch ends.
+    """
+
+    truncation: TruncationRule = truncation_point
+    join: JoinRule = join_point
+    is_fenced: bool = True
+
+
+class Stored(NamedTuple):
+    """A record: the leader epoch that wrote it, and what it says, which no other record does."""
+
+    leader_epoch: LeaderEpoch
+    value: str
+
+
+@dataclass
+class ModelLog:
+    """What one replica has on disk."""
+
+    records: list[Stored] = field(default_factory=list)
+    lineage: LeaderEpochLineage = field(default_factory=LeaderEpochLineage)
+    high_watermark: Offset = START
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(len(self.records))
+
+    def truncate(self, end_offset: Offset) -> None:
+        del self.records[end_offset:]
+        self.lineage.truncate_from_end(end_offset)
+
+    def append(self, records: list[Stored]) -> None:
+        for record in records:
+            self.lineage.assign(record.leader_epoch, self.end_offset)
+            self.records.append(record)
+
+
+@dataclass
+class Node:
+    """One broker.
+
+    Attributes:
+        applied: how much of the metadata history it has applied.
+        broker_epoch: its incarnation.
+    """
+
+    broker_id: BrokerId
+    log: ModelLog = field(default_factory=ModelLog)
+    is_up: bool = True
+    applied: int = 0
+    broker_epoch: BrokerEpoch = FIRST_INCARNATION
+    leader: LeaderReplica | None = None
+    follower: FollowerReplica | None = None
+    asked: FollowerRequest | None = None
+
+
+class Ask(NamedTuple):
+    """A follower's request on its way."""
+
+    sender: BrokerId
+    broker_epoch: BrokerEpoch
+    request: FollowerRequest
+
+
+class Answer(NamedTuple):
+    """The leader's answer on its way back."""
+
+    to: BrokerId
+    broker_epoch: BrokerEpoch
+    request: FollowerRequest
+    outcome: KafkaError | Fetched | EpochEntry | Offset | None
+    records: tuple[Stored, ...] = ()
+
+
+class Propose(NamedTuple):
+    """AlterPartition on its way. The answer is the metadata."""
+
+    sender: BrokerId
+    broker_epochs: Mapping[BrokerId, BrokerEpoch]
+    proposal: IsrProposal
+
+
+Message = Ask | Answer | Propose
+
+
+class ReplicaWorld:
+    """A partition of a few replicas. Broker 1 leads first; all are in sync."""
+
+    def __init__(self, replica_count: int = 3, *, min_insync: int = 1, rules: Rules | None = None) -> None:
+        self.rules = Rules() if rules is None else rules
+        self.settings = ReplicationSettings(min_insync, lag_ms_max=30, proposal_backoff_ms=10)
+        ids = tuple(BrokerId(number) for number in range(1, replica_count + 1))
+        first = PartitionImage(ids, ids, ids[0], LeaderEpoch(0), PartitionEpoch(0))
+        self.history = [first]
+        self.nodes = {broker: Node(broker) for broker in ids}
+        self.messages: list[Message] = []
+        self.now_ms = 0
+        self.is_clean = True  # no unclean election yet
+        self.committed: dict[Offset, Stored] = {}
+        self.written: dict[tuple[LeaderEpoch, Offset], Stored] = {}
+        self.notes: list[str] = []
+        for node in self.nodes.values():
+            self._apply(node)
+
+    @property
+    def state(self) -> PartitionImage:
+        """As the controller has it."""
+        return self.history[-1]
+
+    # What an operator, a producer, a network and time do.
+
+    def produce(self, broker: BrokerId, value: str) -> None:
+        """Append a record at a broker that believes that it leads."""
+        node = self.nodes[broker]
+        assert node.leader is not None
+        record = Stored(node.leader.leader_epoch, value)
+        if self.written.setdefault((record.leader_epoch, node.log.end_offset), record) != record:
+            raise InvariantBrokenInWorldError(f"EpochOffsetUnique: broker {broker} wrote {record} again")
+        node.log.append([record])
+        node.leader.on_appended(node.log.end_offset)
+        self.run(node)
+
+    def apply_next(self, broker: BrokerId) -> None:
+        """The broker learns the next thing that the controller decided."""
+        node = self.nodes[broker]
+        node.applied += 1
+        self._apply(node)
+
+    def elect(self, broker: BrokerId | None, *, is_unclean: bool = False) -> None:
+        """Another leader, in a new leader epoch."""
+        state = self.state
+        if is_unclean:
+            assert broker is not None
+            self.is_clean = False
+            state = replace(state, isr=(broker,), is_recovering=True)
+        self._decide(replace(state, leader=broker, leader_epoch=LeaderEpoch(state.leader_epoch + 1)))
+
+    def crash(self, broker: BrokerId) -> None:
+        """The process dies. Nobody knows of it yet; what it has written is kept."""
+        node = self.nodes[broker]
+        node.is_up, node.leader, node.follower, node.asked = False, None, None, None
+
+    def expire(self, broker: BrokerId) -> None:
+        """The controller finds that the broker is gone: its leadership and its seat go, unless it is the last one."""
+        state = self.state
+        isr = tuple(one for one in state.isr if one != broker) or state.isr
+        if state.leader == broker:
+            heirs = [one for one in isr if one != broker and self.nodes[one].is_up]
+            self._decide(
+                replace(
+                    state,
+                    isr=isr,
+                    leader=heirs[0] if heirs else None,
+                    leader_epoch=LeaderEpoch(state.leader_epoch + 1),
+                )
+            )
+        elif isr != state.isr:
+            self._decide(replace(state, isr=isr))
+
+    def restart(self, broker: BrokerId) -> None:
+        """The next incarnation registers: what the last one held goes in that step, and it leads if none else may."""
+        node = self.nodes[broker]
+        self.expire(broker)
+        node.is_up = True
+        node.broker_epoch = BrokerEpoch(node.broker_epoch + 1)
+        if self.state.leader is None and broker in self.state.isr:
+            self.elect(broker)
+        node.applied = len(self.history) - 1  # it stays fenced until it has applied its own registration
+        self._apply(node)
+
+    def tick(self, ms: int) -> None:
+        """Time passes everywhere; requests on the way for longer than that are given up."""
+        self.now_ms += ms
+        for node in self.nodes.values():
+            if node.follower is not None:
+                node.follower.on_tick(self.now_ms)
+            if node.leader is not None:
+                self._tell_brokers(node.leader)
+                node.leader.on_tick(self.now_ms)
+            self.run(node)
+
+    def give_up(self, broker: BrokerId) -> None:
+        """Whatever this broker waits for is not answered in time."""
+        node = self.nodes[broker]
+        if node.follower is not None and node.asked is not None:
+            node.follower.on_unanswered(node.asked.number, self.now_ms)
+        if node.leader is not None:
+            node.leader.on_proposal_unanswered(self.now_ms)
+        self.run(node)
+
+    def deliver(self, message: Message) -> None:
+        """One message arrives. It is not taken from the network: it may arrive again."""
+        match message:
+            case Ask():
+                self._serve(message)
+            case Answer():
+                self._answer(message)
+            case Propose():
+                self._decide_isr(message)
+
+    # The shells around the machines.
+
+    def run(self, node: Node, fetched: tuple[Stored, ...] = ()) -> None:
+        """Do what the machine of a node says is owed, in its order.
+
+        Args:
+            fetched: the records of the answer that it was told of just now.
+        """
+        if node.leader is not None:
+            leading = node.leader.take_ready()
+            node.log.high_watermark = leading.high_watermark
+            self._note_committed(node, leading.high_watermark)
+            if leading.isr_proposal is not None:
+                epochs = {broker: self.nodes[broker].broker_epoch for broker in leading.isr_proposal.isr}
+                self.messages.append(Propose(node.broker_id, epochs, leading.isr_proposal))
+            return
+        follower = node.follower
+        while follower is not None:
+            ready = follower.take_ready()
+            node.log.high_watermark = ready.high_watermark
+            if ready.truncation is not None:
+                node.log.truncate(ready.truncation.end_offset)
+                if ready.truncation.below_high_watermark is not None:
+                    self.notes.append(f"broker {node.broker_id} cut below its high watermark")
+                follower.on_truncated(node.log.end_offset)
+                continue
+            if ready.append is not None:
+                node.log.append(list(fetched))
+                follower.on_appended(node.log.end_offset)
+                continue
+            for entry in ready.epochs:
+                node.log.lineage.assign(*entry)
+            if ready.request is not None:
+                node.asked = ready.request
+                self.messages.append(Ask(node.broker_id, node.broker_epoch, ready.request))
+            return
+
+    def _apply(self, node: Node) -> None:
+        """Begin to lead or to follow, as the metadata at the node's place in history says."""
+        state = self.history[node.applied]
+        machine = node.leader or node.follower
+        if machine is not None and machine.leader_epoch == state.leader_epoch:
+            if node.leader is not None:
+                self._tell_brokers(node.leader)
+                node.leader.on_state(state)
+            self.run(node)
+            return
+        node.leader = node.follower = node.asked = None
+        bounds = LogBounds(Offset(0), node.log.end_offset, node.log.high_watermark)
+        if state.leader == node.broker_id:
+            node.log.lineage.assign(state.leader_epoch, node.log.end_offset)
+            node.leader = LeaderReplica(
+                PARTITION,
+                node.broker_id,
+                state,
+                bounds,
+                node.log.lineage,
+                settings=self.settings,
+                now_ms=self.now_ms,
+                join=self.rules.join,
+            )
+            self._tell_brokers(node.leader)
+        else:
+            node.follower = FollowerReplica(
+                PARTITION,
+                node.broker_id,
+                state,
+                bounds,
+                node.log.lineage,
+                settings=FollowerSettings(fetch_backoff_ms=5),
+                truncation=self.rules.truncation,
+            )
+        self.run(node)
+
+    def _tell_brokers(self, leader: LeaderReplica) -> None:
+        leader.on_brokers({node.broker_id: node.broker_epoch for node in self.nodes.values() if node.is_up})
+
+    def _serve(self, ask: Ask) -> None:
+        request = ask.request
+        node = self.nodes[request.leader]
+        if not node.is_up:
+            return
+        records: tuple[Stored, ...] = ()
+        outcome: KafkaError | Fetched | EpochEntry | Offset | None
+        try:
+            state = self.history[node.applied]
+            if self.rules.is_fenced:
+                check_leader_epoch(PARTITION, sent=request.current_leader_epoch, leader_epoch=state.leader_epoch)
+            leader = node.leader
+            if leader is None:
+                return
+            if isinstance(request, AskEpochEnd):
+                end = leader.offset_for_leader_epoch(request.leader_epoch)
+                outcome = None if end is None else EpochEntry(*end)
+            elif isinstance(request, AskLogStart):
+                outcome = leader.log_start_offset
+            else:
+                outcome, records = self._fetch(node, leader, ask, request)
+        except KafkaError as error:
+            outcome = error
+        self.messages.append(Answer(ask.sender, ask.broker_epoch, request, outcome, records))
+
+    def _fetch(
+        self, node: Node, leader: LeaderReplica, ask: Ask, request: AskRecords
+    ) -> tuple[Fetched, tuple[Stored, ...]]:
+        fetch = FollowerFetch(
+            ask.sender,
+            request.fetch_offset,
+            request.current_leader_epoch if self.rules.is_fenced else None,
+            request.last_fetched_epoch if self.rules.is_fenced else None,
+            ask.broker_epoch,
+            self.now_ms,
+        )
+        accepted = leader.accept_fetch(fetch)
+        if not isinstance(accepted, AcceptedFetch):
+            return Fetched(diverging=accepted), ()
+        leader.on_fetch(accepted)
+        self.run(node)
+        end_offset = min(request.fetch_offset + FETCH_RECORDS_MAX, node.log.end_offset)
+        records = tuple(node.log.records[request.fetch_offset : end_offset])
+        return (
+            Fetched(Offset(end_offset) if records else None, leader.high_watermark, leader.log_start_offset),
+            records,
+        )
+
+    def _answer(self, answer: Answer) -> None:
+        node = self.nodes[answer.to]
+        follower, request, outcome = node.follower, answer.request, answer.outcome
+        if follower is None or node.broker_epoch != answer.broker_epoch:
+            return
+        if follower.leader_epoch != request.current_leader_epoch:
+            return  # it answers the machine of another epoch
+        if isinstance(outcome, KafkaError):
+            follower.on_refused(request.number, outcome.code, self.now_ms)
+        elif isinstance(outcome, Fetched):
+            follower.on_fetched(request.number, outcome, self.now_ms)
+        elif isinstance(request, AskLogStart):
+            assert isinstance(outcome, int)
+            follower.on_log_start(request.number, Offset(outcome), self.now_ms)
+        else:
+            assert outcome is None or isinstance(outcome, EpochEntry)
+            follower.on_epoch_end(request.number, outcome, self.now_ms)
+        self.run(node, answer.records)
+
+    # The controller.
+
+    def _decide(self, state: PartitionImage) -> None:
+        self.history.append(replace(state, partition_epoch=PartitionEpoch(self.state.partition_epoch + 1)))
+
+    def _decide_isr(self, message: Propose) -> None:
+        state, proposal = self.state, message.proposal
+        is_current = (proposal.leader_epoch, proposal.partition_epoch) == (state.leader_epoch, state.partition_epoch)
+        if not is_current or state.leader != message.sender:
+            return
+        for broker in proposal.isr - set(state.isr):
+            if not self.nodes[broker].is_up or self.nodes[broker].broker_epoch != message.broker_epochs[broker]:
+                return  # not eligible
+        isr = tuple(broker for broker in state.replicas if broker in proposal.isr)
+        self._decide(replace(state, isr=isr, is_recovering=False))
+
+    # What must hold.
+
+    def _note_committed(self, node: Node, high_watermark: Offset) -> None:
+        """A leader acknowledged what is below its high watermark: from now on it is promised."""
+        for offset in range(high_watermark):
+            record = node.log.records[offset]
+            known = self.committed.setdefault(Offset(offset), record)
+            holds = known == record or not self.is_clean
+            self._expect(holds, "WeakIsr", f"broker {node.broker_id} committed {record} at {offset}, after {known}")
+
+    def check(self) -> None:
+        """Raise for the first invariant that is broken, by its name."""
+        state = self.state
+        self._expect(state.leader is None or state.leader in state.isr, "LeaderInIsr", f"{state.leader}: {state.isr}")
+        epochs = [node.leader.leader_epoch for node in self.nodes.values() if node.leader is not None]
+        self._expect(len(epochs) == len(set(epochs)), "EpochOffsetUnique", f"leaders of the epochs {epochs}")
+        logs = {broker: node.log.records for broker, node in self.nodes.items()}
+        for one, mine in logs.items():
+            lineage = LeaderEpochLineage()
+            for offset, record in enumerate(mine):
+                lineage.assign(record.leader_epoch, Offset(offset))
+            entries = [entry for entry in self.nodes[one].log.lineage.entries if entry.start_offset < len(mine)]
+            self._expect(list(lineage.entries) == entries, "LogsArePrefixes", f"lineage of broker {one}: {entries}")
+            for other, theirs in logs.items():
+                if other > one:
+                    self._check_prefixes(f"brokers {one} and {other}", mine, theirs)
+        if self.is_clean:
+            self._check_committed(logs)
+
+    def _check_prefixes(self, who: str, mine: list[Stored], theirs: list[Stored]) -> None:
+        agreed = [offset for offset, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a[0] == b[0]]
+        end = agreed[-1] + 1 if agreed else 0
+        self._expect(mine[:end] == theirs[:end], "LogsArePrefixes", f"{who}: {mine[:end]} and {theirs[:end]}")
+
+    def _check_committed(self, logs: Mapping[BrokerId, list[Stored]]) -> None:
+        for promised_at, record in self.committed.items():
+            for broker in self.state.isr:
+                held = logs[broker][promised_at] if promised_at < len(logs[broker]) else None
+                self._expect(held == record, "StrongIsr", f"{record} at {promised_at} is {held} at broker {broker}")
+        for node in self.nodes.values():
+            if node.follower is not None and node.follower.is_reconciled:
+                for number in range(node.follower.high_watermark):
+                    offset = Offset(number)
+                    seen = node.log.records[offset]
+                    promised = self.committed.get(offset)
+                    self._expect(
+                        seen == promised,
+                        "DeliveredStaysDeliverable",
+                        f"broker {node.broker_id} shows {seen} at {offset}, where {promised} is committed",
+                    )
+        self._expect(not self.notes, "AckedRecordsSurvive", "; ".join(self.notes))
+
+    @staticmethod
+    def _expect(holds: bool, name: str, what: str) -> None:
+        if not holds:
+            raise InvariantBrokenInWorldError(f"{name}: {what}")

@@ -1,0 +1,433 @@
+"""The follower of a partition: it becomes a prefix of the leader's log, then copies; what it sends is on its disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from support.old_rules import high_watermark_alone
+from tidelog.base.errors import Code, FencedLeaderEpochError, InvariantBrokenError, KafkaError, UnknownLeaderEpochError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicPartition
+from tidelog.metadata import PartitionImage
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.replica import (
+    AskEpochEnd,
+    AskLogStart,
+    AskRecords,
+    Fetched,
+    FollowerReady,
+    FollowerReplica,
+    FollowerSettings,
+    FollowerState,
+    LogBounds,
+    Truncation,
+    TruncationRule,
+    truncation_point,
+)
+from tidelog.replica.follower import TRANSITIONS, FollowerCause
+
+PARTITION = TopicPartition("a", PartitionIndex(0))
+LEADER, US = BrokerId(1), BrokerId(2)
+EPOCH = LeaderEpoch(5)
+BACKOFF_MS = 50
+
+
+class Following:
+    """A follower with its log: its lineage, and where it ends. The driver's part is done by hand."""
+
+    def __init__(
+        self,
+        entries: Sequence[tuple[int, int]] = ((1, 0), (3, 6)),
+        *,
+        end: int = 10,
+        start: int = 0,
+        checkpoint: int = 4,
+        in_isr: bool = True,
+        leader: BrokerId | None = LEADER,
+        rule: TruncationRule = truncation_point,
+    ) -> None:
+        self.lineage = LeaderEpochLineage((LeaderEpoch(epoch), Offset(offset)) for epoch, offset in entries)
+        state = PartitionImage((LEADER, US), (LEADER, US) if in_isr else (LEADER,), leader, EPOCH, PartitionEpoch(9))
+        self.machine = FollowerReplica(
+            PARTITION,
+            US,
+            state,
+            LogBounds(Offset(start), Offset(end), Offset(checkpoint)),
+            self.lineage,
+            settings=FollowerSettings(fetch_backoff_ms=BACKOFF_MS),
+            truncation=rule,
+        )
+
+    def asks(self, epoch: int) -> int:
+        request = self.machine.take_ready().request
+        assert isinstance(request, AskEpochEnd)
+        assert (request.leader, request.current_leader_epoch, request.leader_epoch) == (LEADER, EPOCH, epoch)
+        return request.number
+
+    def fetches(self) -> AskRecords:
+        request = self.machine.take_ready().request
+        assert isinstance(request, AskRecords)
+        assert (request.leader, request.current_leader_epoch) == (LEADER, EPOCH)
+        return request
+
+    def told(self, number: int, epoch: int, end: int) -> None:
+        self.machine.on_epoch_end(number, (LeaderEpoch(epoch), Offset(end)), 0)
+
+    def cuts(self, *, to: int | None = None) -> Truncation:
+        """Do what is owed, as a log would; `to`: where it ends then, if lower than asked."""
+        ready = self.machine.take_ready()
+        assert ready.truncation is not None
+        assert ready.request is None, "nothing is sent before the disk has done it"
+        assert self.machine.take_ready() == FollowerReady(None, None, (), None, self.machine.high_watermark, None)
+        end = ready.truncation.end_offset if to is None else Offset(to)
+        if ready.truncation.starts_anew:
+            self.lineage.clear()
+        self.lineage.truncate_from_end(end)
+        self.machine.on_truncated(end)
+        return ready.truncation
+
+    def reconciled(self) -> FollowerReplica:
+        """In step with a leader that has all its records."""
+        self.told(self.asks(3), 3, 100)
+        return self.machine
+
+    def gets(self, request: AskRecords, answer: Fetched, *, epochs: Sequence[tuple[int, int]] = ()) -> FollowerReady:
+        """The answer comes, and its records are appended, with the epochs that their batches tell."""
+        self.machine.on_fetched(request.number, answer, 0)
+        ready = self.machine.take_ready()
+        if ready.append is None:
+            return ready
+        assert ready.append == request.number
+        assert ready.request is None, "nothing is sent before the records are written"
+        assert answer.end_offset is not None
+        for epoch, offset in epochs:
+            self.lineage.assign(LeaderEpoch(epoch), Offset(offset))
+        self.machine.on_appended(answer.end_offset)
+        return self.machine.take_ready()
+
+
+# Truncation.
+
+
+def test_it_asks_where_its_last_epoch_ends_and_fetches_only_then() -> None:
+    one = Following()
+    one.told(one.asks(3), 3, 100)
+    request = one.fetches()
+    assert (request.fetch_offset, request.last_fetched_epoch, request.log_start_offset) == (10, 3, 0)
+    assert one.machine.take_ready().request is None, "one request at a time"
+
+
+def test_what_the_leader_lacks_goes_before_anything_is_sent() -> None:
+    one = Following()
+    one.told(one.asks(3), 3, 8)
+    assert one.cuts() == Truncation(Offset(8))
+    assert one.fetches().fetch_offset == 8
+
+
+def test_it_asks_on_until_both_know_the_epoch() -> None:
+    one = Following(((1, 0), (2, 3), (3, 6)))
+    one.told(one.asks(3), 0, 0)
+    assert one.cuts() == Truncation(Offset(0), below_high_watermark=Offset(4))
+    one = Following(((1, 0), (3, 6)))
+    one.told(one.asks(3), 2, 9)
+    assert one.cuts() == Truncation(Offset(6))
+    one.told(one.asks(1), 1, 4)
+    assert one.cuts() == Truncation(Offset(4))
+    request = one.fetches()
+    assert (request.fetch_offset, request.last_fetched_epoch) == (4, 1)
+
+
+def test_what_was_thought_committed_goes_only_with_a_report() -> None:
+    one = Following()
+    one.told(one.asks(3), 1, 2)
+    assert one.cuts() == Truncation(Offset(2), below_high_watermark=Offset(4))
+    assert one.machine.high_watermark == 2
+
+
+def test_a_batch_goes_as_a_whole() -> None:
+    one = Following()
+    one.told(one.asks(3), 3, 8)
+    one.cuts(to=7)
+    assert one.fetches().fetch_offset == 7
+
+
+def test_an_epoch_that_was_led_without_a_record_goes_too() -> None:
+    one = Following(((1, 0), (3, 6), (4, 10)))
+    one.told(one.asks(3), 3, 10)
+    assert one.cuts() == Truncation(Offset(10))
+    assert one.lineage.latest_leader_epoch == 3
+    assert one.fetches().fetch_offset == 10
+
+
+@pytest.mark.parametrize("undefined", [None, (LeaderEpoch(4), Offset(0))])
+def test_an_answer_that_says_nothing_is_no_reason_to_truncate(undefined: tuple[LeaderEpoch, Offset] | None) -> None:
+    one = Following()
+    one.machine.on_epoch_end(one.asks(3), undefined, 1000)
+    ready = one.machine.take_ready()
+    assert (ready.truncation, ready.request) == (None, None)
+    assert one.machine.next_deadline_ms() == 1000 + BACKOFF_MS
+    one.machine.on_tick(1000 + BACKOFF_MS - 1)
+    assert one.machine.take_ready().request is None
+    one.machine.on_tick(1000 + BACKOFF_MS)
+    one.asks(3)
+
+
+def test_an_answer_that_nobody_waits_for_is_none() -> None:
+    one = Following()
+    first = one.asks(3)
+    one.machine.on_unanswered(first, 0)
+    one.machine.on_tick(BACKOFF_MS)
+    second = one.asks(3)
+    before = one.machine.canonical_key()
+    one.told(first, 1, 2)
+    one.machine.on_refused(first, Code.OFFSET_OUT_OF_RANGE, 0)
+    one.machine.on_unanswered(first, 0)
+    one.machine.on_fetched(first, Fetched(), 0)
+    one.machine.on_log_start(first, Offset(3), 0)
+    assert one.machine.canonical_key() == before
+    one.told(second, 3, 100)
+    one.fetches()
+    one.told(second, 1, 2)
+    assert one.machine.take_ready().truncation is None, "it came twice"
+
+
+@pytest.mark.parametrize("code", [Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH, Code.NOT_LEADER_OR_FOLLOWER])
+def test_no_refusal_is_a_reason_to_truncate(code: Code) -> None:
+    one = Following()
+    one.machine.on_refused(one.asks(3), code, 0)
+    assert one.machine.take_ready().truncation is None
+    one.machine.on_tick(BACKOFF_MS)
+    one.told(one.asks(3), 3, 100)
+    one.machine.on_refused(one.fetches().number, code, 0)
+    assert one.machine.next_deadline_ms() == BACKOFF_MS
+    one.machine.on_tick(BACKOFF_MS)
+    assert one.fetches().fetch_offset == 10
+
+
+def test_a_log_without_records_has_nothing_to_ask() -> None:
+    one = Following((), end=0)
+    request = one.fetches()
+    assert (request.fetch_offset, request.last_fetched_epoch) == (0, None)
+
+
+def test_a_log_that_is_wholly_another_starts_anew() -> None:
+    one = Following(((3, 6),), start=6, checkpoint=7)
+    one.told(one.asks(3), 2, 3)
+    request = one.machine.take_ready().request
+    assert isinstance(request, AskLogStart)
+    one.machine.on_log_start(request.number, Offset(1), 0)
+    assert one.cuts() == Truncation(Offset(1), starts_anew=True, below_high_watermark=Offset(7))
+    assert one.machine.log_start_offset == one.machine.high_watermark == 1
+    one.told(one.asks(4), 2, 3)  # of the leader's lineage it has nothing any more
+    one.told(one.asks(1), 1, 1)
+    asked = one.fetches()
+    assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (1, None, 1)
+
+
+def test_records_of_no_known_epoch_are_a_bug() -> None:
+    with pytest.raises(InvariantBrokenError, match="no known leader epoch"):
+        Following((), end=4)
+    with pytest.raises(InvariantBrokenError, match="follows nobody"):
+        Following(leader=US)
+
+
+def test_an_older_rule_can_be_put_in_its_place() -> None:
+    one = Following(rule=high_watermark_alone)
+    assert one.cuts() == Truncation(Offset(4))
+    assert one.fetches().fetch_offset == 4
+
+
+# Copying.
+
+
+def test_the_next_fetch_follows_the_write() -> None:
+    one = Following()
+    one.reconciled()
+    answer = Fetched(Offset(13), Offset(12), Offset(2))
+    ready = one.gets(one.fetches(), answer, epochs=[(5, 11)])
+    assert (ready.high_watermark, ready.log_start_offset) == (12, 2)
+    assert isinstance(ready.request, AskRecords)
+    assert (ready.request.fetch_offset, ready.request.last_fetched_epoch) == (13, 5)
+    assert ready.request.log_start_offset == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "high_watermark", "log_start"),
+    [
+        (Fetched(None, Offset(8), Offset(0)), 8, None),
+        (Fetched(None, Offset(50), Offset(9)), 10, 9),
+        (Fetched(None, Offset(2), Offset(9)), 4, 4),
+        (Fetched(None, None, None), 4, None),
+        (Fetched(Offset(10), Offset(8), None), 8, None),
+    ],
+)
+def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes(
+    answer: Fetched, high_watermark: int, log_start: int | None
+) -> None:
+    one = Following()
+    one.reconciled()
+    ready = one.gets(one.fetches(), answer)
+    assert (ready.high_watermark, ready.log_start_offset) == (high_watermark, log_start)
+    assert isinstance(ready.request, AskRecords)
+
+
+def test_a_fetch_that_diverges_is_an_answer_to_cut_by() -> None:
+    one = Following()
+    machine = one.reconciled()
+    one.gets(one.fetches(), Fetched(None, Offset(4), Offset(0)))
+    assert machine.is_reconciled
+    one = Following()
+    machine = one.reconciled()
+    request = one.fetches()
+    machine.on_fetched(request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
+    assert not machine.is_reconciled
+    assert one.cuts() == Truncation(Offset(6))
+    one.told(one.asks(1), 1, 6)
+    assert one.fetches().fetch_offset == 6
+
+
+def test_a_divergence_that_cannot_be_is_asked_about_again_later() -> None:
+    one = Following()
+    machine = one.reconciled()
+    machine.on_fetched(one.fetches().number, Fetched(diverging=EpochEntry(LeaderEpoch(4), Offset(9))), 0)
+    assert machine.take_ready().truncation is None
+    machine.on_tick(BACKOFF_MS)
+    assert one.fetches().fetch_offset == 10
+
+
+def test_who_is_behind_the_leaders_log_starts_anew_there() -> None:
+    one = Following()
+    machine = one.reconciled()
+    machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
+    request = machine.take_ready().request
+    assert isinstance(request, AskLogStart)
+    assert (request.leader, request.current_leader_epoch) == (LEADER, EPOCH)
+    machine.on_log_start(request.number, Offset(40), 0)
+    assert one.cuts() == Truncation(Offset(40), starts_anew=True)
+    one.told(one.asks(4), 4, 40)
+    ready = machine.take_ready()
+    assert isinstance(ready.request, AskRecords)
+    assert (ready.request.fetch_offset, ready.high_watermark, machine.log_start_offset) == (40, 40, 40)
+
+
+def test_who_is_ahead_of_the_leaders_log_asks_again_where_its_epochs_end() -> None:
+    one = Following()
+    machine = one.reconciled()
+    machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
+    request = machine.take_ready().request
+    assert request is not None
+    machine.on_log_start(request.number, Offset(2), 0)
+    assert machine.take_ready().request is None
+    machine.on_tick(BACKOFF_MS)
+    one.told(one.asks(3), 3, 9)
+    assert one.cuts() == Truncation(Offset(9))
+
+
+# The lineage.
+
+
+def test_who_is_not_in_sync_learns_the_lineage_before_it_fetches() -> None:
+    one = Following(((1, 0), (3, 7)), in_isr=False)  # compaction had removed 6 when this replica was built
+    one.told(one.asks(3), 3, 20)
+    one.told(one.asks(4), 3, 20)
+    one.told(one.asks(2), 1, 6)
+    one.told(one.asks(0), 0, 0)
+    ready = one.machine.take_ready()
+    assert ready.epochs == ((3, 6),)
+    assert isinstance(ready.request, AskRecords)
+
+
+def test_epochs_whose_records_are_gone_are_noted_when_the_log_gets_there() -> None:
+    one = Following((), end=0, in_isr=False)
+    for asked, epoch, end in ((4, 4, 12), (3, 2, 8), (1, 1, 3), (0, 0, 1)):
+        one.told(one.asks(asked), epoch, end)
+    ready = one.gets(one.fetches(), Fetched(Offset(6), Offset(6)), epochs=[(0, 0), (2, 4)])
+    assert ready.epochs == ((0, 0), (1, 1), (2, 3)), "of 1 no record is left, and of 2 not the first"
+    for entry in ready.epochs:
+        one.lineage.assign(*entry)
+    assert isinstance(ready.request, AskRecords)
+    assert ready.request.last_fetched_epoch == 2
+    ready = one.gets(ready.request, Fetched(Offset(9), Offset(9)), epochs=[(4, 8)])
+    assert ready.epochs == (), "its batch told the same"
+
+
+def test_where_the_leaders_log_was_cut_at_its_start_ours_may_know_more() -> None:
+    one = Following(((1, 0), (3, 3)), in_isr=False)
+    one.told(one.asks(3), 3, 20)
+    one.told(one.asks(4), 3, 20)
+    one.told(one.asks(2), 2, 5)  # its log starts at 5, amid epoch 3
+    one.told(one.asks(1), 1, 5)
+    ready = one.machine.take_ready()
+    assert ready.epochs == ()
+    assert isinstance(ready.request, AskRecords)
+
+
+# Consumers, time, the end.
+
+
+def test_consumers_are_served_once_the_leader_of_the_epoch_accepted_a_fetch() -> None:
+    one = Following()
+    machine = one.reconciled()
+    request = one.fetches()
+    with pytest.raises(KafkaError) as refused:
+        machine.check_serves(EPOCH)
+    assert refused.value.code is Code.NOT_LEADER_OR_FOLLOWER
+    one.gets(request, Fetched(None, Offset(4), Offset(0)))
+    machine.check_serves(EPOCH)
+    machine.check_serves(None)
+    with pytest.raises(FencedLeaderEpochError):
+        machine.check_serves(LeaderEpoch(4))
+    with pytest.raises(UnknownLeaderEpochError):
+        machine.check_serves(LeaderEpoch(6))
+
+
+def test_without_a_leader_nothing_is_sent() -> None:
+    one = Following(leader=None)
+    assert one.machine.state.value == "leaderless"
+    assert one.machine.take_ready().request is None
+    assert one.machine.next_deadline_ms() is None
+    one.machine.on_stopped()
+    assert one.machine.state.value == "stopped"
+
+
+def test_stopped_means_stopped() -> None:
+    one = Following()
+    number = one.asks(3)
+    one.machine.on_stopped()
+    one.told(number, 1, 2)
+    one.machine.on_truncated(Offset(2))
+    one.machine.on_appended(Offset(12))
+    assert one.machine.take_ready() == FollowerReady(None, None, (), None, Offset(4), None)
+    assert one.machine.log_end_offset == 10
+
+
+def test_what_the_disk_was_not_asked_for_is_a_bug() -> None:
+    with pytest.raises(InvariantBrokenError):
+        Following().machine.on_truncated(Offset(2))
+    with pytest.raises(InvariantBrokenError):
+        Following().machine.on_appended(Offset(12))
+
+
+def test_every_state_can_be_left_and_reached() -> None:
+    assert set(TRANSITIONS.values()) | {FollowerState.TRUNCATING, FollowerState.LEADERLESS} == set(FollowerState)
+    assert {cause for _, cause in TRANSITIONS} == set(FollowerCause)
+    assert {state for state, _ in TRANSITIONS} == set(FollowerState)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    one = Following(in_isr=False)
+    one.told(one.asks(3), 3, 8)
+    copy = one.machine.clone()
+    assert copy.canonical_key() == one.machine.canonical_key()
+    one.cuts()
+    assert copy.canonical_key() != one.machine.canonical_key()
+    number = one.asks(4)
+    shared = one.lineage.clone()
+    copy = one.machine.clone(shared)
+    copy.on_epoch_end(number, (LeaderEpoch(3), Offset(8)), 0)
+    assert copy.canonical_key() != one.machine.canonical_key()
+    one.told(number, 3, 8)
+    assert copy.canonical_key() == one.machine.canonical_key()
+    shared.assign(LeaderEpoch(4), Offset(8))
+    assert copy.canonical_key() != one.machine.canonical_key()
