@@ -113,8 +113,8 @@ class Led:
         self.reloads += 1
         self.one.stop()
 
-    def commit(self, offset: int, topic: str = "t") -> Any:
-        request = commit_request("g", {(topic, 0): offset})
+    def commit(self, offset: int, topic: str = "t", *, metadata: str = "") -> Any:
+        request = commit_request("g", {(topic, 0): offset}, metadata=metadata)
         return self.one.ask(
             lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_commit(
                 request_id, request, api_version=9, now_ms=now_ms, wall_ms=wall_ms

@@ -149,9 +149,15 @@ class OffsetsPartition:
             )
 
     async def _find(self, offset: Offset) -> LogSlice:
-        """What lies from `offset` on. To look it up must not wait for the disk on the loop."""
+        """What lies from `offset` on, or from where the log starts by now. To look it up must not wait for the disk on
+        the loop.
+        """
         log = self.partition.log
-        look_up = partial(log.read, offset, size_bytes_max=READ_SIZE_BYTES_MAX, end_offset=log.log_end_offset)
+
+        def look_up() -> LogSlice:
+            start_offset = max(offset, log.log_start_offset)
+            return log.read(start_offset, size_bytes_max=READ_SIZE_BYTES_MAX, end_offset=log.log_end_offset)
+
         for _ in range(LOOK_UPS_MAX):
             try:
                 return without_waiting(look_up)

@@ -17,7 +17,7 @@ from tidelog.coordinator.records import encode_offset, offset_key
 from tidelog.log import LogConfig
 from tidelog.records import BatchBuilder, end_transaction_batch, read_records, split_batches
 from tidelog.server.group_coordinators import partition_of
-from tidelog.server.offsets_partition import Tell
+from tidelog.server.offsets_partition import READ_SIZE_BYTES_MAX, Tell
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
@@ -350,5 +350,27 @@ def test_offsets_of_transactions_count_once_they_are_committed() -> None:
         again.start(known=frozenset(("t", "u", "v")))
         await settle(again)
         assert again.committed() == {"t": 1, "u": 3, "v": 5}
+
+    asyncio.run(run())
+
+
+def test_a_log_whose_start_moves_while_it_is_loaded_is_no_damage() -> None:
+    """With `cleanup.policy=compact,delete` the oldest segments go whenever it is time."""
+
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        while led.partition.log.size_bytes <= READ_SIZE_BYTES_MAX:  # so that it takes two steps
+            assert code_of(led.commit(3, metadata="m" * 4_000)) is Code.NONE
+        assert code_of(led.commit(4)) is Code.NONE
+        executor = GatedExecutor()
+        again = Led(disk, executor=executor, leader_epoch=1)
+        again.start()
+        await asyncio.sleep(0)
+        again.partition.log.advance_log_start_offset(Offset(again.partition.log.log_end_offset - 1))
+        executor.gate.set()
+        await settle(again)
+        assert again.committed() == {"t": 4}
 
     asyncio.run(run())
