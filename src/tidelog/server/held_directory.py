@@ -124,6 +124,9 @@ class HeldDirectory:
         self, topic_partition: TopicPartition, config: LogConfig, *, topic_id: TopicId | None, now_ms: int
     ) -> Log:
         """Open, recover or make a log. Raises CorruptLogError, DiskError."""
+        before = self.logs.pop(topic_partition, None)
+        if before is not None:
+            before.retire()  # it failed: who still has it is to leave the files alone
         log = Log.open(
             self._disk,
             self.log_path(topic_partition),

@@ -164,5 +164,8 @@ def test_a_log_that_failed_is_looked_at_when_it_is_opened_again_however_the_last
     disk_with_a_log_that_starts_at_5(disk)
     files = start(disk)
     assert open_log(files, OLD).recovery.was_clean
+    before = files.directories[0].logs[PARTITION]
     files.on_failed(PARTITION)
     assert not open_log(files, OLD).recovery.was_clean
+    with pytest.raises(DiskError, match="opened anew"):
+        before.roll(NOW_MS)
