@@ -485,7 +485,7 @@ class Log:
         self._segments.release()
 
     def retire(self) -> None:
-        """The topic is deleted, or its log is opened anew: nothing is done to files from now on that another may have."""
+        """The topic is deleted, or its log opened anew: nothing is done from now on to files that another may have."""
         if self._segments.failure is None:
             self._segments.failure = DiskError(self.directory, "its topic was deleted, or it was opened anew")
         self._segments.release()
