@@ -14,6 +14,15 @@ from tidelog.replica.follower_values import (
 from tidelog.replica.isr import IsrProposal, JoinRule, join_point
 from tidelog.replica.leader import LeaderReplica
 from tidelog.replica.leader_epoch import check_leader_epoch
+from tidelog.replica.stop import (
+    HeldReplica,
+    ReplicaId,
+    StopOrder,
+    StoppedReplicas,
+    StopReady,
+    check_stop_order,
+    check_stop_request,
+)
 from tidelog.replica.truncation import Cut, EpochEnd, OwnLog, TruncationRule, truncation_point
 from tidelog.replica.values import (
     AcceptedFetch,
@@ -39,16 +48,23 @@ __all__ = [
     "FollowerRequest",
     "FollowerSettings",
     "FollowerState",
+    "HeldReplica",
     "IsrProposal",
     "JoinRule",
     "LeaderReplica",
     "LogBounds",
     "OwnLog",
     "Ready",
+    "ReplicaId",
     "ReplicationSettings",
+    "StopOrder",
+    "StopReady",
+    "StoppedReplicas",
     "Truncation",
     "TruncationRule",
     "check_leader_epoch",
+    "check_stop_order",
+    "check_stop_request",
     "join_point",
     "truncation_point",
 ]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.old_rules import joins_at_the_high_watermark
 from tidelog.base.errors import (
     Code,
     FencedLeaderEpochError,
@@ -33,10 +35,12 @@ from tidelog.replica import (
     Acknowledgement,
     FollowerFetch,
     IsrProposal,
+    JoinRule,
     LeaderReplica,
     LogBounds,
     ReplicationSettings,
     check_leader_epoch,
+    join_point,
 )
 
 PARTITION = TopicPartition("a", PartitionIndex(0))
@@ -67,6 +71,7 @@ def leader_of(
     min_insync: int = 1,
     older: Sequence[tuple[int, int]] = ((2, 0), (3, 4)),
     active: bool = True,
+    join: JoinRule = join_point,
 ) -> LeaderReplica:
     lineage = LeaderEpochLineage((LeaderEpoch(epoch), Offset(start)) for epoch, start in older)
     lineage.assign(EPOCH, Offset(log_end))
@@ -80,6 +85,7 @@ def leader_of(
             min_insync_replicas=min_insync, lag_ms_max=LAG_MS_MAX, proposal_backoff_ms=BACKOFF_MS
         ),
         now_ms=0,
+        join=join,
     )
     if active:
         leader.on_brokers({TWO: BrokerEpoch(20), THREE: BrokerEpoch(30)})
@@ -277,6 +283,61 @@ def test_a_replica_that_is_new_begins_unknown() -> None:
     assert leader.high_watermark == 10
     fetch(leader, 3, 11)
     assert leader.high_watermark == 11
+
+
+def test_after_an_unclean_election_nobody_joins_before_the_controller_knows_that_the_leader_recovered() -> None:
+    leader = leader_of(replace(state_of(isr=[1]), is_recovering=True))
+    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER,)))
+    assert leader.take_ready().isr_proposal is None
+    assert fetch(leader, 2, 10) is None
+    leader.on_proposal_unanswered(now_ms=0)
+    assert fetch(leader, 2, 10) is None
+    leader.on_tick(BACKOFF_MS)
+    assert leader.take_ready().isr_proposal is not None, "it says so until it is heard"
+    leader.on_state(state_of(isr=[1], partition_epoch=10))
+    assert fetch(leader, 2, 10) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, TWO)))
+
+
+def test_a_refusal_that_nobody_asked_for_holds_nothing_back() -> None:
+    leader = leader_of(state_of(isr=[1]))
+    leader.on_proposal_unanswered(now_ms=0)
+    assert leader.next_deadline_ms() is None
+    assert fetch(leader, 2, 10) is not None
+
+
+def test_newer_state_ends_the_pause() -> None:
+    leader = leader_of(state_of(isr=[1]))
+    leader.take_ready()
+    assert fetch(leader, 2, 10) is not None
+    leader.on_proposal_unanswered(now_ms=0)
+    leader.on_state(state_of(isr=[1], partition_epoch=10))
+    assert fetch(leader, 2, 10) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, TWO)))
+
+
+def test_who_lags_is_left_out_when_it_is_asked_again() -> None:
+    leader = leader_of(state_of(isr=[1, 2]))
+    leader.take_ready()
+    fetch(leader, 2, 10)
+    assert fetch(leader, 3, 10) is not None
+    leader.on_appended(Offset(12))
+    leader.on_proposal_unanswered(now_ms=LAG_MS_MAX)
+    leader.on_tick(LAG_MS_MAX + BACKOFF_MS)
+    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER,)))
+    assert leader.maximal_isr == {1, 2, 3}
+
+
+def test_an_older_rule_of_joining_can_be_put_in_its_place() -> None:
+    leader = leader_of(state_of(isr=[1, 2]), checkpoint=3, join=joins_at_the_high_watermark)
+    assert fetch(leader, 3, 3) is not None
+    assert fetch(leader_of(state_of(isr=[1, 2]), checkpoint=3), 3, 3) is None
+
+
+def test_a_copy_reads_the_lineage_of_the_copied_log() -> None:
+    leader = leader_of()
+    lineage = LeaderEpochLineage([(LeaderEpoch(1), Offset(0)), (EPOCH, Offset(10))])
+    assert leader.clone(lineage).offset_for_leader_epoch(LeaderEpoch(3)) == (1, 10)
+    assert leader.offset_for_leader_epoch(LeaderEpoch(3)) == (3, 10)
+    assert leader.clone().canonical_key() == leader.canonical_key()
 
 
 # Which fetches prove anything.
