@@ -75,7 +75,12 @@ class LogDirectories:
                     f"--cluster-id {self.cluster_id} --config-file FILE",
                 )
             else:
-                self._hold(path, properties)
+                try:
+                    self._hold(path, properties)
+                except DiskError as error:
+                    if path == metadata_path or error.errno == errno.EAGAIN:
+                        raise
+                    self._leave_out(path, f"{error}: repair or replace the disk, then start again")
         if not any(path in self.held for path in paths):
             raise DiskError(paths[0], f"no log directory can be used: {self.left_out[paths[0]]}")
 

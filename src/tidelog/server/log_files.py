@@ -114,10 +114,24 @@ class LogFiles:
             ConfigError: it is gone, though there are logs of topics: without it they are nobody's.
             CorruptLogError: as `Log.open`, and where committed metadata lies behind damage; DiskError likewise.
         """
-        self._files_of_metadata.check_not_gone([each for held in self.directories for each in held.partitions()])
+        orphans: list[TopicPartition] = []
+        for held in self.directories:
+            try:
+                orphans += held.partitions()
+            except DiskError as error:
+                self._fail_at_start(held, error)
+        self._files_of_metadata.check_not_gone(orphans)
         for held in self._directories.held.values():
-            held.take_clean_shutdown()
+            try:
+                held.take_clean_shutdown()
+            except DiskError as error:
+                self._fail_at_start(held, error)
         return self._files_of_metadata.open_log(now_ms=self._clock.wall_ms())
+
+    def _fail_at_start(self, held: HeldDirectory, error: DiskError) -> None:
+        self.on_directory_failed(held, str(error))
+        if self.must_stop:
+            raise error
 
     def read_quorum_state(self) -> QuorumState | None:
         """What this voter must not forget; None on the first start. Raises CorruptLogError."""
@@ -323,8 +337,11 @@ class LogFiles:
             return state is not None and self._config.node_id in state.replicas
 
         for held in self._online:
-            held.set_strays_aside(is_ours)
-            held.remove_doomed()
+            try:
+                held.set_strays_aside(is_ours)
+                held.remove_doomed()
+            except DiskError as error:  # they are in nobody's way; the next start tries again
+                logger.error("%s: what is not served there stays: %s", held.path, error)
 
     # While it runs.
 

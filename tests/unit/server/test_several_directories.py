@@ -322,6 +322,32 @@ def test_a_directory_that_is_missing_at_the_start_leaves_the_others_to_serve(
     run(scenario)
 
 
+@pytest.mark.parametrize("file", ["recovery-point-offset-checkpoint", MARKER, "old-0.{}-delete"])
+def test_a_file_that_the_disk_refuses_at_the_start_costs_its_directory_at_most(file: str) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk)
+        await create(node, "flights", 3)
+        (index,) = [index for index in range(3) if directory_of(node, "flights", index) == "c"]
+        await node.stop()
+        doomed = file.format("0" * 32)
+        if doomed != file:
+            disk.make_dirs(f"c/{doomed}")
+        disk.broken.add(f"c/{doomed}")
+        node = await started(disk)
+        is_lost = doomed == file
+        assert await produce(node, "flights", index, b"v") == (Code.KAFKA_STORAGE_ERROR if is_lost else Code.NONE)
+        for other in {0, 1, 2} - {index}:
+            assert await produce(node, "flights", other, b"served") == Code.NONE
+        await node.stop()
+        disk.broken.clear()
+        node = await started(disk)
+        assert await produce(node, "flights", index, b"v") == Code.NONE
+        await node.stop()
+
+    run(scenario)
+
+
 def test_a_partition_in_two_directories_is_refused_and_both_are_named() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()
