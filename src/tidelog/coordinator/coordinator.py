@@ -343,7 +343,7 @@ class GroupCoordinator:
         try:
             work()
         except KafkaError as error:
-            ledger.answer(request_id, error)
+            ledger.answer(request_id, error.with_traceback(None))  # many may wait, each with its frames
 
     def _on_due(self, alarm: Alarm) -> None:
         group = self.groups.get(alarm.group_id)
