@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tidelog.client.async_admin import AsyncAdmin
     from tidelog.client.async_consumer import AsyncConsumer
     from tidelog.client.async_producer import AsyncProducer
+    from tidelog.client.cluster import World
     from tidelog.client.consumer import Consumer
     from tidelog.client.producer import Producer
 
@@ -74,15 +75,24 @@ class Factory:
 
 
 class AsyncFactory:
-    """As `tidelog.Factory`, for the clients of `tidelog.aio`. The two kinds may share a store."""
+    """As `tidelog.Factory`, for the clients of `tidelog.aio`. The two kinds may share a store.
+
+    Args:
+        bootstrap_servers: of one cluster.
+        store: what the clients know of its metadata's recency.
+        world: network, clock, randomness; None for the machine's own.
+    """
 
     def __init__(
         self,
         bootstrap_servers: str | Iterable[str] = "127.0.0.1:9092",
         store: ConsistencyContextStore | None = None,
+        *,
+        world: World | None = None,
     ) -> None:
         self._bootstrap_servers = bootstrap_servers if isinstance(bootstrap_servers, str) else list(bootstrap_servers)
         self.store = store or ConsistencyContextStore()
+        self._world = world
 
     def producer(self, **options: Unpack[ProducerOptions]) -> AsyncProducer:
         """A `tidelog.aio.Producer` with these options."""
@@ -90,7 +100,7 @@ class AsyncFactory:
 
         made = AsyncProducer.__new__(AsyncProducer)
         config = parse_options(ProducerConfig, "Producer", options)
-        made._start(self._bootstrap_servers, config, consistency=self.store)
+        made._start(self._bootstrap_servers, config, world=self._world, consistency=self.store)
         return made
 
     def consumer(self, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
@@ -99,7 +109,7 @@ class AsyncFactory:
 
         made = AsyncConsumer.__new__(AsyncConsumer)
         config = parse_options(ConsumerConfig, "Consumer", options)
-        made._start(self._bootstrap_servers, config, consistency=self.store)
+        made._start(self._bootstrap_servers, config, world=self._world, consistency=self.store)
         return made
 
     def admin(self, **options: Unpack[AdminOptions]) -> AsyncAdmin:
@@ -107,5 +117,10 @@ class AsyncFactory:
         from tidelog.client.async_admin import AsyncAdmin
 
         made = AsyncAdmin.__new__(AsyncAdmin)
-        made._start(self._bootstrap_servers, parse_options(AdminConfig, "Admin", options), consistency=self.store)
+        made._start(
+            self._bootstrap_servers,
+            parse_options(AdminConfig, "Admin", options),
+            world=self._world,
+            consistency=self.store,
+        )
         return made

@@ -1,0 +1,79 @@
+"""Work that may wait for a disk: done in one step, a little later, in an order that the seed draws."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from random import Random
+from typing import TypeVar
+
+from tidelog.sim.loop import SimulatedLoop
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class ExecutorFaults:
+    """How slow the disk is to those who wait for it. May change at any time.
+
+    Attributes:
+        wait_ms_max: the longest usual wait; drawn for each piece of work.
+        stall_rate: how much of the work meets a disk that stalls, in [0, 1].
+        stall_ms_max: for how long at most.
+    """
+
+    wait_ms_max: float = 2.0
+    stall_rate: float = 0.0
+    stall_ms_max: float = 2_000.0
+
+
+class SimulatedExecutor:
+    """The `Executor` of one machine.
+
+    What the work does to the disk, and when the caller hears of it, are two steps: others come in between, as they do
+    with a thread. Two pieces of work are done in either order.
+    """
+
+    def __init__(self, loop: SimulatedLoop, random: Random, faults: ExecutorFaults | None = None) -> None:
+        self.faults = faults or ExecutorFaults()
+        self._loop = loop
+        self._random = random
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Do `work` later."""
+        outcome: asyncio.Future[T] = self._loop.create_future()
+        self._loop.call_later(self._wait_seconds(), self._work, work, outcome)
+        return outcome
+
+    def close(self) -> None:
+        """Nothing is to be waited for."""
+
+    def _work(self, work: Callable[[], T], outcome: asyncio.Future[T]) -> None:
+        """Begun by nobody any more if it was cancelled; a thread would not, either."""
+        if outcome.cancelled():
+            return
+        try:
+            result = work()
+        except Exception as error:  # whatever it is, it belongs to whoever awaits
+            self._tell_later(outcome, partial(outcome.set_exception, error))
+        else:
+            self._tell_later(outcome, partial(outcome.set_result, result))
+
+    def _tell_later(self, outcome: asyncio.Future[T], tell: Callable[[], None]) -> None:
+        def tell_if_heard() -> None:
+            if not outcome.done():
+                tell()
+
+        if self._random.random() < 0.5:
+            self._loop.call_soon(tell_if_heard)
+        else:
+            self._loop.call_later(self._random.random() * self.faults.wait_ms_max / 1000, tell_if_heard)
+
+    def _wait_seconds(self) -> float:
+        faults = self.faults
+        longest_ms = faults.wait_ms_max
+        if faults.stall_rate and self._random.random() < faults.stall_rate:
+            longest_ms = faults.stall_ms_max
+        return self._random.random() * longest_ms / 1000
