@@ -89,6 +89,7 @@ class Led:
         self.partition.lead(LeaderReplica(PLACE, BROKER, state, bounds, log.lineage, settings=ReplicationSettings()))
         self.troubles: list[Exception] = []
         self.reloads = 0
+        self.is_full = False  # the disk, as the broker knows it
         self.clock = SetClock()
         self.one = OffsetsPartition(
             self.partition,
@@ -96,6 +97,7 @@ class Led:
             clock=self.clock,
             executor=executor or InlineExecutor(),
             loading=asyncio.Lock(),
+            has_room=lambda: not self.is_full,
             on_disk_error=self.take_offline,
             on_bug=self.take_offline,
             on_refused=self.reload,
@@ -106,6 +108,8 @@ class Led:
 
     def take_offline(self, partition: Partition, error: DiskError | InvariantBrokenError) -> None:
         self.troubles.append(error)
+        if self.is_full and isinstance(error, DiskError):
+            return
         partition.stop()
         self.one.stop()
 

@@ -21,7 +21,6 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log, NotCachedError
 from tidelog.metadata import MetadataDelta, MetadataImage, PartitionImage
-from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
 from tidelog.server.held_directory import HeldDirectory, is_full
 from tidelog.server.log_files import LogFiles, WantedLog
@@ -169,13 +168,17 @@ class Broker:
         if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is not partition:
             return
         held = self._files.directory_of(partition.topic_partition)
-        is_coordinated = partition.topic_partition.topic in INTERNAL_TOPICS  # its coordinator is ahead of its log now
-        if held is not None and is_full(error) and partition.log.failure is None and not is_coordinated:
+        if held is not None and is_full(error) and partition.log.failure is None:
             held.on_full()  # nothing was changed: what is there is served, and the next append may find room
             return
         self._take_offline(partition.topic_partition, str(error))
         if held is not None:
             self.on_suspicion(held)
+
+    def has_room(self, partition: Partition) -> bool:
+        """Whether the disk under a partition is not known to be full."""
+        held = self._files.directory_of(partition.topic_partition)
+        return held is None or not held.is_known_full
 
     def on_read_error(self, partition: Partition) -> None:
         """Some place could not be read, which was refused. Whether it is more than that place, the disk is asked."""

@@ -206,6 +206,7 @@ class GroupCoordinators:
             clock=self._clock,
             executor=self._executor,
             loading=self._loading,
+            has_room=partial(self._broker.has_room, partition),
             on_disk_error=self._broker.on_disk_error,
             on_bug=self._broker.on_bug,
             on_refused=self.on_leadership_changed,  # as if it began anew

@@ -42,6 +42,7 @@ LOOK_UPS_MAX = 8
 """How often a place is looked up without waiting for the disk; then it waits."""
 
 TIMER_SECONDS_MIN = 0.001
+ROOM_CHECK_SECONDS = 0.5
 
 Tell = Callable[[GroupCoordinator, RequestId, int, int], None]
 """Tells a coordinator of a request: the coordinator, the request's id, `now_ms`, `wall_ms`."""
@@ -54,10 +55,12 @@ class OffsetsPartition:
         partition: led by this broker.
         coordinator: empty.
         loading: held while a piece of a log is replayed, so that many partitions do not compete with the loop.
-        on_disk_error: told when the log cannot be written.
+        has_room: whether the disk is not known to be full. While it is, nothing is loaded: the first commit would find
+            that out, and have everything loaded anew.
+        on_disk_error: told when the log cannot be written; takes it offline, unless the disk is merely full.
         on_bug: told when what must hold does not.
-        on_refused: told when the log takes a batch not, by its settings: the coordinator is ahead of it, and has to be
-            loaded anew.
+        on_refused: told when the log takes a batch not, by its settings or for want of room: the coordinator is ahead
+            of it, and has to be loaded anew.
     """
 
     def __init__(
@@ -68,6 +71,7 @@ class OffsetsPartition:
         clock: Clock,
         executor: Executor,
         loading: asyncio.Lock,
+        has_room: Callable[[], bool],
         on_disk_error: Callable[[Partition, DiskError], None],
         on_bug: Callable[[Partition, InvariantBrokenError], None],
         on_refused: Callable[[Partition], None],
@@ -81,6 +85,7 @@ class OffsetsPartition:
         self._clock = clock
         self._executor = executor
         self._loading = loading
+        self._has_room = has_room
         self._on_disk_error = on_disk_error
         self._on_bug = on_bug
         self._on_refused = on_refused
@@ -113,12 +118,14 @@ class OffsetsPartition:
             gone: of some topics, those that are no more.
         """
         log = self.partition.log
-        if log.log_start_offset == log.log_end_offset:
+        if log.log_start_offset == log.log_end_offset and self._has_room():
             self._serve(gone)
         else:
             self._load = asyncio.get_running_loop().create_task(self._replay_all(gone))
 
     async def _replay_all(self, gone: Callable[[Iterable[str]], Collection[str]]) -> None:
+        while not self._is_over and not self._has_room():
+            await asyncio.sleep(ROOM_CHECK_SECONDS)
         log = self.partition.log
         started_ms = self._clock.now_ms()
         offset = log.log_start_offset
@@ -317,13 +324,12 @@ class OffsetsPartition:
                 for batch in ready.batches:
                     self._append(batch)
             except DiskError as error:
-                self._on_disk_error(self.partition, error)  # which ends in `stop`, and so answers everybody
-                invariant(self._is_over, "{} is offline and served on", self.partition.topic_partition)
+                self._on_disk_error(self.partition, error)
+                if not self._is_over:
+                    self._load_anew(error)
                 return
             except KafkaError as error:
-                logger.error("%s: the groups on it are loaded anew: %s", self.partition.topic_partition, error)
-                self._on_refused(self.partition)
-                invariant(self._is_over, "{} refused a batch and served on", self.partition.topic_partition)
+                self._load_anew(error)
                 return
             self._deliver(ready.answers)
             if self._syncing is not None or self.partition.is_sync_awaited:
@@ -332,6 +338,12 @@ class OffsetsPartition:
                 coordinator.on_committed(self.partition.high_watermark)
         if not self._is_over:
             self._mind_timer()
+
+    def _load_anew(self, error: TidelogError) -> None:
+        """The log did not take what the coordinator decided. This ends in `stop`, and so answers everybody."""
+        logger.error("%s: the groups on it are loaded anew: %s", self.partition.topic_partition, error)
+        self._on_refused(self.partition)
+        invariant(self._is_over, "{} refused a batch and served on", self.partition.topic_partition)
 
     def _append(self, batch: EncodedBatch) -> None:
         now_ms = self._clock.wall_ms()

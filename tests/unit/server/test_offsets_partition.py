@@ -178,6 +178,32 @@ def test_a_disk_that_fails_ends_the_leadership_and_everybody_is_told() -> None:
     asyncio.run(run())
 
 
+def test_a_full_disk_has_the_groups_loaded_anew_once_there_is_room() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        led.commit(4)
+        disk.free_write_bytes, led.is_full = 10, True
+        assert code_of(led.commit(5)) is Code.NOT_COORDINATOR
+        assert (led.reloads, led.partition.replica is not None) == (1, True)
+
+        disk.free_write_bytes = None
+        again = Led(disk, leader_epoch=1)
+        again.is_full = True
+        again.start()
+        await asyncio.sleep(0)
+        assert again.committed() is Code.COORDINATOR_LOAD_IN_PROGRESS
+        again.is_full = False
+        while again.one.refusal is not None:
+            await asyncio.sleep(0.01)
+        assert again.committed() == {"t": 4}
+        assert again.commit(6)
+        assert again.committed() == {"t": 6}
+
+    asyncio.run(asyncio.wait_for(run(), 10))
+
+
 @pytest.mark.parametrize("limit", [{"message_size_bytes_max": 70}, {"segment_size_bytes": 70}])
 def test_a_commit_that_the_log_would_not_take_is_refused_and_what_is_over_is_forgotten(limit: dict[str, Any]) -> None:
     async def run() -> None:

@@ -1,0 +1,91 @@
+"""A disk fills up under a whole node, and has room again: groups go on without a restart, and lost nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.group_member import commit, commit_request, committed, find_coordinator, wait_for_coordinator
+from support.node import NodeProcess, StartNode
+from support.wire_client import WireClient, batch_of, wait_until
+from tidelog.base.errors import Code
+
+TOPIC = "filling"
+DISK_SIZE_MB = 24
+COMMITS_MAX = 1_000  # a page of the disk takes some tens
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "disk"
+    path.mkdir()
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk to fill")
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE_MB}m", "tmpfs", str(path)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "somebody-elses").open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4_096))
+        except OSError:
+            return
+
+
+def test_groups_go_on_when_there_is_room_again(small_disk: Path, tmp_path: Path, start_node: StartNode) -> None:
+    config = {"offsets.topic.num.partitions": "1", "replica.high.watermark.checkpoint.interval.ms": "200"}
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "node-1").symlink_to(small_disk, target_is_directory=True)
+    node = start_node(data_dir=tmp_path / "node", config=config)
+    try:
+        _fill_and_make_room(node, small_disk)
+    finally:
+        node.close()
+
+
+def _fill_and_make_room(node: NodeProcess, disk: Path) -> None:
+    with WireClient(node.port) as client:
+        client.create_topic(TOPIC)
+        wait_for_coordinator(client, "g")
+        commit(client, commit_request("g", {(TOPIC, 0): 0}))
+        fill(disk)
+        kept = 0
+        for offset in range(1, COMMITS_MAX):
+            (code,) = commit(client, commit_request("g", {(TOPIC, 0): offset})).values()
+            if code != Code.NONE:
+                break
+            kept = offset
+        assert 0 < kept < COMMITS_MAX - 1
+        assert "the disk is full" in node.log
+        assert client.produce(TOPIC, batch_of(bytes(100_000))).error_code == Code.KAFKA_STORAGE_ERROR
+        assert find_coordinator(client, "g").error_code == Code.NONE
+        (disk / "somebody-elses").unlink()
+        wait_for_coordinator(client, "g")
+        assert committed(client, "g", TOPIC).committed_offset == kept
+        assert set(commit(client, commit_request("g", {(TOPIC, 0): kept + 1})).values()) == {Code.NONE}
+        wait_until(
+            lambda: client.produce(TOPIC, batch_of(bytes(100_000))).error_code == Code.NONE, "producers are served"
+        )
+    node.kill()
+    node.start()
+    with WireClient(node.port) as client:
+        wait_for_coordinator(client, "g")
+        assert committed(client, "g", TOPIC).committed_offset == kept + 1
+    assert "goes offline" not in node.log
+    node.stop()
