@@ -235,17 +235,28 @@ class Broker:
             failed_count = 0
             wanted = [WantedLog(a.topic_partition, a.topic_id, self._is_new(a)) for a in missing]
             for one, opened in zip(missing, await self._files.open_logs(wanted, image), strict=True):
-                if isinstance(opened, Log):
+                reason = self._why_not(one.topic_partition, opened)
+                if reason is None:
+                    assert isinstance(opened, Log)
                     self._add(one, opened)
                     continue
                 failed_count += 1
-                self._take_offline(one.topic_partition, str(opened), is_alone=failed_count <= TOLD_MAX)
+                self._take_offline(one.topic_partition, reason, is_alone=failed_count <= TOLD_MAX)
             if failed_count > TOLD_MAX:
                 logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
         await self._lead(assigned, image)
         self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
+
+    def _why_not(self, topic_partition: TopicPartition, opened: Log | TidelogError) -> str | None:
+        """Why a log cannot be served: it could not be opened, or its directory failed while others were opened."""
+        if not isinstance(opened, Log):
+            return str(opened)
+        held = self._files.directory_of(topic_partition)
+        if held is None or held.failure is None:
+            return None
+        return f"log directory {held.path} failed: {held.failure}"
 
     def _is_new(self, one: _Assigned) -> bool:
         """Whether it was made just now: whatever the first image tells of may have been written to before."""

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
 from support.memory_disk import MemoryDisk
 from support.wire_client import batch_of
-from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError
+from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, TidelogError
 from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
+from tidelog.log import Log
 from tidelog.server.config import NodeConfig
 from tidelog.server.dispatch import BROKER, RequestContext
 from tidelog.server.drive import ServerConnection
@@ -205,6 +207,25 @@ def test_a_directory_that_fails_takes_its_partitions_along_and_no_others(
             assert partition.log.log_end_offset == (1 if index in lost else 2)
             assert partition.log.recovery.was_clean is (index not in lost)
             assert await produce(node, "flights", index, b"again") == Code.NONE
+        await node.stop()
+
+    run(scenario)
+
+
+def test_what_was_opened_in_a_directory_that_failed_meanwhile_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk())
+        open_logs = node.files.open_logs
+
+        async def open_slowly(*args: Any) -> list[Log | TidelogError]:
+            opened = await open_logs(*args)
+            node.files.on_directory_failed(node.files.directories[1], "meanwhile")
+            return opened
+
+        monkeypatch.setattr(node.files, "open_logs", open_slowly)
+        await create(node, "flights", 3)
+        codes = [await produce(node, "flights", index, b"v") for index in range(3)]
+        assert sorted(codes) == [Code.NONE, Code.NONE, Code.KAFKA_STORAGE_ERROR]
         await node.stop()
 
     run(scenario)
