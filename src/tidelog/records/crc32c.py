@@ -7,7 +7,7 @@ The package `crc32c` asks for its own version as it is imported, for which it lo
 from __future__ import annotations
 
 from importlib.machinery import PathFinder
-from typing import Any
+from typing import Any, Protocol
 
 from tidelog.base.ports import Buffer
 
@@ -26,14 +26,11 @@ def _load() -> Any:
     return crc32c
 
 
-_crc32c = _load().crc32c
+class Crc32c(Protocol):
+    """The CRC32C of a contiguous buffer."""
+
+    def __call__(self, data: Buffer, crc: int = 0, /) -> int:
+        """Sum up `data`, behind what gave the checksum `crc`."""
 
 
-def crc32c(data: Buffer, crc: int = 0) -> int:
-    """The CRC32C of a contiguous buffer.
-
-    Args:
-        data: what to sum up.
-        crc: the checksum of what came before it.
-    """
-    return _crc32c(data, crc)  # type: ignore[no-any-return]
+crc32c: Crc32c = _load().crc32c

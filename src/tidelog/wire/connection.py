@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from struct import Struct
+
 from tidelog.base.errors import MalformedMessageError
 
 BUFFER_SIZE_BYTES_MIN = 16 * 1024
 """What a connection holds that is in use. An idle one holds nothing: ten thousand of them would take 160 MiB."""
 
-_SIZE_BYTES = 4
+_SIZE = Struct(">i")
+_SIZE_BYTES = _SIZE.size
 _GROWTH = 4
 _NOTHING = memoryview(bytearray())
 
@@ -91,7 +94,7 @@ class FrameReceiver:
         if held < _SIZE_BYTES:
             return None
         view = self._view
-        size = int.from_bytes(view[start : start + _SIZE_BYTES], signed=True)
+        (size,) = _SIZE.unpack_from(view, start)
         if not 0 <= size <= self.frame_size_bytes_max:
             raise self._refused(size, bytes(view[start : start + _SIZE_BYTES]))
         if held - _SIZE_BYTES < size:

@@ -10,7 +10,7 @@ exception: an ApiVersions response has header 0 always, so that a client can rea
 from __future__ import annotations
 
 import struct
-from functools import lru_cache
+from functools import lru_cache, partial
 from struct import Struct
 from typing import NamedTuple
 
@@ -47,6 +47,9 @@ class RequestHeader(NamedTuple):
     consistency_state: ConsistencyState | None
 
 
+_make_header = partial(tuple.__new__, RequestHeader)  # as the constructor, at a third of its price
+
+
 def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     """The header of the request that fills `buffer` (without its size), and where its body starts.
 
@@ -76,7 +79,7 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
                 position += 1
             else:
                 state, position = _decode_tagged_fields(buffer, position)
-        return RequestHeader(api_key, api_version, correlation_id, client_id, state), position
+        return _make_header((api_key, api_version, correlation_id, client_id, state)), position
     except (struct.error, IndexError):
         raise MalformedMessageError(f"request header: the frame ends after {len(buffer)} bytes") from None
     except UnicodeDecodeError as error:

@@ -23,10 +23,8 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import TopicId
-from tidelog.metadata.topic_names import INTERNAL_TOPICS
-from tidelog.records import split_batches
 from tidelog.server.dispatch import RequestContext, code_of
-from tidelog.server.partition import LENGTH_END, LENGTH_START, Partition
+from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_00_produce import (
     BatchIndexAndErrorMessage,
     PartitionProduceData,
@@ -103,14 +101,13 @@ def _append(
             partition = node.broker.partition(topic, data.index)
         else:
             partition = node.broker.partition_by_id(TopicId(topic), data.index)
-        if partition.topic_partition.topic in INTERNAL_TOPICS and not is_admin:
+        if partition.is_internal and not is_admin:
             name = partition.topic_partition.topic
             raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinators alone")
-        if not isinstance(data.records, memoryview) or not len(data.records):
+        records = data.records
+        if not isinstance(records, memoryview) or not len(records):
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
-        if _first_batch_end(data.records) < len(data.records) and len(split_batches(data.records)) > 1:
-            raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
-        result = partition.append(data.records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
+        result = partition.append(records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
     except KafkaError as error:
         row = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
         if isinstance(error, InvalidRecordsError):
@@ -131,11 +128,6 @@ def _append(
     if partition.is_sync_awaited:
         unsynced.append((partition, row))
     return row
-
-
-def _first_batch_end(records: memoryview) -> int:
-    """Where the first batch says it ends. The log looks at all else that its header says, once."""
-    return LENGTH_END + int.from_bytes(records[LENGTH_START:LENGTH_END])
 
 
 def _refused(index: int, code: Code, message: str) -> PartitionProduceResponse:
