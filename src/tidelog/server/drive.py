@@ -315,7 +315,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             small.clear()
 
     def _write_out(self) -> bool:
-        """Write what the socket takes, at most 1 MiB at a time. True when nothing is left."""
+        """Write what the socket takes, at most 1 MiB at a time. True when nothing is left, and more can be served."""
         transport = self._transport
         if transport is None or self._reading is not None:
             return False
@@ -351,7 +351,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return False
         if self._closing:
             transport.close()
-        return True
+        return not transport.is_closing()  # a write that failed ended it: `connection_lost` comes in the next turn
 
     async def _read_later(self, stored: StoredBytes, size: int) -> None:
         """The next chunk has to come from the disk: wait for it off the loop, then go on."""
