@@ -60,11 +60,13 @@ class Rules:
 
     Attributes:
         is_fenced: whether leaders look at the leader epoch of who fetches, and of who asks where an epoch ends.
+        keeps_seats: whether a broker that restarts faster than anyone notices keeps its place in the ISR (rule 6).
     """
 
     truncation: TruncationRule = truncation_point
     join: JoinRule = join_point
     is_fenced: bool = True
+    keeps_seats: bool = False
 
 
 class Stored(NamedTuple):
@@ -159,7 +161,9 @@ class ReplicaWorld:
         self.is_clean = True  # no unclean election yet
         self.committed: dict[Offset, Stored] = {}
         self.written: dict[tuple[LeaderEpoch, Offset], Stored] = {}
-        self.notes: list[str] = []
+        self.events: list[str] = []  # what a reader of a story is told beside the logs
+        self.broken: list[str] = []
+        self.power_losses = 0
         for node in self.nodes.values():
             self._apply(node)
 
@@ -175,8 +179,8 @@ class ReplicaWorld:
         node = self.nodes[broker]
         assert node.leader is not None
         record = Stored(node.leader.leader_epoch, value)
-        if self.written.setdefault((record.leader_epoch, node.log.end_offset), record) != record:
-            raise InvariantBrokenInWorldError(f"EpochOffsetUnique: broker {broker} wrote {record} again")
+        first = self.written.setdefault((record.leader_epoch, node.log.end_offset), record)
+        self._expect(first == record, "EpochOffsetUnique", f"{text_of(record)} offset={node.log.end_offset}: {first}")
         node.log.append([record])
         node.leader.on_appended(node.log.end_offset)
         self.run(node)
@@ -201,6 +205,16 @@ class ReplicaWorld:
         node = self.nodes[broker]
         node.is_up, node.leader, node.follower, node.asked = False, None, None, None
 
+    def lose_power(self, broker: BrokerId, *, keeps: int) -> None:
+        """As a crash, but only the first records are kept: the rest was not on disk yet."""
+        self.crash(broker)
+        log = self.nodes[broker].log
+        log.truncate(Offset(keeps))
+        log.high_watermark = min(log.high_watermark, log.end_offset)
+        self.power_losses += 1
+        if self.power_losses >= self.settings.min_insync_replicas:
+            self.is_clean = False  # more than was promised to survive
+
     def expire(self, broker: BrokerId) -> None:
         """The controller finds that the broker is gone: its leadership and its seat go, unless it is the last one."""
         state = self.state
@@ -221,7 +235,8 @@ class ReplicaWorld:
     def restart(self, broker: BrokerId) -> None:
         """The next incarnation registers: what the last one held goes in that step, and it leads if none else may."""
         node = self.nodes[broker]
-        self.expire(broker)
+        if not (self.rules.keeps_seats and self.state.leader != broker):
+            self.expire(broker)
         node.is_up = True
         node.broker_epoch = BrokerEpoch(node.broker_epoch + 1)
         if self.state.leader is None and broker in self.state.isr:
@@ -280,9 +295,11 @@ class ReplicaWorld:
             ready = follower.take_ready()
             node.log.high_watermark = ready.high_watermark
             if ready.truncation is not None:
+                before = node.log.end_offset
                 node.log.truncate(ready.truncation.end_offset)
-                if ready.truncation.below_high_watermark is not None:
-                    self.notes.append(f"broker {node.broker_id} cut below its high watermark")
+                self.events.append(f"{name_of(node.broker_id)} keeps {node.log.end_offset} of {before}")
+                if ready.truncation.below_high_watermark is not None and self.is_clean:
+                    self._expect(False, "AckedRecordsSurvive", f"{name_of(node.broker_id)} cut what was committed")
                 follower.on_truncated(node.log.end_offset)
                 continue
             if ready.append is not None:
@@ -400,6 +417,9 @@ class ReplicaWorld:
             follower.on_log_start(request.number, Offset(outcome), self.now_ms)
         else:
             assert outcome is None or isinstance(outcome, EpochEntry)
+            assert isinstance(request, AskEpochEnd)
+            who = f"{name_of(answer.to)} asks {name_of(request.leader)} where epoch {request.leader_epoch} ends"
+            self.events.append(f"{who}: {_told(request.leader_epoch, outcome)}")
             follower.on_epoch_end(request.number, outcome, self.now_ms)
         self.run(node, answer.records)
 
@@ -426,11 +446,12 @@ class ReplicaWorld:
         for offset in range(high_watermark):
             record = node.log.records[offset]
             known = self.committed.setdefault(Offset(offset), record)
-            holds = known == record or not self.is_clean
-            self._expect(holds, "WeakIsr", f"broker {node.broker_id} committed {record} at {offset}, after {known}")
+            if self.is_clean and known != record:
+                who = f"{name_of(node.broker_id)} committed {text_of(record)}"
+                self._expect(False, "WeakIsr", f"{who} at offset={offset}, where {text_of(known)} was")
 
     def check(self) -> None:
-        """Raise for the first invariant that is broken, by its name."""
+        """Raise if an invariant is broken, naming it."""
         state = self.state
         self._expect(state.leader is None or state.leader in state.isr, "LeaderInIsr", f"{state.leader}: {state.isr}")
         epochs = [node.leader.leader_epoch for node in self.nodes.values() if node.leader is not None]
@@ -441,37 +462,55 @@ class ReplicaWorld:
             for offset, record in enumerate(mine):
                 lineage.assign(record.leader_epoch, Offset(offset))
             entries = [entry for entry in self.nodes[one].log.lineage.entries if entry.start_offset < len(mine)]
-            self._expect(list(lineage.entries) == entries, "LogsArePrefixes", f"lineage of broker {one}: {entries}")
-            for other, theirs in logs.items():
+            told = f"{name_of(one)} does not know the epochs of its records: {entries}"
+            self._expect(list(lineage.entries) == entries, "LogsArePrefixes", told)
+            for other in logs:
                 if other > one:
-                    self._check_prefixes(f"brokers {one} and {other}", mine, theirs)
+                    self._check_prefixes(one, other)
         if self.is_clean:
             self._check_committed(logs)
+        if self.broken:
+            raise InvariantBrokenInWorldError("\n".join(self.broken))
 
-    def _check_prefixes(self, who: str, mine: list[Stored], theirs: list[Stored]) -> None:
+    def _check_prefixes(self, one: BrokerId, other: BrokerId) -> None:
+        """Equal epoch at equal offset: equal history."""
+        mine, theirs = self.nodes[one].log.records, self.nodes[other].log.records
         agreed = [offset for offset, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a[0] == b[0]]
-        end = agreed[-1] + 1 if agreed else 0
-        self._expect(mine[:end] == theirs[:end], "LogsArePrefixes", f"{who}: {mine[:end]} and {theirs[:end]}")
+        for offset in range(agreed[-1] + 1 if agreed else 0):
+            both = f"{name_of(one)} has {text_of(mine[offset])}, {name_of(other)} {text_of(theirs[offset])}"
+            self._expect(mine[offset] == theirs[offset], "LogsArePrefixes", f"at offset={offset} {both}")
 
     def _check_committed(self, logs: Mapping[BrokerId, list[Stored]]) -> None:
-        for promised_at, record in self.committed.items():
+        for offset, record in self.committed.items():
+            what = f"{text_of(record)} offset={offset} is missing from"
             for broker in self.state.isr:
-                held = logs[broker][promised_at] if promised_at < len(logs[broker]) else None
-                self._expect(held == record, "StrongIsr", f"{record} at {promised_at} is {held} at broker {broker}")
+                is_there = offset < len(logs[broker]) and logs[broker][offset] == record
+                leads = broker == self.state.leader
+                self._expect(is_there or leads, "StrongIsr", f"{what} {name_of(broker)}, which is in sync")
+                self._expect(is_there or not leads, "AckedRecordsSurvive", f"{what} leader {name_of(broker)}")
         for node in self.nodes.values():
             if node.follower is not None and node.follower.is_reconciled:
                 for number in range(node.follower.high_watermark):
-                    offset = Offset(number)
-                    seen = node.log.records[offset]
-                    promised = self.committed.get(offset)
-                    self._expect(
-                        seen == promised,
-                        "DeliveredStaysDeliverable",
-                        f"broker {node.broker_id} shows {seen} at {offset}, where {promised} is committed",
-                    )
-        self._expect(not self.notes, "AckedRecordsSurvive", "; ".join(self.notes))
+                    seen, promised = node.log.records[number], self.committed.get(Offset(number))
+                    what = f"{name_of(node.broker_id)} shows {text_of(seen)} at offset={number}"
+                    self._expect(seen == promised, "DeliveredStaysDeliverable", f"{what}, which is not committed")
 
-    @staticmethod
-    def _expect(holds: bool, name: str, what: str) -> None:
-        if not holds:
-            raise InvariantBrokenInWorldError(f"{name}: {what}")
+    def _expect(self, holds: bool, name: str, what: str) -> None:
+        if not holds and not any(known.startswith(f"{name}:") for known in self.broken):
+            self.broken.append(f"{name}: {what}")
+
+
+def name_of(broker: BrokerId) -> str:
+    """Brokers of stories go by letters."""
+    return chr(ord("A") + broker - 1)
+
+
+def text_of(record: Stored) -> str:
+    return f"{record.value}@{record.leader_epoch}"
+
+
+def _told(asked: LeaderEpoch, outcome: EpochEntry | None) -> str:
+    if outcome is None:
+        return "it cannot say"
+    epoch, end_offset = outcome
+    return str(end_offset) if epoch == asked else f"it knows {epoch} before that, and its end: {end_offset}"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -100,3 +102,12 @@ def test_logs_agree_again_after_unclean_elections(choices: list[int]) -> None:
     world = ReplicaWorld(3)
     play(world, choices, may_be_unclean=True)
     heal(world)
+
+
+@pytest.mark.parametrize("may_be_unclean", [False, True])
+def test_long_lives(may_be_unclean: bool) -> None:
+    for seed in range(80):
+        rng = Random(seed)
+        world = ReplicaWorld(rng.choice((2, 3, 3)), min_insync=rng.choice((1, 2)))
+        play(world, [rng.randrange(1_000_000) for _ in range(150)], may_be_unclean=may_be_unclean)
+        heal(world)
