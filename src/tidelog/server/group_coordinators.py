@@ -192,8 +192,11 @@ class GroupCoordinators:
         if delta.deleted_topics:
             names = {topic.name for topic in delta.deleted_topics.values()}
             self._first_topics -= names
-            for one in list(self._here.values()):
+            for index, one in list(self._here.items()):
                 one.on_topics_deleted(names)
+                anew = self._here.get(index)
+                if anew is not None and anew is not one:  # its log refused to forget: the topics are still in it
+                    anew.on_topics_deleted(names)
 
     def _start(self, index: int, partition: Partition, topics: Collection[str]) -> None:
         """Load a partition. Its log may tell of others than `topics`, and one that is made from now on is not they."""

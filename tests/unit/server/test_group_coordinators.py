@@ -35,8 +35,15 @@ class Controller:
         return [CreatedTopic(topic.name, self._code, "too few brokers") for topic in topics]
 
 
+class NoFiles:
+    """No log lies in a directory that could be full."""
+
+    def directory_of(self, topic_partition: object) -> None:
+        return None
+
+
 def groups(controller: Controller, properties: Mapping[str, str], *, brokers: int = 1) -> GroupCoordinators:
-    files: Any = MemoryDisk()  # not touched here
+    files: Any = NoFiles()
     broker = Broker(BrokerId(1), files, clock=SetClock(), executor=InlineExecutor(), on_failed=pytest.fail)
     registered = {
         BrokerId(number): BrokerImage(BrokerId(number), BrokerEpoch(0), ZERO_UUID, (), None, is_fenced=False)
