@@ -36,7 +36,12 @@ from tidelog.wire.messages.api_00_produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.wire.messages.api_02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 
 MARKER = "logs/.kafka_cleanshutdown"
@@ -442,7 +447,9 @@ def test_many_looks_into_the_log_leave_others_their_turn_and_each_partition_has_
 
         busy = asyncio.ensure_future(others())
         header = RequestHeader(ApiKey.LIST_OFFSETS, 7, 1, None, None)
-        response = await api_02_list_offsets.handle(node, request, RequestContext(header, Swept(), BROKER))
+        answer = api_02_list_offsets.handle(node, request, RequestContext(header, Swept(), BROKER))
+        assert not isinstance(answer, ListOffsetsResponse)
+        response = await answer
         busy.cancel()
         assert turns >= 48
         codes = [Code(row.error_code) for row in response.topics[0].partitions]
@@ -458,8 +465,8 @@ def test_many_looks_into_the_log_leave_others_their_turn_and_each_partition_has_
 )
 def test_clients_are_told_the_advertised_port_with_the_advertised_host(advertised: str | None, told: str) -> None:
     async def scenario() -> None:
-        settings = {} if advertised is None else {"advertised_listeners": advertised}
-        node = new_node(MemoryDisk(), **settings)
+        disk = MemoryDisk()
+        node = new_node(disk) if advertised is None else new_node(disk, advertised_listeners=advertised)
         await node.start()
         assert node.client_address == told.format(node.client_port)
         await node.stop()
