@@ -59,6 +59,10 @@ def node(start_node: StartNode) -> Iterator[NodeProcess]:
     started.close()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--rewrite", action="store_true", help="write the output of the scenario files anew")
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # Nothing a test starts may leave this machine, or use what the user's shell happens to say.
     for name in ("TIDELOG_BOOTSTRAP", "JAVA_TOOL_OPTIONS"):

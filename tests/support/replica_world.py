@@ -33,6 +33,7 @@ from tidelog.replica import (
     FollowerReplica,
     FollowerRequest,
     FollowerSettings,
+    FollowerState,
     IsrProposal,
     JoinRule,
     LeaderReplica,
@@ -48,6 +49,7 @@ PARTITION = TopicPartition("story", PartitionIndex(0))
 FETCH_RECORDS_MAX = 2
 START = Offset(0)
 FIRST_INCARNATION = BrokerEpoch(1)
+FIRST_LEADER = BrokerId(1)
 
 
 class InvariantBrokenInWorldError(AssertionError):
@@ -147,13 +149,20 @@ Message = Ask | Answer | Propose
 
 
 class ReplicaWorld:
-    """A partition of a few replicas. Broker 1 leads first; all are in sync."""
+    """A partition of a few replicas, all of them in sync."""
 
-    def __init__(self, replica_count: int = 3, *, min_insync: int = 1, rules: Rules | None = None) -> None:
+    def __init__(
+        self,
+        replica_count: int = 3,
+        *,
+        min_insync: int = 1,
+        rules: Rules | None = None,
+        first_leader: BrokerId = FIRST_LEADER,
+    ) -> None:
         self.rules = Rules() if rules is None else rules
         self.settings = ReplicationSettings(min_insync, lag_ms_max=30, proposal_backoff_ms=10)
         ids = tuple(BrokerId(number) for number in range(1, replica_count + 1))
-        first = PartitionImage(ids, ids, ids[0], LeaderEpoch(0), PartitionEpoch(0))
+        first = PartitionImage(ids, ids, first_leader, LeaderEpoch(0), PartitionEpoch(0))
         self.history = [first]
         self.nodes = {broker: Node(broker) for broker in ids}
         self.messages: list[Message] = []
@@ -419,7 +428,8 @@ class ReplicaWorld:
             assert outcome is None or isinstance(outcome, EpochEntry)
             assert isinstance(request, AskEpochEnd)
             who = f"{name_of(answer.to)} asks {name_of(request.leader)} where epoch {request.leader_epoch} ends"
-            self.events.append(f"{who}: {_told(request.leader_epoch, outcome)}")
+            if follower.state is FollowerState.TRUNCATING:
+                self.events.append(f"{who}: {_told(request.leader_epoch, outcome)}")
             follower.on_epoch_end(request.number, outcome, self.now_ms)
         self.run(node, answer.records)
 
@@ -457,16 +467,17 @@ class ReplicaWorld:
         epochs = [node.leader.leader_epoch for node in self.nodes.values() if node.leader is not None]
         self._expect(len(epochs) == len(set(epochs)), "EpochOffsetUnique", f"leaders of the epochs {epochs}")
         logs = {broker: node.log.records for broker, node in self.nodes.items()}
+        for one in logs:
+            for other in logs:
+                if other > one:
+                    self._check_prefixes(one, other)
         for one, mine in logs.items():
             lineage = LeaderEpochLineage()
             for offset, record in enumerate(mine):
                 lineage.assign(record.leader_epoch, Offset(offset))
             entries = [entry for entry in self.nodes[one].log.lineage.entries if entry.start_offset < len(mine)]
-            told = f"{name_of(one)} does not know the epochs of its records: {entries}"
-            self._expect(list(lineage.entries) == entries, "LogsArePrefixes", told)
-            for other in logs:
-                if other > one:
-                    self._check_prefixes(one, other)
+            told = f"{name_of(one)} does not know the epochs of its records: {[tuple(entry) for entry in entries]}"
+            self._expect(list(lineage.entries) == entries, "LineageTellsTheLog", told)
         if self.is_clean:
             self._check_committed(logs)
         if self.broken:

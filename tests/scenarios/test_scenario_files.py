@@ -1,0 +1,67 @@
+"""What a scenario file cannot say is refused with its line and what is possible; what it says wrongly is seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.datadriven import StoryError, check_file
+from support.story import Story
+
+STORY = """# A story.
+
+cluster A B
+produce A m1
+settle
+----
+A leader   epoch=0  [m1@0 |]
+B follower epoch=0  [m1@0 |]
+"""
+
+
+def check(tmp_path: Path, text: str, *, is_rewriting: bool = False) -> str:
+    path = tmp_path / "story.txt"
+    path.write_text(text)
+    check_file(path, Story().play, is_rewriting=is_rewriting)
+    return path.read_text()
+
+
+def test_a_story_that_goes_otherwise_fails_and_can_be_written_anew(tmp_path: Path) -> None:
+    check(tmp_path, STORY)
+    wrong = STORY.replace("B follower epoch=0  [m1@0 |]", "B follower epoch=0  [| m1@0]")
+    with pytest.raises(AssertionError, match=r"story\.txt:3"):
+        check(tmp_path, wrong)
+    assert check(tmp_path, wrong, is_rewriting=True) == STORY
+
+
+@pytest.mark.parametrize(
+    ("commands", "message"),
+    [
+        ("cluster A B\nexplode A", r"story.txt:2: 'explode A': no such command. Possible are: .*crash BROKER"),
+        ("cluster A B\nproduce B m1", "story.txt:2: 'produce B m1': that broker does not believe that it leads"),
+        ("cluster A B\ncrash C", "story.txt:2: 'crash C': it is used as: crash BROKER"),
+        ("cluster A B\ncrash", "it is used as: crash BROKER"),
+        ("cluster A B\npower-loss A", "it is used as: power-loss BROKER keeps=N"),
+        ("cluster A B\npower-loss A keeps=all", "it is used as: power-loss BROKER keeps=N"),
+        ("cluster A C", "brokers are the first letters: A B"),
+        ("crash A", "a story begins with: cluster A B"),
+        ("cluster A B\nfetch A", "A has no fetch on its way"),
+        ("cluster A B\nlearn B", "it knows all there is"),
+        ("cluster A B\ncrash B\nelect B", "it is not in sync; to elect it all the same: elect BROKER unclean"),
+        ("replay rule=none", "no such rule. There are: high-watermark"),
+    ],
+)
+def test_what_cannot_be_played_is_named(tmp_path: Path, commands: str, message: str) -> None:
+    with pytest.raises(StoryError, match=message):
+        check(tmp_path, f"{commands}\n----\n")
+
+
+def test_commands_without_output_are_named(tmp_path: Path) -> None:
+    with pytest.raises(StoryError, match=r"story.txt:2: .* without ----"):
+        check(tmp_path, "cluster A B\n")
+
+
+def test_a_replay_that_breaks_nothing_proves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StoryError, match="proves nothing about ours"):
+        check(tmp_path, f"{STORY}\nreplay rule=high-watermark\n----\n")
