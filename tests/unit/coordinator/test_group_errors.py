@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from support.coordinated import Coordinated, subscription
+from support.coordinated import SESSION_MS, Coordinated, subscription
 from tidelog.base.errors import Code, KafkaError
-from tidelog.coordinator import GroupSettings, RequestId
+from tidelog.coordinator import GroupSettings, RequestId, membership
 from tidelog.coordinator.group import TRANSITIONS, GroupState
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
@@ -197,6 +197,25 @@ def test_of_too_many_the_first_to_join_are_in() -> None:
     world.pass_ms(6_000)
     assert world.taken(joins[0], JoinGroupResponse).error_code == 0
     assert len(world.described().members) == 2
+
+
+def test_too_many_who_never_come_back_are_refused_until_their_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(membership, "PENDING_MEMBERS_MAX", 3)
+    world = Coordinated()
+    for name in "abc":
+        world.member_id_required(client_id=name)
+    assert world.refused(world.join(client_id="d")) == Code.COORDINATOR_NOT_AVAILABLE
+    world.pass_ms(SESSION_MS)
+    assert not world.coordinator.groups
+    world.member_id_required(client_id="d")
+
+
+def test_after_the_last_generation_comes_the_first() -> None:
+    world = Coordinated()
+    (member,) = world.stable_group()
+    world.coordinator.groups["g"].generation_id = 2**31 - 1
+    joined = world.taken(world.join(member, protocols=(("range", b"other"),)), JoinGroupResponse)
+    assert joined.generation_id == 1
 
 
 def test_an_answer_comes_only_while_active() -> None:

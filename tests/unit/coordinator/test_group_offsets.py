@@ -171,6 +171,24 @@ def test_a_deleted_topic_takes_its_offsets_with_it() -> None:
     assert world.coordinator.topics == {"u"}
 
 
+def test_what_was_forgotten_can_be_committed_again() -> None:
+    world = Coordinated()
+    for offset in range(3):
+        world.commit({("t", 0): offset, ("t", 1): offset})
+        assert world.fetched() == {("t", 0): offset, ("t", 1): offset}
+        world.coordinator.on_topics_deleted(["t"], now_ms=world.now_ms, wall_ms=world.wall_ms)
+        world.drive()
+        assert (world.fetched(), world.coordinator.offsets_count) == ({}, 0)
+
+
+def test_what_is_not_there_leaves_no_tombstone() -> None:
+    world = Coordinated()
+    world.commit({("t", 0): 1})
+    before = len(world.batches)
+    assert delete_codes(world, "u", "v") == [Code.NONE, Code.NONE]
+    assert world.batches[before:] == []
+
+
 def test_what_many_groups_forget_is_written_in_few_batches() -> None:
     world = Coordinated(GroupSettings(offsets_retention_ms=DAY_MS))
     for number in range(300):

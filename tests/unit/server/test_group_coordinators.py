@@ -9,10 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from support.led_offsets import Led, SetClock
+from support.led_offsets import GatedExecutor, Led, SetClock
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog.base.ports import Executor
 from tidelog.controller import CreatedTopic, NewTopic
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
@@ -42,7 +43,9 @@ class NoFiles:
         return None
 
 
-def groups(controller: Controller, properties: Mapping[str, str], *, brokers: int = 1) -> GroupCoordinators:
+def groups(
+    controller: Controller, properties: Mapping[str, str], *, brokers: int = 1, executor: Executor | None = None
+) -> GroupCoordinators:
     files: Any = NoFiles()
     broker = Broker(BrokerId(1), files, clock=SetClock(), executor=InlineExecutor(), on_failed=pytest.fail)
     registered = {
@@ -54,7 +57,7 @@ def groups(controller: Controller, properties: Mapping[str, str], *, brokers: in
         broker,
         properties,
         clock=SetClock(),
-        executor=InlineExecutor(),
+        executor=executor or InlineExecutor(),
         rng=SystemRng(),
         create_topics=controller.create,
     )
@@ -122,7 +125,8 @@ def test_a_topic_that_is_made_while_groups_are_loaded_has_no_offsets(is_deleted_
         led.start()
         led.commit(5, "t")
         led.commit(6, "u")
-        found = groups(Controller(), {})
+        executor = GatedExecutor()
+        found = groups(Controller(), {}, executor=executor)
         broker = found._broker
         broker.image = image_of("t", "u") if is_deleted_first else image_of("u")
         found.on_leadership_changed(Led(disk, leader_epoch=1).partition)
@@ -133,6 +137,7 @@ def test_a_topic_that_is_made_while_groups_are_loaded_has_no_offsets(is_deleted_
             delta.deleted_topics[TopicId(UUID(int=2))] = broker.image.topics_by_name["t"]
             found.on_image_changed(delta, image_of("u"))
         broker.image = image_of("u", "t")  # made, maybe anew
+        executor.gate.set()
         await loading
         (one,) = found.here
         while one.refusal is not None and one.refusal.code is Code.COORDINATOR_LOAD_IN_PROGRESS:

@@ -139,7 +139,7 @@ def test_a_damaged_log_is_refused_with_the_offset(damage: str, caplog: pytest.Lo
         again = Led(disk, leader_epoch=1)
         if damage == "checksum":
             (path,) = [path for path in disk.files if path.endswith(".log")]
-            disk.files[path].data[-1] ^= 1
+            disk.files[path].data[-5] ^= 1  # of the time of a commit: nothing but the checksum tells
         again.start()
         await settle(again)
         assert again.committed() is Code.COORDINATOR_NOT_AVAILABLE
@@ -398,5 +398,16 @@ def test_a_log_whose_start_moves_while_it_is_loaded_is_no_damage() -> None:
         executor.gate.set()
         await settle(again)
         assert again.committed() == {"t": 4}
+
+    asyncio.run(run())
+
+
+def test_what_is_due_sooner_is_not_late() -> None:
+    async def run() -> None:
+        led = Led(MemoryDisk())
+        led.start()  # the retention of offsets is looked at in ten minutes
+        looked_at_ms = led.one._timer_ms
+        led.one.ask(join())
+        assert led.one._timer_ms == led.clock.time_ms + 10_000 < looked_at_ms
 
     asyncio.run(run())
