@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,11 +9,12 @@ import pytest
 
 from support.group_member import commit, commit_request, committed, find_coordinator, wait_for_coordinator
 from support.node import NodeProcess, StartNode
+from support.small_disk import mounted
 from support.wire_client import WireClient, batch_of, wait_until
 from tidelog.base.errors import Code
 
 TOPIC = "filling"
-DISK_SIZE_MB = 24
+DISK_SIZE_BYTES = 24 << 20
 COMMITS_MAX = 1_000  # a page of the disk takes some tens
 
 
@@ -23,20 +22,8 @@ COMMITS_MAX = 1_000  # a page of the disk takes some tens
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "disk"
     path.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk to fill")
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE_MB}m", "tmpfs", str(path)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if made.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
-    try:
+    with mounted(path, size_bytes=DISK_SIZE_BYTES):
         yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def fill(disk: Path) -> None:

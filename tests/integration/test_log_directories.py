@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.server_process import ServerFailedError, ServerProcess
+from support.small_disk import mounted
 from support.wire_client import WireClient, batch_of, wait_until
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
@@ -156,20 +157,8 @@ def small_disk(directories: list[Path]) -> Iterator[Path]:
     """The last directory, on a disk of its own."""
     path = directories[2]
     path.mkdir()
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk to fill")
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE_BYTES}", "tmpfs", str(path)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    if made.returncode:
-        pytest.skip(f"a small disk cannot be mounted here: {made.stderr.strip()}")
-    try:
+    with mounted(path, size_bytes=DISK_SIZE_BYTES):
         yield path
-    finally:
-        subprocess.run(["umount", "-l", str(path)], check=True)
 
 
 def test_a_disk_that_is_full(small_disk: Path, server: ServerProcess) -> None:
