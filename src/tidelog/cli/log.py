@@ -54,7 +54,9 @@ class DumpLog:
 
     def _sections(self, files: Iterator[Dump]) -> Iterator[Section]:
         damaged: list[str] = []
+        is_empty = True
         for found in files:
+            is_empty = False
             kind = found.kind
             rows: Iterator[Row] = found.rows
             if kind == "records" and f"/{CLUSTER_METADATA}/" in f"/{found.path}":
@@ -63,6 +65,11 @@ class DumpLog:
                 f"{found.path} ({kind})",
                 {"file": found.path, "kind": kind},
                 Rows(_watched(found.path, rows, damaged), columns=TABLE_COLUMNS.get(kind), nothing="(empty)"),
+            )
+        if is_empty:
+            raise UsageError(
+                f"{self.path}: no file of a log is in it; name the directory of a partition, such as "
+                "tidelog-data/node-1/greetings-0"
             )
         if damaged:
             raise CorruptLogError(

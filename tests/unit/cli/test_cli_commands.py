@@ -84,6 +84,7 @@ def test_help_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str
         (["up", "--log-level", "loud"], "'loud' is not one of"),
         (["topics", "list", "--bootstrap", "no where"], "'no where' is not an address"),
         (["log", "dump", "/nowhere"], "/nowhere: there is no such file"),
+        (["log", "dump", "/dev/fd/"], "no file of a log is in it; name the directory of a partition"),
         (["storage", "format", "--cluster-id", "x"], "--data DIR and --node-id N"),
         (["consume", "t", "--offset", "-3"], "is not earliest, latest or an offset from 0"),
         (["consume", "t", "--offset", "3", "--from-beginning"], "exclude each other"),
