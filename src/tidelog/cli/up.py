@@ -62,7 +62,13 @@ class Up:
         self._check()
         for node_id in range(1, self.nodes + 1):
             self._check_not_running(node_id)
-        files = [self._write_properties(node_id) for node_id in range(1, self.nodes + 1)]
+        try:
+            files = [self._write_properties(node_id) for node_id in range(1, self.nodes + 1)]
+        except OSError as error:
+            raise UsageError(
+                f"--data {self.data}: {error.filename} cannot be written: {error.strerror}; "
+                "name a directory that you may write to, on a disk with room"
+            ) from error
         try:
             with Supervision(parent_fd=self.parent_fd) as supervision:
                 for node_id, file in enumerate(files, start=1):

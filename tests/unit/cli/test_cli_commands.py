@@ -81,6 +81,10 @@ def test_help_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str
         (["up", "--port", "70000"], "--port 70000 is no port"),
         (["up", "--config", "node.id=3"], "sets this key itself"),
         (["up", "--config", "novalue"], "is not KEY=VALUE"),
+        (
+            ["up", "--data", "/dev/null/data"],
+            "--data /dev/null/data: /dev/null/data cannot be written: Not a directory",
+        ),
         (["up", "--log-level", "loud"], "'loud' is not one of"),
         (["topics", "list", "--bootstrap", "no where"], "'no where' is not an address"),
         (["log", "dump", "/nowhere"], "/nowhere: there is no such file"),
