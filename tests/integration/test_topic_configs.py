@@ -229,6 +229,15 @@ def test_other_kinds_of_resources_are_refused(client: WireClient, kind: int) -> 
     assert describe(client, "x", kind=kind).error_code == Code.INVALID_REQUEST
 
 
+def test_the_settings_that_are_asked_for(client: WireClient) -> None:
+    client.create_topic("asked")
+    names = ["retention.ms", "cleanup.policy", "no.such"]
+    assert {row.name for row in describe(client, "asked", keys=names).configs} == set(names[:2])
+    everything = describe(client, "asked").configs
+    assert describe(client, "asked", keys=[]).configs == everything  # as Kafka takes it
+    assert len(everything) == len(TABLE["topic"])
+
+
 def test_replacing_all_settings_of_every_version(client: WireClient) -> None:
     client.create_topic("replaced", configs={"retention.ms": "5000"})
     for version in range(3):

@@ -86,9 +86,11 @@ def replace_all(
     return client.ask(ApiKey.ALTER_CONFIGS, version, request, replacing.AlterConfigsResponse).responses[0]
 
 
-def describe(client: WireClient, name: str, *, kind: int = RESOURCE_TOPIC, version: int = 4) -> DescribeConfigsResult:
+def describe(
+    client: WireClient, name: str, *, kind: int = RESOURCE_TOPIC, version: int = 4, keys: list[str] | None = None
+) -> DescribeConfigsResult:
     request = DescribeConfigsRequest(
-        resources=[DescribeConfigsResource(kind, name)],
+        resources=[DescribeConfigsResource(kind, name, keys)],
         include_synonyms=True,
         include_documentation=version >= 3,
     )

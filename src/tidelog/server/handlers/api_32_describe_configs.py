@@ -1,8 +1,9 @@
 """DescribeConfigs 1-4: the settings of topics and brokers, with where each value comes from.
 
 Behaviour: the one table of settings answers (`metadata/configs.py`): value, source, and on request what it overrides
-and what it means. A broker is described by the node that runs it, with an empty name: what all brokers share and was
-set while they ran. The levels of a broker's loggers (type 8) are described likewise. Groups have no settings here.
+and what it means. To name no key asks for all. A broker is described by the node that runs it, with an empty name: what
+all brokers share and was set while they ran. The levels of a broker's loggers (type 8) are described likewise. Groups
+have no settings here.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def handle(node: Node, request: DescribeConfigsRequest, context: RequestContext)
             result.error_message = str(error)
         else:
             wanted = resource.configuration_keys
-            result.configs = [row for row in rows if wanted is None or row.name in wanted]
+            result.configs = [row for row in rows if not wanted or row.name in wanted]
         results.append(result)
     return DescribeConfigsResponse(results=results)
 
