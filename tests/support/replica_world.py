@@ -418,6 +418,7 @@ class ReplicaWorld:
         if follower.leader_epoch != request.current_leader_epoch:
             return  # it answers the machine of another epoch
         if isinstance(outcome, KafkaError):
+            self.events.append(f"{name_of(request.leader)} refuses {name_of(answer.to)}: {outcome.code.name}")
             follower.on_refused(request.number, outcome.code, self.now_ms)
         elif isinstance(outcome, Fetched):
             follower.on_fetched(request.number, outcome, self.now_ms)
@@ -495,6 +496,8 @@ class ReplicaWorld:
         for offset, record in self.committed.items():
             what = f"{text_of(record)} offset={offset} is missing from"
             for broker in self.state.isr:
+                if self.power_losses and not self.nodes[broker].is_up:
+                    continue  # its seat goes when it registers again
                 is_there = offset < len(logs[broker]) and logs[broker][offset] == record
                 leads = broker == self.state.leader
                 self._expect(is_there or leads, "StrongIsr", f"{what} {name_of(broker)}, which is in sync")

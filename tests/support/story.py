@@ -46,7 +46,8 @@ class Story:
             "cluster": ("cluster BROKER... [min-insync=N] [seats=kept]: the first one leads", self._cluster),
             "produce": ("produce LEADER VALUE...", self._produce),
             "fetch": ("fetch FOLLOWER... [answer=lost]: one fetch of each, and its answer", self._fetch),
-            "settle": ("settle: all that is on its way arrives, until nothing is left to copy", self._settle),
+            "settle": ("settle: all arrives, what was lost is sent again, until nothing is left to copy", self._settle),
+            "wait": ("wait: so long that who has not fetched all that there is leaves the ISR", self._wait),
             "elect": ("elect BROKER [unclean] [unaware=BROKER,...]", self._elect),
             "learn": ("learn BROKER: it applies the metadata", self._learn),
             "crash": ("crash BROKER: the controller notices, and another in sync leads if there is one", self._crash),
@@ -134,6 +135,10 @@ class Story:
 
     def _settle(self, command: Command) -> None:
         world = self._world_of(command)
+        for node in world.nodes.values():
+            if node.follower is not None and all(message.request != node.asked for message in _questions(world)):
+                world.give_up(node.broker_id)  # what was lost is sent again
+        world.tick(10)
         for _ in range(ROUNDS_MAX):
             before = self._picture()
             for message in list(world.messages):
@@ -142,6 +147,12 @@ class Story:
             if self._picture() == before and self._is_idle(world):
                 return
         raise command.refuse(f"not settled after {ROUNDS_MAX} rounds")
+
+    def _wait(self, command: Command) -> None:
+        world = self._world_of(command)
+        for _ in range(2):
+            world.tick(world.settings.lag_ms_max)
+            self._decide(world)
 
     def _elect(self, command: Command) -> None:
         world, broker = self._world_of(command), _broker(command.words[0])
@@ -227,6 +238,10 @@ def _broker(word: str) -> BrokerId:
     if len(word) != 1 or not "A" <= word <= "Z":
         raise ValueError(word)
     return BrokerId(ord(word) - ord("A") + 1)
+
+
+def _questions(world: ReplicaWorld) -> list[Ask | Answer]:
+    return [message for message in world.messages if not isinstance(message, Propose)]
 
 
 def _arrive(world: ReplicaWorld, message: Message) -> None:
