@@ -7,8 +7,10 @@ any more by the simulator's loop. So no `finally`, no timer and no answer of it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context, ContextVar, copy_context
+from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
+from types import CoroutineType
 from typing import Any
 
 CURRENT: ContextVar[Process | None] = ContextVar("tidelog.sim.process", default=None)
@@ -69,6 +71,8 @@ class Process:
         for task in self.pending_tasks:
             task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own mark, as in `gather`
             coroutine = task.get_coro()
+            for unawaited in list(_not_begun(coroutine)):
+                unawaited.close()  # Python would complain of it
             for _ in range(_CLOSE_ATTEMPTS_MAX):  # one that waits in a `finally` has to be told again
                 try:
                     self.context.run(coroutine.close)
@@ -76,3 +80,13 @@ class Process:
                     continue
                 break
         self._tasks = []
+
+
+def _not_begun(coroutine: object) -> Iterator[CoroutineType[Any, Any, Any]]:
+    """Coroutines that another has been given, and did not come to await."""
+    while iscoroutine(coroutine) and coroutine.cr_frame is not None:
+        for value in coroutine.cr_frame.f_locals.values():
+            if iscoroutine(value) and getcoroutinestate(value) == CORO_CREATED:
+                yield from _not_begun(value)
+                yield value
+        coroutine = coroutine.cr_await
