@@ -18,7 +18,9 @@ class DescribeConfigsResource:
 
     resource_type: int = field(int8, doc="RESOURCE_TOPIC and so on.")
     resource_name: str = field(string, doc="The topic's name, or the broker's id; empty: what all brokers share.")
-    configuration_keys: list[str] | None = field(array(string), nullable="0+", default=None, doc="None or empty: all of them.")
+    configuration_keys: list[str] | None = field(
+        array(string), nullable="0+", default=None, doc="None or empty: all of them."
+    )
 
 
 @message(api_key=32, versions="1-4", flexible="4+")
