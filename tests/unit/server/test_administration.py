@@ -6,27 +6,49 @@ import asyncio
 import copy
 import random
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 import pytest
 
-from support.admin_requests import alter, change, described, grow, set_to
+from support.admin_requests import RESOURCE_TOPIC, alter, change, described, grow, set_to
+from support.group_member import commit_request
 from support.memory_disk import MemoryDisk
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import Offset
-from tidelog.controller import NewTopic
+from tidelog.base.ports import Executor
+from tidelog.controller import ConfigChange, ConfigOperation, NewTopic
+from tidelog.coordinator import GroupCoordinator, RequestId
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
+from tidelog.server.alterations import Alteration, alter_configs
 from tidelog.server.config import NodeConfig
+from tidelog.server.handlers.api_20_delete_topics import handle as delete_topics
 from tidelog.server.node import Node
 from tidelog.server.record_deletion import RecordsToDelete, delete_records
+from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest
+
+T = TypeVar("T")
 
 SECONDS_MAX = 20.0
 
 
-def new_node(disk: MemoryDisk) -> Node:
+class LateExecutor:
+    """Works a while later, as threads do: what does not wait for it comes too early."""
+
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        async def wait() -> T:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return work()
+
+        return wait()
+
+
+def new_node(disk: MemoryDisk, *, executor: Executor | None = None) -> Node:
     """A process of its own, as far as the disk can tell."""
     disk.locked.clear()
     properties = {
@@ -36,10 +58,16 @@ def new_node(disk: MemoryDisk) -> Node:
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": "1@127.0.0.1:0",
         "log.dirs": "logs",
+        "offsets.topic.num.partitions": "1",
     }
     config = NodeConfig.from_properties(properties)
     return Node(
-        config, disk=disk, network=RealNetwork(), clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor()
+        config,
+        disk=disk,
+        network=RealNetwork(),
+        clock=SystemClock(),
+        rng=SystemRng(),
+        executor=executor or InlineExecutor(),
     )
 
 
@@ -50,9 +78,9 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-async def filled(disk: MemoryDisk, count: int = 10) -> Node:
+async def filled(disk: MemoryDisk, count: int = 10, *, executor: Executor | None = None) -> Node:
     """A node with a topic of so many records, a batch and a segment each."""
-    node = new_node(disk)
+    node = new_node(disk, executor=executor)
     await node.start()
     await node.create_topics([NewTopic("t", 1, 1, configs=[("segment.bytes", "100")])])
     partition = node.broker.partition("t", 0)
@@ -116,6 +144,43 @@ def test_what_could_not_be_written_is_not_answered_as_gone_and_keeps_its_segment
         assert outcome.code == Code.KAFKA_STORAGE_ERROR
         assert segments <= disk.files.keys()
         disk.refusals.clear()
+        await node.stop()
+
+    run(scenario)
+
+
+def test_settings_are_in_force_when_the_answer_comes_whatever_is_still_to_be_done_before() -> None:
+    async def scenario() -> None:
+        node = await filled(MemoryDisk(), executor=LateExecutor())
+        creating = asyncio.ensure_future(node.create_topics([NewTopic("u", 3, 1)]))
+        await asyncio.sleep(0)
+        changes = [ConfigChange("retention.ms", ConfigOperation.SET, "77")]
+        (outcome,) = await alter_configs(
+            node, [Alteration(RESOURCE_TOPIC, "t", changes)], replaces_all=False, validate_only=False
+        )
+        assert outcome.code is Code.NONE
+        assert node.broker.partition("t", 0).log.config.retention_ms == 77
+        await creating
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_topic_is_deleted_when_what_forgets_its_offsets_is_synced() -> None:
+    async def scenario() -> None:
+        node = await filled(MemoryDisk(), executor=LateExecutor())
+        await node.groups.create_topic()
+        request = commit_request("g", {("t", 0): 5})
+
+        def commit(coordinator: GroupCoordinator, request_id: RequestId, now_ms: int, wall_ms: int) -> None:
+            coordinator.on_offset_commit(request_id, request, api_version=9, now_ms=now_ms, wall_ms=wall_ms)
+
+        assert not isinstance(node.groups.ask("g", commit), KafkaError)
+        context: Any = SimpleNamespace(api_version=5)
+        answer = await delete_topics(node, DeleteTopicsRequest(topic_names=["t"]), context)
+        assert [row.error_code for row in answer.responses] == [0]
+        log = node.groups.here[0].partition.log
+        assert log.recovery_point == log.log_end_offset == 2
         await node.stop()
 
     run(scenario)
