@@ -11,18 +11,8 @@ from dataclasses import replace
 
 from support.datadriven import Command, StoryError
 from support.old_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
-from support.replica_world import (
-    Answer,
-    Ask,
-    InvariantBrokenInWorldError,
-    Message,
-    Node,
-    Propose,
-    ReplicaWorld,
-    Rules,
-    name_of,
-    text_of,
-)
+from support.replica_values import Answer, Ask, Message, Node, Propose, Rules, name_of, text_of
+from support.replica_world import InvariantBrokenInWorldError, ReplicaWorld
 from tidelog.base.ids import BrokerId
 from tidelog.replica import AskRecords
 

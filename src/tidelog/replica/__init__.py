@@ -1,6 +1,7 @@
 """Replication of one partition: the leader's side, the follower's side, and how a replica is stopped."""
 
-from tidelog.replica.follower import FollowerReplica, FollowerState
+from tidelog.replica.follower import FollowerReplica
+from tidelog.replica.follower_states import FollowerState
 from tidelog.replica.follower_values import (
     AskEpochEnd,
     AskLogStart,

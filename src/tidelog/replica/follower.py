@@ -1,22 +1,11 @@
 """The follower's side of one partition: make the log a prefix of the leader's, then copy what comes.
 
-```
-  TRUNCATING ──reconciled──▶ LEARNING ──learnt──▶ FETCHING ──out of range──▶ LOCATING
-      ▲  ▲                       ▲                   │                        │   │
-      │  └───────diverged────────┼───────────────────┘                        │   │
-      └──────lies within─────────┼────────────────────────────────────────────┘   │
-                                 └─────────────────started anew───────────────────┘
-  TRUNCATING ──nothing shared──▶ LOCATING     every state ──stopped──▶ STOPPED
-  LEADERLESS: nobody leads in this epoch
-```
-
 One machine lives for one leader epoch: whatever was asked in another is no news here (rule 2). It sends one request at
 a time, and none while the disk owes it something: a fetch says that all below its offset is here.
 """
 
 from __future__ import annotations
 
-from enum import Enum
 from typing import Self
 
 from tidelog.base.errors import Code, refusal
@@ -24,6 +13,7 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.replica.follower_states import TRANSITIONS, FollowerCause, FollowerState
 from tidelog.replica.follower_values import (
     AskEpochEnd,
     AskLogStart,
@@ -38,42 +28,6 @@ from tidelog.replica.leader_epoch import check_leader_epoch
 from tidelog.replica.lineage_walk import LineageWalk
 from tidelog.replica.truncation import Cut, EpochEnd, OwnLog, TruncationRule, truncation_point
 from tidelog.replica.values import LogBounds
-
-
-class FollowerState(Enum):
-    """What a follower is about."""
-
-    LEADERLESS = "leaderless"
-    TRUNCATING = "truncating"
-    LEARNING = "learning"
-    FETCHING = "fetching"
-    LOCATING = "locating"
-    STOPPED = "stopped"
-
-
-class FollowerCause(Enum):
-    """Why that changes."""
-
-    RECONCILED = "reconciled"
-    LEARNT = "learnt"
-    DIVERGED = "diverged"
-    OUT_OF_RANGE = "out of range"
-    LIES_WITHIN = "lies within"
-    NOTHING_SHARED = "nothing shared"
-    STARTED_ANEW = "started anew"
-    STOPPED = "stopped"
-
-
-TRANSITIONS: dict[tuple[FollowerState, FollowerCause], FollowerState] = {
-    (FollowerState.TRUNCATING, FollowerCause.RECONCILED): FollowerState.LEARNING,
-    (FollowerState.TRUNCATING, FollowerCause.NOTHING_SHARED): FollowerState.LOCATING,
-    (FollowerState.LEARNING, FollowerCause.LEARNT): FollowerState.FETCHING,
-    (FollowerState.FETCHING, FollowerCause.DIVERGED): FollowerState.TRUNCATING,
-    (FollowerState.FETCHING, FollowerCause.OUT_OF_RANGE): FollowerState.LOCATING,
-    (FollowerState.LOCATING, FollowerCause.LIES_WITHIN): FollowerState.TRUNCATING,
-    (FollowerState.LOCATING, FollowerCause.STARTED_ANEW): FollowerState.LEARNING,
-    **{(state, FollowerCause.STOPPED): FollowerState.STOPPED for state in FollowerState},
-}
 
 
 class FollowerReplica:

@@ -25,7 +25,7 @@ from tidelog.replica import (
     TruncationRule,
     truncation_point,
 )
-from tidelog.replica.follower import TRANSITIONS, FollowerCause
+from tidelog.replica.follower_states import TRANSITIONS, FollowerCause
 
 PARTITION = TopicPartition("a", PartitionIndex(0))
 LEADER, US = BrokerId(1), BrokerId(2)
