@@ -20,6 +20,7 @@ from tidelog.controller.values import (
 )
 from tidelog.journal import Decision
 from tidelog.metadata.configs import (
+    TABLE,
     BrokerSettings,
     ConfigType,
     Scope,
@@ -107,10 +108,12 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
                 after.pop(change.name, None)
             else:
                 after[change.name] = text
+        # What is not known any more, or was another's to know, has no effect: it must not stand in the way of the rest.
+        checked = {name: text for name, text in after.items() if name in names or name in TABLE[scope]}
         if scope == "topic":
-            validate_topic_configs(after, broker)
+            validate_topic_configs(checked, broker)
         else:
-            validate_broker_configs(_with(broker, resource, after))
+            validate_broker_configs(_with(broker, resource, checked))
     except ConfigError as error:
         # Kafka answers so for brokers; its clients tell the two apart.
         code = Code.INVALID_CONFIG if scope == "topic" else Code.INVALID_REQUEST

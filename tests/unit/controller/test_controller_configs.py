@@ -100,6 +100,18 @@ def test_deleting_writes_a_null() -> None:
     assert decision.records == (ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value=None),)
 
 
+@pytest.mark.parametrize(("kind", "key"), [(TOPIC, "retention.ms"), (BROKER, "log.retention.ms")])
+def test_what_another_release_set_is_in_nobodys_way_and_can_be_deleted(kind: ConfigResource, key: str) -> None:
+    state = cluster()
+    old = ConfigRecord(resource_type=kind.type, resource_name=kind.name, name="of.another.release", value="1:1")
+    apply(state, [old])
+    assert change(state, kind, (key, SET, "5")).code is Code.NONE
+    assert own(state, kind) == {"of.another.release": "1:1", key: "5"}
+    assert change(state, kind, ("of.another.release", SET, "2")).code is not Code.NONE
+    assert change(state, kind, ("of.another.release", DELETE, None)).code is Code.NONE
+    assert own(state, kind) == {key: "5"}
+
+
 def test_replacing_all_takes_back_what_is_not_named() -> None:
     state = cluster(configs=[("retention.ms", "5"), ("segment.ms", "7")])
     change(state, TOPIC, ("segment.ms", SET, "8"), replaces_all=True)
