@@ -13,7 +13,7 @@ import pytest
 
 from tidelog.base.errors import DiskError, MalformedMessageError
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
-from tidelog.server.drive import Answer, Closed, ServerConnection
+from tidelog.server.drive import COALESCE_BYTES_MAX, Answer, Closed, ServerConnection
 
 FRAME_SIZE_BYTES_MAX = 1 << 20
 TIMEOUT_SECONDS = 10.0
@@ -220,6 +220,7 @@ class Recorder(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__()
         self.done: list[bytes | str] = []
+        self.fails = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
@@ -236,6 +237,8 @@ class Recorder(asyncio.Transport):
 
     def writelines(self, list_of_data: Iterable[Any]) -> None:
         self.done.append(b"".join(list_of_data))
+        if self.fails:
+            self.abort()
 
     def close(self) -> None:
         self.done.append("close")
@@ -288,6 +291,20 @@ def test_garbage_closes_after_the_answers_that_came_before_it() -> None:
     held.connection.connection_lost(None)
     assert held.closed == [Closed.REFUSED]
     assert not held.connections
+
+
+def test_nothing_is_asked_of_us_once_a_write_has_failed() -> None:
+    """Whoever asked is gone: an answer that was begun now would be given up before its first step."""
+    asked = []
+
+    def on_frame(body: bytes) -> Answer:
+        asked.append(body)
+        return [bytes(COALESCE_BYTES_MAX)]
+
+    held = Held(on_frame)
+    held.transport.fails = True
+    held.receive(frame(b"first") + frame(b"second"))
+    assert asked == [b"first"]
 
 
 def test_one_who_does_not_take_the_answers_before_garbage_is_not_waited_for() -> None:
