@@ -46,6 +46,31 @@ def test_groups_go_on_when_there_is_room_again(small_disk: Path, tmp_path: Path,
         node.close()
 
 
+def test_nothing_is_made_on_a_full_disk_and_the_node_lives_on(
+    small_disk: Path, tmp_path: Path, start_node: StartNode
+) -> None:
+    """What finds no room in the metadata log ends a node, so nothing more is tried there once the disk is full."""
+    (tmp_path / "node").mkdir()
+    (tmp_path / "node" / "node-1").symlink_to(small_disk, target_is_directory=True)
+    node = start_node(data_dir=tmp_path / "node", config={"replica.high.watermark.checkpoint.interval.ms": "200"})
+    try:
+        with WireClient(node.port) as client:
+            client.create_topic(TOPIC)
+            client.produce(TOPIC, batch_of(b"kept"))
+            fill(small_disk)
+            codes = [client.create_topic(f"{TOPIC}-{number}").error_code for number in range(100)]
+            assert set(codes[5:]) == {Code.KAFKA_STORAGE_ERROR}
+            assert client.describe_topic("made-by-asking", create=True).error_code != 0
+            assert find_coordinator(client, "g").error_code == Code.COORDINATOR_NOT_AVAILABLE
+            assert [record.value for record in client.read_all(TOPIC)] == [b"kept"]
+            (small_disk / "somebody-elses").unlink()
+            wait_until(lambda: client.create_topic("later").error_code == Code.NONE, "topics can be made again")
+            assert client.produce("later", batch_of(b"x")).error_code == Code.NONE
+        assert node.is_running
+    finally:
+        node.close()
+
+
 def _fill_and_make_room(node: NodeProcess, disk: Path) -> None:
     with WireClient(node.port) as client:
         client.create_topic(TOPIC)

@@ -140,7 +140,10 @@ class GroupCoordinators:
                 ("segment.bytes", str(values["offsets.topic.segment.bytes"])),
             ),
         )
-        (created,) = await self._create_topics([topic])
+        try:
+            (created,) = await self._create_topics([topic])
+        except KafkaError as error:
+            raise refusal(Code.COORDINATOR_NOT_AVAILABLE, f"the groups have no coordinator: {error}") from error
         if created.code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
             return
         why = f"the groups have no coordinator: {CONSUMER_OFFSETS_TOPIC} was not created: {created.message}"

@@ -107,6 +107,11 @@ class LogFiles:
     def _online(self) -> list[HeldDirectory]:
         return [each for each in self.directories if each.failure is None]
 
+    @property
+    def is_known_full(self) -> bool:
+        """Whether there is room for no further partition, or none for the metadata that tells of it."""
+        return self.metadata_directory.is_known_full or all(each.is_known_full for each in self._online)
+
     def open_metadata_log(self) -> Log:
         """The log of `__cluster_metadata-0`, from which on a crash is one.
 
@@ -175,6 +180,8 @@ class LogFiles:
         try:
             log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
         except (DiskError, CorruptLogError, KafkaError) as error:
+            if isinstance(error, DiskError) and is_full(error):
+                held.on_full()
             held.on_failed(topic_partition)
             return error
         self._held_at[topic_partition] = held

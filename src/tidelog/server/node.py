@@ -184,7 +184,18 @@ class Node:
         return Listener(name, told.host or "127.0.0.1", told.port or bound.port)
 
     async def create_topics(self, topics: list[NewTopic], *, validate_only: bool = False) -> tuple[CreatedTopic, ...]:
-        """Create topics; what was created can be written to at this broker when this returns."""
+        """Create topics; what was created can be written to at this broker when this returns.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR: the disk is full. Their partitions would be offline from the first, and
+                a node whose metadata finds no room ends.
+        """
+        if self.files.is_known_full:
+            raise refusal(
+                Code.KAFKA_STORAGE_ERROR,
+                "the disk is full: no topic can be made until there is room; delete topics, shorten their retention, "
+                "or enlarge the disk",
+            )
         created: tuple[CreatedTopic, ...] = await self.controller.request(
             lambda state: state.decide_create_topics(topics, rng=self.rng, validate_only=validate_only)
         )
