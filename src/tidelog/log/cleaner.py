@@ -99,7 +99,8 @@ class LogCleaner:
         self._disk = disk
         self._directory = directory
         self._mark = mark
-        self._dirty = dirty
+        self._segments = dirty.segments
+        self._dirty = dirty._replace(segments=())
         self._config = config
         self._last_offsets = last_offsets
         self._dedupe_size_bytes = dedupe_size_bytes
@@ -153,7 +154,8 @@ class LogCleaner:
             now_ms=self._now_ms,
             decompressed_size_bytes_max=self._decompressed_size_bytes_max,
         )
-        in_range = [segment for segment in self._dirty.segments if segment.base_offset < self.end_offset]
+        in_range = [segment for segment in self._segments if segment.base_offset < self.end_offset]
+        self._segments = ()  # what is replaced is let go of at once: its space comes back with its descriptor
         last = max((segment for segment in in_range if segment.size_bytes), key=_base_offset, default=None)
         while in_range:
             yield from self._rewrite(in_range, cleaner, last)
@@ -181,7 +183,7 @@ class LogCleaner:
         room = self._dedupe_size_bytes
         first_dirty_offset = self._dirty.first_dirty_offset
         weight = size_bytes = 0
-        for segment in self._dirty.segments:
+        for segment in self._segments:
             if segment.end_offset <= first_dirty_offset:
                 continue
             for position, header, window, at in self._batches(segment):

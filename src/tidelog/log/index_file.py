@@ -120,7 +120,7 @@ class IndexFile:
         if not self._is_synced:
             self._is_synced = True
             try:
-                self._open().sync()
+                sync_file(self._disk, self.path, self._file)
             except DiskError:
                 self._is_synced = False
                 raise
@@ -260,3 +260,13 @@ class IndexFile:
         if file is None:
             file = self._file = self._disk.open(self.path, create=create)
         return file
+
+
+def sync_file(disk: Disk, path: str, file: File | None) -> None:
+    """Sync a file, by its descriptor if it is open: else none is left open. On any thread. Raises DiskError."""
+    opened = disk.open(path) if file is None else file
+    try:
+        opened.sync()
+    finally:
+        if file is None:
+            opened.close()

@@ -7,6 +7,7 @@ What is found by it is compared with the batch that is there; so it can lead now
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.base.errors import CorruptLogError
@@ -25,14 +26,13 @@ class IndexRepair:
     no disk, though it takes its time.
     """
 
-    __slots__ = ("_is_rebuilt", "_is_scanned", "_segment")
+    __slots__ = ("_is_rebuilt", "_is_scanned")
 
-    def __init__(self, segment: Segment) -> None:
-        self._segment = segment
-        self._is_scanned = False
+    def __init__(self) -> None:
+        self._is_scanned = False  # the segment is passed in: one that is dropped must give its file back at once
         self._is_rebuilt = False
 
-    def look_up(self, look_up: Callable[[], T]) -> T:
+    def look_up(self, segment: Segment, look_up: Callable[[], T]) -> T:
         """What `look_up` finds; where the indexes mislead it, what it finds once they are built anew.
 
         Raises:
@@ -44,21 +44,21 @@ class IndexRepair:
         except CorruptLogError:
             if self._is_rebuilt:
                 raise
-        self.await_scan()
+        self.await_scan(segment)
         self._is_rebuilt = True
-        waiting(self._scan)
-        waiting(self._segment.rebuild_indexes)
+        waiting(partial(self._scan, segment))
+        waiting(segment.rebuild_indexes)
         return look_up()
 
-    def await_scan(self) -> None:
+    def await_scan(self, segment: Segment) -> None:
         """Return if all headers may be read now: by one who may wait, or because a thread has read them before."""
         if not self._is_scanned and not may_wait():
-            raise ScanAwaitedError(self._segment, self._scan)
+            raise ScanAwaitedError(segment, partial(self._scan, segment))
 
-    def _scan(self) -> None:
+    def _scan(self, segment: Segment) -> None:
         """Read all headers. Raises CorruptLogError. May run on another thread."""
         try:
-            for _ in self._segment.headers():
+            for _ in segment.headers():
                 pass
         finally:
             self._is_scanned = True

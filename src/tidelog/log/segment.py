@@ -19,7 +19,7 @@ from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.config import LogConfig
-from tidelog.log.index_file import CorruptIndexError
+from tidelog.log.index_file import CorruptIndexError, sync_file
 from tidelog.log.index_repair import IndexRepair
 from tidelog.log.lookup import read_place, waiting
 from tidelog.log.offset_index import OffsetIndex
@@ -121,7 +121,7 @@ class Segment:
         """Whether `segment.index.bytes` asks for a new segment."""
         self._is_spill_due = False
         self._is_damaged = False
-        self._repair = IndexRepair(self)
+        self._repair = IndexRepair()
         self._cuts: list[int] = []
         self._recent_base_offset = base_offset
         self._recent_last_offsets = array("q")
@@ -291,14 +291,14 @@ class Segment:
             return self._recent_positions[index] if index < len(recent) else self.size_bytes
         if offset <= self.base_offset:
             return 0
-        return self._repair.look_up(lambda: self._find(offset))
+        return self._repair.look_up(self, lambda: self._find(offset))
 
     def position_of_time(self, timestamp: int, start_offset: int) -> int:
         """Where to begin looking for the first record of `timestamp` or later that is not below `start_offset`."""
         try:
             entry = self.time_index.entry_before(timestamp)
         except CorruptIndexError:
-            self._repair.await_scan()
+            self._repair.await_scan(self)
             waiting(self.rebuild_indexes)
             entry = self.time_index.entry_before(timestamp)
         return self.position_of(start_offset if entry is None else max(entry.last_offset, start_offset))
@@ -321,7 +321,7 @@ class Segment:
         start = self.position_of(offset)
         stop = self.size_bytes if end_offset >= self.end_offset else self.position_of(end_offset)
         if stop - start > size_bytes_max:
-            stop = self._repair.look_up(lambda: self._cut(start, size_bytes_max, at_least_one))
+            stop = self._repair.look_up(self, lambda: self._cut(start, size_bytes_max, at_least_one))
         if start == self.size_bytes:
             return None
         return LogSlice(self.file, start, max(stop - start, 0), self._cuts, self.offset_at)
@@ -436,7 +436,7 @@ class Segment:
     def sync(self, *, with_indexes: bool) -> None:
         """Return once the batches (and, for a segment that is complete, its indexes) would survive a loss of power."""
         if not self.is_synced:
-            self.file.sync()
+            sync_file(self._disk, self.path, self._file)
         if with_indexes:
             self.offset_index.sync()
             self.time_index.sync()

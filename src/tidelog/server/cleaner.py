@@ -102,14 +102,17 @@ class Cleaner:
         chosen = await self._choose()
         if chosen is None:
             return False
-        partition, log = chosen.partition, chosen.partition.log
+        partition, dirty = chosen
+        del chosen  # the job alone holds the segments, and lets go of each that is replaced
+        log = partition.log
         job = log.compaction.cleaner(
-            chosen.dirty,
+            dirty,
             log.config,
             log.producers,
             dedupe_size_bytes=settings.dedupe_size_bytes,
             now_ms=self._clock.wall_ms(),
         )
+        dirty = dirty._replace(segments=())
         started_ms = self._clock.now_ms()
         try:
             is_done = await self._work_through(partition, job, settings)
@@ -122,7 +125,7 @@ class Cleaner:
             self._on_refused(partition, error)
         else:
             if is_done:
-                await self._on_done(partition, job, chosen.dirty, self._clock.now_ms() - started_ms)
+                await self._on_done(partition, job, dirty, self._clock.now_ms() - started_ms)
         finally:
             await self._executor.run(job.abandon)
             self._withdraw(partition)

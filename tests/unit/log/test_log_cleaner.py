@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -14,6 +16,7 @@ from support.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, make_batch, 
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.io.disk import RealDisk
 from tidelog.log import Log
 from tidelog.log.cleaner import LogCleaner
 from tidelog.records import BatchBuilder, read_header, read_records
@@ -699,3 +702,26 @@ def test_a_disk_that_refuses_leaves_the_log_as_it_was() -> None:
     disk.free_write_bytes = None
     assert batches_of(log) == before
     assert clean(log)
+
+
+def test_what_was_replaced_is_let_go_of_while_the_rest_is_compacted(tmp_path: Path) -> None:
+    """Or a large log would need its space twice, and a file for each of its segments."""
+    directory = str(tmp_path / "flights-0")
+    log = open_log(RealDisk(), directory=directory, **(COMPACT | {"segment_size_bytes": 1000}))
+    for _ in range(100):
+        put(log, [(b"a", b"v" * 700)])
+    before = len(os.listdir("/proc/self/fd"))
+    seal(log)
+    assert len(os.listdir("/proc/self/fd")) - before < 10
+    job = start(log)
+    assert job is not None
+    most = 0
+    while not (step := job.step()).is_done:
+        if step.ready is not None:
+            assert log.compaction.announce(step.ready, job.end_offset)
+            assert log.compaction.complete(step.ready)
+            log.remove_deleted_files()
+            del step
+            most = max(most, len(os.listdir("/proc/self/fd")) - before)
+    assert 0 < most < 80
+    log.close()
