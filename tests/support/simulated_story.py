@@ -78,6 +78,15 @@ async def start_again(node: SimulatedNode) -> None:
     starting.result()
 
 
+async def part(world: SimulatedWorld, rng: SeededRng) -> None:
+    """Nothing gets through between the client and the node for a while, one way or both."""
+    ways = [("client", "node-1"), ("node-1", "client")]
+    for source, target in (ways, ways[:1], ways[1:])[rng.randrange(0, 3)]:
+        world.network.block(source, target)
+    await asyncio.sleep(3 * rng.random())
+    world.network.heal()
+
+
 async def end_and_restart(node: SimulatedNode, rng: SeededRng, outcome: Outcome, kinds: tuple[str, ...]) -> None:
     """One end of the node, of a kind that is drawn, and its return."""
     kind = kinds[rng.randrange(0, len(kinds))]
@@ -155,6 +164,8 @@ async def tell(
         producing = asyncio.create_task(produce(producer, outcome, stopping, interval_seconds))
         for _ in range(ends):
             await asyncio.sleep(2 * rng.random())
+            if rng.random() < 0.3:
+                await part(world, rng)
             await end_and_restart(node, rng, outcome, kinds)
         await asyncio.sleep(1)
         heal(world, node)

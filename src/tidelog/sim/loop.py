@@ -108,15 +108,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         ready, timers = self._ready, self._timers
         if not ready and not self._stopping:
             self._jump()
-        while timers and timers[0][0] <= self._now:
+        now = self._now
+        while timers and timers[0][0] <= now:
             handle: Handle = heapq.heappop(timers)[2]
-            if handle.cancelled():
+            if handle._cancelled:
                 self._cancelled_timers -= 1
             else:
                 ready.append(handle)
         for _ in range(len(ready)):
             handle = ready.popleft()
-            if handle.cancelled():
+            if handle._cancelled:
                 continue
             process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
             if process is not None and not process.is_alive:
@@ -132,10 +133,11 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         timers = self._timers
         while timers:
             when, _, handle = timers[0]
-            process = None if handle.cancelled() else handle._context.get(CURRENT)  # type: ignore[attr-defined]
-            if not handle.cancelled() and (process is None or process.is_alive):
-                break
-            self._cancelled_timers -= handle.cancelled()
+            if not handle._cancelled:
+                process = handle._context.get(CURRENT)  # type: ignore[attr-defined]
+                if process is None or process.is_alive:
+                    break
+            self._cancelled_timers -= handle._cancelled
             heapq.heappop(timers)
         if not timers:
             self._stuck("nothing is left that could happen")

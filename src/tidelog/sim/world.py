@@ -37,6 +37,7 @@ class SimulatedWorld:
         self.loop = SimulatedLoop()
         self.network = SimulatedNetwork(self.loop, self.rng.stream("network").random_source, self.trace)
         self._machines: dict[str, Machine] = {}
+        self._client_worlds = 0
 
     def __enter__(self) -> SimulatedWorld:
         return self
@@ -62,7 +63,8 @@ class SimulatedWorld:
     def client_world(self, name: str) -> World:
         """What clients on the machine of this name reach the world through."""
         machine = self.machine(name)
-        return World(machine.network, machine.clock, machine.rng.stream("clients"))
+        self._client_worlds += 1
+        return World(machine.network, machine.clock, machine.rng.stream(f"clients {self._client_worlds}"))
 
     def run(self, main: Coroutine[Any, Any, T], *, limit_seconds: float = LIMIT_SECONDS) -> T:
         """Run until `main` is done; see `SimulatedLoop.run`."""
