@@ -43,7 +43,7 @@ class Rng(Protocol):
 
 
 class Executor(Protocol):
-    """Where work goes that may wait for a disk: a thread in production, the same step in simulation."""
+    """Where work goes that may wait for a disk: a thread in production, a later step in simulation."""
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
 

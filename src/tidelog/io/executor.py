@@ -31,7 +31,7 @@ class ThreadExecutor:
 
 
 class InlineExecutor:
-    """Runs work at once, in the caller's step: for simulations, tests and tools, which have no time to lose."""
+    """Runs work at once, in the caller's step: for tests and tools, which have no time to lose."""
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]:
         """Do `work` now. What it raised is raised by the `await`, as a thread's would be."""
