@@ -91,8 +91,9 @@ class InSyncReplicas:
         return True
 
     def clone(self) -> Self:
-        copy = type(self)(self.state)
-        copy.maximal, copy.is_proposal_open = self.maximal, self.is_proposal_open
+        copy = type(self).__new__(type(self))
+        copy.state, copy.committed, copy.maximal = self.state, self.committed, self.maximal
+        copy.is_proposal_open = self.is_proposal_open
         copy._proposals, copy._to_send = self._proposals, self._to_send
         return copy
 

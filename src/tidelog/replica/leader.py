@@ -251,7 +251,10 @@ class LeaderReplica:
         self._settings = settings
 
     def on_produced(self, correlation_id: CorrelationId, end_offset: Offset, deadline_ms: int) -> None:
-        """A producer waits until all below `end_offset` is committed; a duplicate waits for its original."""
+        """A producer with acks=all waits until all below `end_offset` is committed; a duplicate waits for its original.
+
+        With acks=0 and acks=1 nobody waits for more than the append.
+        """
         heappush(self._waiting, (end_offset, correlation_id, deadline_ms))
 
     def on_tick(self, now_ms: int) -> None:

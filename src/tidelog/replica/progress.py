@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tidelog.base.ids import BrokerEpoch, Offset
 from tidelog.replica.values import AcceptedFetch
@@ -48,4 +48,6 @@ class FollowerProgress:
         return self.end_offset != log_end_offset and self.caught_up_ms < since_ms
 
     def clone(self) -> FollowerProgress:
-        return replace(self)
+        return FollowerProgress(
+            self.caught_up_ms, self.end_offset, self.broker_epoch, self.fetched_ms, self.log_end_offset_at_fetch
+        )

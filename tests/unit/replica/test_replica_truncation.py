@@ -122,6 +122,7 @@ def test_the_rules_that_were_replaced_keep_too_little_or_too_much() -> None:
 def walked(leader: LeaderEpochLineage, leader_epoch: int, *, log_start: int = 0, leader_end: int = 100) -> LineageWalk:
     walk = LineageWalk(LeaderEpoch(leader_epoch), Offset(log_start))
     while walk.question is not None:
+        assert walk.question >= 0, "no epoch is older than 0"
         told = leader.end_offset_for(walk.question, Offset(leader_end))
         assert told is not None, "asked for less than the leader's epoch"
         copy = walk.clone()
