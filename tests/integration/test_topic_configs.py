@@ -251,6 +251,8 @@ def test_replacing_all_settings_of_every_version(client: WireClient) -> None:
 
 def test_levels_of_loggers(client: WireClient) -> None:
     own, name = "1", "tidelog.server.node"
+    would_be = alter(client, own, {name: set_to("DEBUG")}, kind=RESOURCE_BROKER_LOGGER, validate_only=True)
+    assert would_be.error_code == 0
     assert described(client, own, kind=RESOURCE_BROKER_LOGGER)[name].value == "INFO"
     change(client, own, {name: set_to("DEBUG")}, kind=RESOURCE_BROKER_LOGGER)
     assert described(client, own, kind=RESOURCE_BROKER_LOGGER)[name].value == "DEBUG"
