@@ -177,6 +177,7 @@ def test_an_answer_that_nobody_waits_for_is_none() -> None:
     one = Following()
     first = one.asks(3)
     one.machine.on_unanswered(first, 0)
+    assert one.machine.take_ready().request is None, "it is sent again, but not at once"
     one.machine.on_tick(BACKOFF_MS)
     second = one.asks(3)
     before = one.machine.canonical_key()
@@ -275,16 +276,24 @@ def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes(
 def test_a_fetch_that_diverges_is_an_answer_to_cut_by() -> None:
     one = Following()
     machine = one.reconciled()
-    one.gets(one.fetches(), Fetched(None, Offset(4), Offset(0)))
+    request = one.gets(one.fetches(), Fetched(None, Offset(4), Offset(0))).request
+    assert request is not None
     assert machine.is_reconciled
-    one = Following()
-    machine = one.reconciled()
-    request = one.fetches()
     machine.on_fetched(request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
     assert not machine.is_reconciled
     assert one.cuts() == Truncation(Offset(6))
     one.told(one.asks(1), 1, 6)
     assert one.fetches().fetch_offset == 6
+
+
+def test_who_is_out_of_range_serves_nobody() -> None:
+    one = Following()
+    machine = one.reconciled()
+    request = one.gets(one.fetches(), Fetched(None, Offset(4), Offset(0))).request
+    assert request is not None
+    machine.on_refused(request.number, Code.OFFSET_OUT_OF_RANGE, 0)
+    assert not machine.is_reconciled
+    assert machine.next_deadline_ms() is None, "it asks at once where the leader's log starts"
 
 
 def test_a_divergence_that_cannot_be_is_asked_about_again_later() -> None:
@@ -400,6 +409,46 @@ def test_stopped_means_stopped() -> None:
     one.machine.on_appended(Offset(12))
     assert one.machine.take_ready() == FollowerReady(None, None, (), None, Offset(4), None)
     assert one.machine.log_end_offset == 10
+
+
+def test_what_was_owed_when_it_stopped_is_owed_no_more() -> None:
+    one = Following()
+    one.told(one.asks(3), 3, 8)
+    one.machine.on_stopped()
+    assert one.machine.take_ready().truncation is None
+    one = Following()
+    machine = one.reconciled()
+    machine.on_fetched(one.fetches().number, Fetched(Offset(12), Offset(12)), 0)
+    machine.on_stopped()
+    assert machine.take_ready().append is None
+    assert not machine.is_reconciled
+    one = Following(((1, 0), (3, 7)), in_isr=False)
+    for asked, epoch, end in ((3, 3, 20), (4, 3, 20), (2, 1, 6), (0, 0, 0)):
+        one.told(one.asks(asked), epoch, end)
+    one.machine.on_stopped()
+    assert one.machine.take_ready().epochs == ()
+
+
+def test_who_has_learnt_all_does_not_learn_again() -> None:
+    one = Following(((1, 0), (3, 7)), in_isr=False)
+    for asked, epoch, end in ((3, 3, 20), (4, 3, 8), (2, 1, 6), (0, 0, 0)):
+        one.told(one.asks(asked), epoch, end)
+    ready = one.machine.take_ready()
+    for entry in ready.epochs:
+        one.lineage.assign(*entry)
+    assert isinstance(ready.request, AskRecords)
+    one.machine.on_fetched(ready.request.number, Fetched(diverging=EpochEntry(LeaderEpoch(1), Offset(5))), 0)
+    one.cuts()
+    assert one.fetches().fetch_offset == 5
+
+
+def test_a_machine_that_waits_for_the_log_start_is_not_one_that_is_about_to_ask() -> None:
+    one = Following()
+    machine = one.reconciled()
+    machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
+    before = machine.canonical_key()
+    assert isinstance(machine.take_ready().request, AskLogStart)
+    assert machine.canonical_key() != before
 
 
 def test_what_the_disk_was_not_asked_for_is_a_bug() -> None:

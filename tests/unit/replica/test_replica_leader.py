@@ -314,6 +314,24 @@ def test_newer_state_ends_the_pause() -> None:
     assert fetch(leader, 2, 10) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, TWO)))
 
 
+def test_a_proposal_that_newer_state_overtook_is_not_sent() -> None:
+    leader = leader_of(state_of(isr=[1]))
+    accepted = leader.accept_fetch(fetch_of(2, 10))
+    assert isinstance(accepted, AcceptedFetch)
+    leader.on_fetch(accepted)
+    leader.on_state(state_of(isr=[1, 2], partition_epoch=10))
+    assert leader.take_ready().isr_proposal is None
+
+
+def test_an_answered_proposal_leaves_no_trace() -> None:
+    asked, silent = leader_of(state_of(isr=[1])), leader_of(state_of(isr=[1]), active=False)
+    for leader in (asked, silent):
+        fetch(leader, 2, 10)
+        leader.on_state(state_of(isr=[1], partition_epoch=10))
+        leader.on_brokers({TWO: BrokerEpoch(20), THREE: BrokerEpoch(30)})
+    assert asked.canonical_key() == silent.canonical_key()
+
+
 def test_who_lags_is_left_out_when_it_is_asked_again() -> None:
     leader = leader_of(state_of(isr=[1, 2]))
     leader.take_ready()

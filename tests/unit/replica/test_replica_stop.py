@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -182,6 +183,25 @@ def test_a_second_order_joins_the_first() -> None:
     assert stopped.is_stopped(REPLICA)
     stopped.on_image(image(30, epoch=None))
     assert stopped.take_ready() == StopReady((), (REPLICA,), ())
+
+
+def test_of_two_orders_the_newer_epoch_counts() -> None:
+    stopped = StoppedReplicas(US)
+    held, applied = HeldReplica(OLD, EPOCH), image(10, epoch=5)
+    stopped.on_order(order(epoch=7, offset=None), held, applied)
+    stopped.on_order(order(epoch=6, offset=None), held, applied)
+    stopped.on_image(image(11, epoch=7))
+    assert stopped.is_stopped(REPLICA)
+    stopped.on_image(image(12, epoch=8))
+    assert not stopped.is_stopped(REPLICA)
+
+
+def test_a_partition_that_the_topic_lacks_is_assigned_to_nobody() -> None:
+    stopped = StoppedReplicas(US)
+    second = replace(order(), topic_partition=TopicPartition("a", PartitionIndex(1)))
+    stopped.on_order(second, HeldReplica(OLD, None), image(20, epoch=5))
+    replica = ReplicaId(OLD, PartitionIndex(1))
+    assert stopped.take_ready() == StopReady((replica,), (replica,), ())
 
 
 def test_what_is_not_here_needs_no_stop() -> None:
