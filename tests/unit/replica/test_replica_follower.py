@@ -224,6 +224,13 @@ def test_a_log_that_is_wholly_another_starts_anew() -> None:
     one.told(one.asks(1), 1, 1)
     asked = one.fetches()
     assert (asked.fetch_offset, asked.last_fetched_epoch, asked.log_start_offset) == (1, None, 1)
+    again = one.gets(asked, Fetched(Offset(4), Offset(4)), epochs=[(2, 1)]).request
+    assert again is not None
+    one.machine.on_refused(again.number, Code.OFFSET_OUT_OF_RANGE, 0)
+    located = one.machine.take_ready().request
+    assert located is not None
+    one.machine.on_log_start(located.number, Offset(2), 0)
+    assert one.machine.take_ready().truncation is None, "what it has since then is the leader's"
 
 
 def test_records_of_no_known_epoch_are_a_bug() -> None:
@@ -437,7 +444,9 @@ def test_who_has_learnt_all_does_not_learn_again() -> None:
     for entry in ready.epochs:
         one.lineage.assign(*entry)
     assert isinstance(ready.request, AskRecords)
-    one.machine.on_fetched(ready.request.number, Fetched(diverging=EpochEntry(LeaderEpoch(1), Offset(5))), 0)
+    one.machine.on_fetched(ready.request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
+    one.cuts()
+    one.told(one.asks(1), 1, 5)
     one.cuts()
     assert one.fetches().fetch_offset == 5
 

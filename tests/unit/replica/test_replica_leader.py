@@ -358,6 +358,17 @@ def test_a_copy_reads_the_lineage_of_the_copied_log() -> None:
     assert leader.clone().canonical_key() == leader.canonical_key()
 
 
+def test_a_copy_goes_its_own_way() -> None:
+    leader = leader_of(state_of(isr=[1]))
+    fetch(leader, 3, 4)
+    before = leader.canonical_key()
+    copy = leader.clone()
+    copy.on_produced(CorrelationId(1), Offset(12), 100)
+    assert fetch(copy, 3, 10) is not None
+    copy.on_proposal_unanswered(now_ms=0)
+    assert leader.canonical_key() == before != copy.canonical_key()
+
+
 # Which fetches prove anything.
 
 
