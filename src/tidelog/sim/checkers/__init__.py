@@ -1,0 +1,1 @@
+"""What must hold, checked after every simulated step, by code outside of what it checks."""
