@@ -1,0 +1,140 @@
+"""What is promised in one partition: the records that leaders committed, and what has come since that excuses a loss.
+
+The promise: an acknowledged record survives any number of crashes, and the loss of power or disk of so many replicas,
+unless an operator allows an unclean election. So it has to be known of each record whether it still is promised:
+
+- an unclean election ends all promises made before it, and those that a leader of an earlier epoch goes on to make;
+- the loss of power of one replica too many ends all promises made before the first of these losses. A replica counts
+  until it has lost its seat in the ISR and won it back: then it holds again all that is promised.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Self
+
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.metadata.image import PartitionImage
+from tidelog.sim.checkers.views import Record
+
+
+class Promise(NamedTuple):
+    """A record that a leader committed, and how many had been before it."""
+
+    record: Record
+    number: int
+
+
+class PartitionHistory:
+    """See the module.
+
+    Args:
+        power_losses_max: of so many replicas the power may be lost, and all promises stand: `min.insync.replicas` - 1.
+            None where what is acknowledged is on disk: any number.
+
+    Attributes:
+        committed: by offset; where a promise has ended, what was committed since takes its place.
+        committed_end_offset: exclusive.
+        overwritten: how often another record was committed where a promise had ended.
+    """
+
+    __slots__ = (
+        "_clean_since",
+        "_doubtful",
+        "_ended",
+        "_numbers",
+        "_power_losses_max",
+        "committed",
+        "committed_end_offset",
+        "overwritten",
+    )
+
+    def __init__(self, power_losses_max: int | None = 0) -> None:
+        self.committed: dict[int, Promise] = {}
+        self.committed_end_offset = Offset(0)
+        self.overwritten = 0
+        self._power_losses_max = power_losses_max
+        self._numbers = 0
+        self._ended = 0  # promises of a lower number have
+        self._clean_since = LeaderEpoch(0)
+        self._doubtful: dict[BrokerId, tuple[int, bool]] = {}  # the number of the next promise then; seat lost since
+
+    # What happened.
+
+    def on_committed(self, leader_epoch: LeaderEpoch, offset: int, record: Record) -> Record | None:
+        """The leader of an epoch has a record below its high watermark.
+
+        Returns:
+            Another record that was promised at that offset, if there is one; it stays so.
+        """
+        if leader_epoch < self._clean_since:
+            return None
+        known = self.committed.get(offset)
+        if known is not None and (known.record == record or known.number >= self._ended):
+            return None if known.record == record else known.record
+        self.overwritten += known is not None
+        self.committed[offset] = Promise(record, self._numbers)
+        self._numbers += 1
+        if offset >= self.committed_end_offset:
+            self.committed_end_offset = Offset(offset + 1)
+        return None
+
+    def on_unclean_election(self, leader_epoch: LeaderEpoch) -> None:
+        """An operator allowed it: `leader_epoch` begins with what its leader happens to have."""
+        self._clean_since = max(self._clean_since, leader_epoch)
+        self._ended = self._numbers
+
+    def on_power_lost(self, broker: BrokerId) -> None:
+        """What it had not synced may be gone, or all of it, where its disk was lost."""
+        self._doubtful[broker] = (self._numbers, False)
+        if self._power_losses_max is None:
+            return
+        since = sorted((number for number, _ in self._doubtful.values()), reverse=True)
+        if len(since) > self._power_losses_max:
+            self._ended = max(self._ended, since[self._power_losses_max])
+
+    def on_state(self, state: PartitionImage) -> None:
+        """As the controller has it: who lost power stops counting once it has lost its seat and won it back."""
+        for broker, (number, has_left) in list(self._doubtful.items()):
+            is_in_sync = broker in state.isr or broker in state.eligible_leader_replicas
+            if is_in_sync and has_left:
+                del self._doubtful[broker]
+            elif not is_in_sync and not has_left:
+                self._doubtful[broker] = (number, True)
+
+    # What is the case.
+
+    def is_promised(self, offset: int) -> bool:
+        """Whether what was committed there must still be there."""
+        known = self.committed.get(offset)
+        return known is not None and known.number >= self._ended
+
+    def promised(self, offset: int) -> Record | None:
+        """The record that must be at an offset; None where nothing must."""
+        known = self.committed.get(offset)
+        return None if known is None or known.number < self._ended else known.record
+
+    def is_bound(self, leader_epoch: LeaderEpoch | None) -> bool:
+        """Whether a leader of this epoch makes promises: no unclean election has come after it."""
+        return leader_epoch is not None and leader_epoch >= self._clean_since
+
+    def is_doubtful(self, broker: BrokerId) -> bool:
+        """Whether it lost power, and has not left the ISR and joined it again since: nothing is asked of it."""
+        return broker in self._doubtful
+
+    def clone(self) -> Self:
+        """An independent copy, for whoever explores what may come next."""
+        copy = type(self).__new__(type(self))
+        for name in PartitionHistory.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy.committed, copy._doubtful = self.committed.copy(), self._doubtful.copy()
+        return copy
+
+    def canonical_key(self) -> tuple[object, ...]:
+        """Equal for histories that judge alike: which promises stand, and how many losses each of them has seen."""
+        standing = {offset: known for offset, known in self.committed.items() if known.number >= self._ended}
+        doubtful = frozenset(
+            (broker, has_left, frozenset(offset for offset, known in standing.items() if known.number < number))
+            for broker, (number, has_left) in self._doubtful.items()
+        )
+        promised = frozenset((offset, known.record) for offset, known in standing.items())
+        return (promised, doubtful, self._clean_since)

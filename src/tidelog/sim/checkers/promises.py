@@ -1,0 +1,89 @@
+"""AckedRecordsSurvive, DeliveredStaysDeliverable: what a producer was told is kept, and what a consumer was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tidelog.sim.checkers.growth import Changes, Compared
+from tidelog.sim.checkers.history import PartitionHistory
+from tidelog.sim.checkers.in_sync import first_missing
+from tidelog.sim.checkers.views import Broken, PartitionView, text_of
+
+
+class AckedRecordsSurvive:
+    """What a leader committed, and so acknowledged with acks=all, is where it was, at whoever leads.
+
+    A record that was only written, as acks=1 asks, is promised to nobody. A leader that lost power and has not been
+    found out yet is given the time to be.
+    """
+
+    name = "AckedRecordsSurvive"
+
+    def __init__(self) -> None:
+        self._noted = Compared()
+        self._held = Compared()
+
+    def check(self, view: PartitionView, history: PartitionHistory, changes: Changes) -> Iterator[Broken]:
+        """Note what leaders have committed by now, for the checkers that come after this one as well."""
+        self._noted.forget(changes, history)
+        for replica in view.replicas.values():
+            if replica.leads and replica.leader_epoch is not None and history.is_bound(replica.leader_epoch):
+                who = (replica.broker_id,)
+                for offset in range(max(self._noted[who], replica.log_start_offset), replica.high_watermark):
+                    record = replica.at(offset)
+                    if record is None:
+                        yield Broken(self.name, f"{replica.called} committed offset={offset} and has no record there")
+                        break
+                    other = history.on_committed(replica.leader_epoch, offset, record)
+                    if other is not None:
+                        what = f"{replica.called} committed {text_of(record)} at offset={offset}"
+                        yield Broken(self.name, f"{what}, where {text_of(other)} was")
+                self._noted[who] = max(self._noted[who], replica.high_watermark)
+        self._held.forget(changes, history)
+        leader = None if view.state.leader is None else view.replicas.get(view.state.leader)
+        if leader is None or history.is_doubtful(leader.broker_id):
+            return
+        missing = first_missing(leader, history, self._held)
+        if missing is not None:
+            what = f"{text_of(history.promised(missing))} offset={missing}"
+            yield Broken(self.name, f"{what} is missing from leader {leader.called}")
+
+
+class DeliveredStaysDeliverable:
+    """What a consumer can be given is committed, and stays where it was at whoever leads, as long as it is promised.
+
+    All below the high watermark of a replica that serves consumers counts as given. The high watermark itself may go
+    back: a new leader begins with what it knows of it.
+    """
+
+    name = "DeliveredStaysDeliverable"
+
+    def __init__(self) -> None:
+        self._shown = Compared()
+        self._held = Compared()
+        self._shown_end_offset = 0
+
+    def check(self, view: PartitionView, history: PartitionHistory, changes: Changes) -> Iterator[Broken]:
+        self._shown.forget(changes, history)
+        for replica in view.replicas.values():
+            if not replica.serves_consumers or not history.is_bound(replica.leader_epoch):
+                continue
+            who = (replica.broker_id,)
+            offset = max(self._shown[who], replica.log_start_offset)
+            while offset < replica.high_watermark:
+                shown, known = replica.at(offset), history.committed.get(offset)
+                if known is None or (known.record != shown and history.is_promised(offset)):
+                    what = f"{replica.called} shows {text_of(shown)} at offset={offset}"
+                    yield Broken(self.name, f"{what}, which is not committed")
+                    break
+                offset += 1
+            self._shown[who] = offset
+            self._shown_end_offset = max(self._shown_end_offset, offset)
+        self._held.forget(changes, history)
+        leader = None if view.state.leader is None else view.replicas.get(view.state.leader)
+        if leader is None or history.is_doubtful(leader.broker_id):
+            return
+        missing = first_missing(leader, history, self._held, self._shown_end_offset)
+        if missing is not None:
+            what = f"{text_of(history.promised(missing))} offset={missing} was given to consumers"
+            yield Broken(self.name, f"{what}, and is missing from leader {leader.called}")
