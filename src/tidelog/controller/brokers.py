@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller.leaders import changes_on_arrival, changes_on_leaving
+from tidelog.controller.min_insync import min_insync_of
 from tidelog.controller.values import BrokerChange, BrokerToRegister, ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.image import BrokerImage, MetadataView
@@ -26,10 +27,11 @@ def decide_register_broker(
     next_offset: int,
     is_previous_alive: bool,
 ) -> Decision[BrokerChange]:
-    """Register a broker. A new incarnation takes the old one's place, and its leaderships end, in the same batch.
+    """Register a broker. A new incarnation takes the old one's place; leaderships and seats end, in the same batch.
 
     So no record can be written in an epoch that the old process led (rule 6 of the replication notes). The new one is
-    fenced until it is unfenced: until it has seen its own registration.
+    fenced until it is unfenced: until it has seen its own registration. It stays eligible to lead where the old one
+    was only if it shows, by that one's broker epoch, that it stopped cleanly (rule 7).
 
     Args:
         next_offset: where the decision's first record will lie; it becomes the broker epoch.
@@ -55,7 +57,10 @@ def decide_register_broker(
             f"another process serves as broker {broker.broker_id}: stop it, or give this one another node.id",
         )
     broker_epoch = BrokerEpoch(next_offset)
-    changes = changes_on_leaving(metadata, broker.broker_id)
+    stopped_cleanly = previous is not None and broker.previous_broker_epoch == previous.broker_epoch
+    changes = changes_on_leaving(
+        metadata, broker.broker_id, min_insync=min_insync_of(metadata, settings), is_lost=not stopped_cleanly
+    )
     return Decision(
         (_registration(broker, broker_epoch, is_fenced=True), *changes),
         BrokerChange(broker_epoch),
@@ -63,9 +68,9 @@ def decide_register_broker(
 
 
 def decide_unfence_broker(
-    metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch
+    metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[BrokerChange]:
-    """Let a broker lead: it is elected wherever there is no leader and it is in sync.
+    """Let a broker lead: it is elected wherever there is no leader and it is in sync, or eligible.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH when it registered anew since.
@@ -76,12 +81,12 @@ def decide_unfence_broker(
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCED)
     if broker.in_controlled_shutdown:
         return Decision((record,), BrokerChange(broker_epoch))
-    changes = changes_on_arrival(metadata, broker_id)
+    changes = changes_on_arrival(metadata, broker_id, min_insync=min_insync_of(metadata, settings))
     return Decision((record, *changes), BrokerChange(broker_epoch))
 
 
 def decide_fence_broker(
-    metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch
+    metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[BrokerChange]:
     """Let a broker lead no longer: it fell silent, or stops. Its leaderships go to others, or to nobody.
 
@@ -92,7 +97,7 @@ def decide_fence_broker(
     if broker.is_fenced:
         return Decision((), BrokerChange(broker_epoch))
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
-    changes = changes_on_leaving(metadata, broker_id)
+    changes = changes_on_leaving(metadata, broker_id, min_insync=min_insync_of(metadata, settings))
     return Decision((record, *changes), BrokerChange(broker_epoch))
 
 

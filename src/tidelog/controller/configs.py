@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId
+from tidelog.controller.leaders import changes_on_min_insync
+from tidelog.controller.min_insync import MIN_INSYNC, min_insync_of
 from tidelog.controller.values import (
     AlteredConfigs,
     ConfigChange,
@@ -31,8 +33,10 @@ from tidelog.metadata.configs import (
     validate_broker_configs,
     validate_topic_configs,
 )
+from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
 from tidelog.metadata.records.cluster import ConfigRecord
+from tidelog.metadata.records.topics import PartitionChangeRecord
 
 CONFIG_CHANGES_PER_REQUEST_MAX = 10_000
 """A request is one batch of the metadata log, as with partitions."""
@@ -70,7 +74,21 @@ def decide_alter_configs(
             altered.append(AlteredConfigs(one.resource, error.code, str(error)))
             continue
         altered.append(AlteredConfigs(one.resource, Code.NONE))
+    records += _changes_of_partitions(metadata, settings, records)
     return Decision(() if validate_only else tuple(records), tuple(altered))
+
+
+def _changes_of_partitions(
+    metadata: MetadataView, settings: ControllerSettings, records: Sequence[object]
+) -> list[PartitionChangeRecord]:
+    """What settings change about who may lead, in the same batch as the settings."""
+    changes = [record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC]
+    if not changes:
+        return []
+    after = MetadataDraft(metadata)
+    for record in changes:
+        after.apply(record)
+    return changes_on_min_insync(metadata, min_insync=min_insync_of(after, settings))
 
 
 def _check_exists(metadata: MetadataView, resource: ConfigResource) -> None:

@@ -1,23 +1,35 @@
-"""Who leads: elections, and what a broker's coming and going does to the partitions that it holds.
+"""Who leads: what a broker's coming and going does to the partitions that it holds, and elections that are asked for.
 
-Every election, and every loss of a leader, moves the leader epoch by one; so no two periods of leadership, not even two
-of the same broker, share an epoch (KIP-101).
+What becomes of one partition is decided in `partition_changes.py`; here it is done to all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
+from enum import IntEnum
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
+from tidelog.controller.min_insync import MinInsync
+from tidelog.controller.partition_changes import (
+    IsActive,
+    change_record,
+    elected,
+    elected_preferred,
+    elected_uncleanly,
+    isr_size_min,
+    with_isr,
+    without,
+)
 from tidelog.metadata.image import MetadataView, PartitionImage
-from tidelog.metadata.records.topics import NO_LEADER, PartitionChangeRecord
+from tidelog.metadata.records.topics import PartitionChangeRecord
+from tidelog.metadata.topic_names import INTERNAL_TOPICS
 
-IsActive = Callable[[BrokerId], bool]
 
+class ElectionType(IntEnum):
+    """What an operator may ask for, with the numbers of the protocol."""
 
-def elect(partition: PartitionImage, isr: Collection[BrokerId], is_active: IsActive) -> BrokerId | None:
-    """The first of the replicas, in their preferred order, that is in sync and active; None if there is none."""
-    return next((broker for broker in partition.replicas if broker in isr and is_active(broker)), None)
+    PREFERRED = 0
+    UNCLEAN = 1
 
 
 def is_active_in(metadata: MetadataView) -> IsActive:
@@ -30,40 +42,93 @@ def is_active_in(metadata: MetadataView) -> IsActive:
     return is_active
 
 
-def partitions_of(metadata: MetadataView) -> Iterator[tuple[TopicId, PartitionIndex, PartitionImage]]:
-    """Every partition there is. O(partitions): for what happens when brokers come and go."""
+def partitions_of(metadata: MetadataView) -> Iterator[tuple[str, TopicId, PartitionIndex, PartitionImage]]:
+    """Every partition there is, with its topic's name. O(partitions): for what happens when brokers come and go."""
     for topic_id, topic in metadata.topics_by_id.items():
         for index, partition in enumerate(topic.partitions):
-            yield topic_id, PartitionIndex(index), partition
+            yield topic.name, topic_id, PartitionIndex(index), partition
 
 
-def changes_on_leaving(metadata: MetadataView, broker_id: BrokerId) -> list[PartitionChangeRecord]:
+def changes_on_leaving(
+    metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync, is_lost: bool = False
+) -> list[PartitionChangeRecord]:
     """What follows when a broker may lead no longer: it was fenced, or a new incarnation of it takes its place.
 
-    It loses every leadership, and every seat in an ISR that holds others too. As the last member it keeps its seat,
-    for nobody else has what was acknowledged: the partition has no leader, in a new leader epoch, until it is back.
+    It loses every leadership and every seat in an ISR, be it the last one. Where fewer stay in sync than must be, it is
+    eligible to lead when it is back (KIP-966).
+
+    Args:
+        is_lost: its last shutdown was unclean, so its logs may lack what it had: it is not eligible any more.
     """
     is_active = is_active_in(metadata)
     records = []
-    for topic_id, index, partition in partitions_of(metadata):
-        if broker_id not in partition.isr and partition.leader != broker_id:
+    for name, topic_id, index, partition in partitions_of(metadata):
+        if broker_id not in partition.replicas:
             continue
-        others = tuple(broker for broker in partition.isr if broker != broker_id)
-        record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-        if others and others != partition.isr:
-            record.isr = list(others)
-        if partition.leader == broker_id:
-            leader = elect(partition, others, is_active)
-            record.leader = NO_LEADER if leader is None else leader
-        if record.isr is not None or partition.leader == broker_id:
-            records.append(record)
+        changed = without(
+            partition, broker_id, min_insync_replicas=min_insync(name), is_active=is_active, is_lost=is_lost
+        )
+        if changed is not None:
+            records.append(change_record(topic_id, index, partition, changed))
     return records
 
 
-def changes_on_arrival(metadata: MetadataView, broker_id: BrokerId) -> list[PartitionChangeRecord]:
-    """What follows when a broker may lead again: it is elected where there is no leader and it is in sync."""
+def changes_on_arrival(
+    metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync
+) -> list[PartitionChangeRecord]:
+    """What follows when a broker may lead again: it is elected where nobody leads and it is in sync or eligible."""
+    others_are_active = is_active_in(metadata)
     records = []
-    for topic_id, index, partition in partitions_of(metadata):
-        if partition.leader is None and broker_id in partition.isr and broker_id in partition.replicas:
-            records.append(PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=broker_id))
+    for name, topic_id, index, partition in partitions_of(metadata):
+        if partition.leader is not None or broker_id not in partition.replicas:
+            continue
+        changed = elected(
+            partition,
+            min_insync_replicas=min_insync(name),
+            is_active=lambda one: one == broker_id or others_are_active(one),
+        )
+        if changed is not None:
+            records.append(change_record(topic_id, index, partition, changed))
     return records
+
+
+def changes_on_min_insync(metadata: MetadataView, *, min_insync: MinInsync) -> list[PartitionChangeRecord]:
+    """What follows when fewer need to be in sync than before: who is in sync commits alone from then on.
+
+    So nobody else is eligible any more, from the same batch of records on.
+
+    Args:
+        min_insync: as it is afterwards.
+    """
+    records = []
+    for name, topic_id, index, partition in partitions_of(metadata):
+        has_eligible = partition.eligible_leader_replicas or partition.last_known_eligible_leader_replicas
+        if has_eligible and len(partition.isr) >= isr_size_min(partition, min_insync(name)):
+            changed = with_isr(partition, partition.isr, min_insync_replicas=min_insync(name))
+            records.append(change_record(topic_id, index, partition, changed))
+    return records
+
+
+def elect_leader(
+    partition: PartitionImage, kind: ElectionType, *, min_insync_replicas: int, is_active: IsActive
+) -> PartitionImage:
+    """An election that an operator asks for (ElectLeaders).
+
+    Raises:
+        KafkaError: ELECTION_NOT_NEEDED; PREFERRED_LEADER_NOT_AVAILABLE; ELIGIBLE_LEADERS_NOT_AVAILABLE.
+    """
+    elect = elected_preferred if kind is ElectionType.PREFERRED else elected_uncleanly
+    return elect(partition, min_insync_replicas=min_insync_replicas, is_active=is_active)
+
+
+def topics_to_elect_in(metadata: MetadataView, kind: ElectionType) -> list[TopicId]:
+    """The topics of an election in all topics at once.
+
+    An unclean one leaves the internal topics out (rule 12): what the coordinators know is lost only on an order that
+    names the topic.
+    """
+    return [
+        topic_id
+        for topic_id, topic in metadata.topics_by_id.items()
+        if kind is not ElectionType.UNCLEAN or topic.name not in INTERNAL_TOPICS
+    ]

@@ -75,12 +75,12 @@ class ControllerState:
         )
 
     def decide_unfence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
-        """Let a broker lead, and elect it where nobody leads and it is in sync."""
-        return brokers.decide_unfence_broker(self.metadata, broker_id, broker_epoch)
+        """Let a broker lead, and elect it where nobody leads and it is in sync or eligible."""
+        return brokers.decide_unfence_broker(self.metadata, self.settings, broker_id, broker_epoch)
 
     def decide_fence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
         """Let a broker lead no longer."""
-        return brokers.decide_fence_broker(self.metadata, broker_id, broker_epoch)
+        return brokers.decide_fence_broker(self.metadata, self.settings, broker_id, broker_epoch)
 
     def decide_create_topics(
         self, topics: Sequence[NewTopic], *, rng: Rng, validate_only: bool = False

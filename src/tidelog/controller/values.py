@@ -161,6 +161,7 @@ class BrokerToRegister:
         cluster_id: the one it belongs to; None if it does not know.
         log_dirs: the ids of its log directories.
         features: name, lowest and highest level that it supports.
+        previous_broker_epoch: the one that it stopped in, cleanly; None after anything else (KIP-966).
     """
 
     broker_id: BrokerId
@@ -170,6 +171,7 @@ class BrokerToRegister:
     rack: str | None = None
     log_dirs: tuple[UUID, ...] = ()
     features: tuple[tuple[str, int, int], ...] = ()
+    previous_broker_epoch: BrokerEpoch | None = None
 
 
 @dataclass(frozen=True, slots=True)

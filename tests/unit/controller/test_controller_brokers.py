@@ -160,7 +160,7 @@ def test_the_sole_leader_returns_in_a_new_epoch() -> None:
     decision = cluster.decide_register(cluster.registration(ONE))
     assert [type(record) for record in decision.records] == [RegisterBrokerRecord] + [PartitionChangeRecord] * 2
     cluster.epochs[ONE] = cluster.run(decision).broker_epoch
-    assert leadership(cluster.partition("a")) == (None, 1, (1,))
+    assert leadership(cluster.partition("a")) == (None, 1, ())
 
     cluster.unfence(ONE)
     assert leadership(cluster.partition("a", 1)) == (1, 2, (1,))
@@ -177,16 +177,17 @@ def test_a_new_incarnation_loses_its_leaderships_and_seats_to_others() -> None:
     assert not any(isinstance(record, PartitionChangeRecord) for record in unfencing.records)
 
 
-def test_the_last_in_sync_replica_keeps_its_seat() -> None:
+def test_the_last_in_sync_replica_may_lead_when_it_is_back() -> None:
     cluster = Cluster()
     cluster.start(ONE, TWO)
     cluster.create("a", [ONE, TWO])
     cluster.fence(ONE)
     assert leadership(cluster.partition("a")) == (2, 1, (2,))
     cluster.fence(TWO)
-    assert leadership(cluster.partition("a")) == (None, 2, (2,))
+    assert leadership(cluster.partition("a")) == (None, 2, ())
+    assert cluster.partition("a").eligible_leader_replicas == (2,)
     cluster.unfence(ONE)
-    assert leadership(cluster.partition("a")) == (None, 2, (2,)), "who is not in sync must not lead"
+    assert leadership(cluster.partition("a")) == (None, 2, ()), "who was not in sync must not lead"
     cluster.unfence(TWO)
     assert leadership(cluster.partition("a")) == (2, 3, (2,))
 
@@ -199,7 +200,7 @@ def test_who_is_not_in_sync_does_not_lead_however_alive() -> None:
     cluster.unfence(ONE)
     assert leadership(cluster.partition("a")) == (2, 1, (2,))
     cluster.fence(TWO)
-    assert leadership(cluster.partition("a")) == (None, 2, (2,))
+    assert leadership(cluster.partition("a")) == (None, 2, ())
 
 
 def test_the_same_process_registers_again() -> None:
@@ -251,7 +252,8 @@ def test_a_broker_that_shuts_down_is_not_elected() -> None:
     cluster.run(Decision((leaving,), None))
     cluster.unfence(ONE)
     assert not cluster.image.brokers[ONE].is_active
-    assert leadership(cluster.partition("a")) == (None, 1, (1,))
+    assert leadership(cluster.partition("a")) == (None, 1, ())
+    assert cluster.partition("a").eligible_leader_replicas == (1,)
 
 
 def test_producer_ids_are_given_once() -> None:
@@ -312,7 +314,9 @@ def test_leaders_are_in_sync_and_alive_and_every_leadership_has_its_own_epoch(da
         for name in names:
             for index, state in enumerate(image.topics_by_name[name].partitions):
                 active_isr = [b for b in state.isr if image.brokers[b].is_active]
-                assert state.isr
+                assert tuple(active_isr) == state.isr
+                assert state.isr or state.eligible_leader_replicas, "one in sync is enough here: who was last may lead"
+                assert not set(state.isr) & set(state.eligible_leader_replicas)
                 assert (state.leader in active_isr) if state.leader is not None else not active_isr
                 key = (name, index, state.leader_epoch)
                 assert seen.setdefault(key, state.leader) == state.leader, "an epoch had two leaders"

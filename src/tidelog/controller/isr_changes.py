@@ -1,0 +1,138 @@
+"""AlterPartition: a leader asks for another ISR, and says whether it has recovered from an unclean election.
+
+What the leader believed is checked again, for the metadata may have moved on since (rule 5): by a request that was
+overtaken nothing changes. A leader that was not answered asks for the ISR that there is already, and is granted it, so
+that newer state settles what it asked before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from tidelog.base.errors import Code, FencedLeaderEpochError, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog.controller.partition_changes import with_isr
+from tidelog.metadata.image import BrokerImage, PartitionImage
+
+
+class IsrMember(NamedTuple):
+    """A replica that is to be in sync, in the incarnation in which it proved that it is (KIP-903).
+
+    `broker_epoch` is None where the leader does not tell.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch | None
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChange:
+    """What a leader asks for one partition.
+
+    Attributes:
+        leader_epoch: the one that it leads in.
+        partition_epoch: of the state that it asks on top of.
+        isr: everyone who is to be in sync, the leader among them.
+        is_recovering: whether it has not recovered from an unclean election yet.
+    """
+
+    leader_epoch: LeaderEpoch
+    partition_epoch: PartitionEpoch
+    isr: tuple[IsrMember, ...]
+    is_recovering: bool = False
+
+
+def check_sender(brokers: Mapping[BrokerId, BrokerImage], sender: BrokerId, broker_epoch: BrokerEpoch) -> None:
+    """Whether it is the registered incarnation that asks; for a whole request.
+
+    Raises:
+        KafkaError: STALE_BROKER_EPOCH.
+    """
+    broker = brokers.get(sender)
+    if broker is None or broker.broker_epoch != broker_epoch:
+        known = "not registered" if broker is None else f"registered at {broker.broker_epoch}"
+        raise refusal(Code.STALE_BROKER_EPOCH, f"broker {sender} asks at broker epoch {broker_epoch}, but is {known}")
+
+
+def alter_partition(
+    partition: PartitionImage,
+    change: IsrChange,
+    brokers: Mapping[BrokerId, BrokerImage],
+    *,
+    sender: BrokerId,
+    sender_epoch: BrokerEpoch,
+    min_insync_replicas: int,
+) -> PartitionImage:
+    """The partition as it is once the change is granted: always in a new partition epoch.
+
+    Raises:
+        FencedLeaderEpochError: there was an election since.
+        KafkaError: STALE_BROKER_EPOCH: an earlier incarnation asks. NOT_CONTROLLER: the leader knows of more than this
+            controller. INVALID_REQUEST: it does not lead, or asks for what cannot be. INVALID_UPDATE_VERSION: the state
+            changed since. INELIGIBLE_REPLICA: a member is fenced, shutting down, or registered anew (KIP-841, KIP-903).
+    """
+    check_sender(brokers, sender, sender_epoch)
+    if change.leader_epoch > partition.leader_epoch or change.partition_epoch > partition.partition_epoch:
+        raise refusal(
+            Code.NOT_CONTROLLER,
+            f"the leader is at leader epoch {change.leader_epoch} and partition epoch {change.partition_epoch}, this "
+            f"controller at {partition.leader_epoch} and {partition.partition_epoch}",
+        )
+    if change.leader_epoch < partition.leader_epoch:
+        raise FencedLeaderEpochError(
+            "AlterPartition", sent_epoch=change.leader_epoch, leader_epoch=partition.leader_epoch
+        )
+    if partition.leader != sender:
+        raise refusal(Code.INVALID_REQUEST, f"broker {sender} asks, but {partition.leader} leads")
+    if change.partition_epoch < partition.partition_epoch:
+        raise refusal(
+            Code.INVALID_UPDATE_VERSION,
+            f"asked on top of partition epoch {change.partition_epoch}; it is {partition.partition_epoch} by now",
+        )
+    _check_members(partition, change)
+    for member in change.isr:
+        _check_eligible(member, brokers.get(member.broker_id))
+    named = {member.broker_id for member in change.isr}
+    isr = [broker for broker in partition.replicas if broker in named]
+    if named == set(partition.isr):
+        isr = list(partition.isr)
+    changed = with_isr(partition, isr, min_insync_replicas=min_insync_replicas)
+    return _recovered(changed) if partition.is_recovering and not change.is_recovering else changed
+
+
+def _recovered(partition: PartitionImage) -> PartitionImage:
+    return replace(partition, is_recovering=False)
+
+
+def _check_members(partition: PartitionImage, change: IsrChange) -> None:
+    """Whether the ISR asked for can be one of this partition, whoever is alive."""
+    named = [member.broker_id for member in change.isr]
+    wrong = None
+    if len(set(named)) < len(named):
+        wrong = f"the ISR {named} names a broker twice"
+    elif not set(named) <= set(partition.replicas):
+        wrong = f"the ISR {named} is not among the replicas {list(partition.replicas)}"
+    elif partition.leader not in named:
+        wrong = f"the ISR {named} lacks the leader {partition.leader}"
+    elif change.is_recovering and not partition.is_recovering:
+        wrong = "the leader did not come from an unclean election: it has nothing to recover from"
+    elif partition.is_recovering and len(named) > 1:
+        wrong = "nobody joins the ISR before the leader has recovered from its unclean election"
+    if wrong is not None:
+        raise refusal(Code.INVALID_REQUEST, wrong)
+
+
+def _check_eligible(member: IsrMember, broker: BrokerImage | None) -> None:
+    wrong = None
+    if broker is None:
+        wrong = "is not registered"
+    elif broker.is_fenced:
+        wrong = "is fenced"
+    elif broker.in_controlled_shutdown:
+        wrong = "is shutting down"
+    elif member.broker_epoch is not None and member.broker_epoch != broker.broker_epoch:
+        wrong = f"was in sync at broker epoch {member.broker_epoch}, and registered anew at {broker.broker_epoch}"
+    if wrong is not None:
+        raise refusal(Code.INELIGIBLE_REPLICA, f"broker {member.broker_id} {wrong}")

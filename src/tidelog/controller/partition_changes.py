@@ -1,0 +1,246 @@
+"""What becomes of one partition: who is in sync, who may lead, and who leads next. Values in, values out.
+
+```
+ in-sync replicas ──── leaves while fewer than min.insync.replicas stay ────► eligible leader replicas
+        ▲                                                                              │
+        └── the leader asks (AlterPartition), or it is elected                         │ registers after an unclean
+                                                                                       ▼ shutdown
+ any replica ◄──── only an unclean election, and it is reported ──── last known eligible leader replicas
+```
+
+The high watermark stands still while fewer are in sync than must be (rule 4). So whoever leaves then keeps all that is
+committed, and may lead as any member of the ISR may, which may become empty: the last replica that was standing need
+not be the first one to come back (KIP-966).
+
+Every change of a leader, to whom or to nobody, moves the leader epoch by one, and so does every change of the replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.base.invariant import invariant
+from tidelog.metadata.image import PartitionImage
+from tidelog.metadata.records.topics import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
+
+IsActive = Callable[[BrokerId], bool]
+
+
+def isr_size_min(partition: PartitionImage, min_insync_replicas: int) -> int:
+    """How many must be in sync before anything is committed: never more than there are replicas (rule 4)."""
+    return min(min_insync_replicas, len(partition.replicas))
+
+
+def with_isr(
+    partition: PartitionImage,
+    isr: Sequence[BrokerId],
+    *,
+    min_insync_replicas: int,
+    lost: Collection[BrokerId] = (),
+) -> PartitionImage:
+    """The partition with another ISR. Who leaves it stays eligible while fewer are in sync than must be.
+
+    A leader that is not among them leads no longer; electing the next one is another step.
+
+    Args:
+        lost: brokers whose logs may lack the end of what they had: their last shutdown was unclean. Where one replica
+            in sync is enough, nobody was promised that a loss of power is survived, and a crash of the process loses
+            nothing: there they stay eligible.
+    """
+    size_min = isr_size_min(partition, min_insync_replicas)
+    eligible: tuple[BrokerId, ...] = ()
+    last_known: tuple[BrokerId, ...] = ()
+    if len(isr) < size_min:
+        held = dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
+        stays = [broker for broker in held if broker not in isr and broker in partition.replicas]
+        eligible = tuple(broker for broker in stays if size_min == 1 or broker not in lost)
+        known = dict.fromkeys((*partition.last_known_eligible_leader_replicas, *stays))
+        last_known = tuple(
+            broker for broker in known if broker not in isr and broker not in eligible and broker in partition.replicas
+        )
+    keeps_leader = partition.leader is None or partition.leader in isr
+    return replace(
+        partition,
+        isr=tuple(isr),
+        leader=partition.leader if keeps_leader else None,
+        leader_epoch=partition.leader_epoch if keeps_leader else LeaderEpoch(partition.leader_epoch + 1),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+        eligible_leader_replicas=eligible,
+        last_known_eligible_leader_replicas=last_known,
+    )
+
+
+def next_leader(partition: PartitionImage, is_active: IsActive) -> BrokerId | None:
+    """Who may lead without a loss: the first active replica, in their preferred order, of the ISR.
+
+    Where no member of it is active, the first of the eligible leader replicas. None if there is none of them either.
+    """
+    for candidates in (partition.isr, partition.eligible_leader_replicas):
+        for broker in partition.replicas:
+            if broker in candidates and is_active(broker):
+                return broker
+    return None
+
+
+def led_by(partition: PartitionImage, broker: BrokerId, *, min_insync_replicas: int) -> PartitionImage:
+    """The partition after a clean election: the leader is in sync, or eligible and then in sync alone.
+
+    The others that were eligible stay so while nothing can be committed without them.
+    """
+    if broker not in partition.isr:
+        invariant(broker in partition.eligible_leader_replicas, "broker {} may not lead", broker)
+        changed = with_isr(partition, (broker,), min_insync_replicas=min_insync_replicas)
+    else:
+        changed = partition
+    return _one_step(partition, replace(changed, leader=broker))
+
+
+def led_uncleanly_by(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
+    """The partition after an unclean election: its log is the truth from now on, whatever is committed elsewhere.
+
+    The image says that it recovers until the leader has told that it did, so it is known that records may be lost.
+    """
+    elected = replace(
+        partition,
+        leader=broker,
+        isr=(broker,),
+        is_recovering=True,
+        eligible_leader_replicas=(),
+        last_known_eligible_leader_replicas=(),
+    )
+    return _one_step(partition, elected)
+
+
+def without(
+    partition: PartitionImage,
+    broker: BrokerId,
+    *,
+    min_insync_replicas: int,
+    is_active: IsActive,
+    is_lost: bool = False,
+) -> PartitionImage | None:
+    """What follows when a broker may lead no longer: it loses its leadership and its seat in the ISR, even the last.
+
+    None where nothing changes.
+
+    Args:
+        is_active: of the others.
+        is_lost: whether its log may lack the end of what it had (rule 7).
+    """
+    was_eligible = is_lost and broker in partition.eligible_leader_replicas
+    if broker not in partition.isr and partition.leader != broker and not was_eligible:
+        return None
+    isr = [one for one in partition.isr if one != broker]
+    left = with_isr(partition, isr, min_insync_replicas=min_insync_replicas, lost=(broker,) if is_lost else ())
+    if left.leader is None:
+        leader = next_leader(left, lambda one: one != broker and is_active(one))
+        if leader is not None:
+            left = _one_step(partition, led_by(left, leader, min_insync_replicas=min_insync_replicas))
+    is_as_it_was = replace(left, partition_epoch=partition.partition_epoch) == partition
+    return None if is_as_it_was else left
+
+
+def elected(partition: PartitionImage, *, min_insync_replicas: int, is_active: IsActive) -> PartitionImage | None:
+    """A clean election where there is no leader; None where there is one, or nobody who may be."""
+    if partition.leader is not None:
+        return None
+    leader = next_leader(partition, is_active)
+    return None if leader is None else led_by(partition, leader, min_insync_replicas=min_insync_replicas)
+
+
+def elected_preferred(partition: PartitionImage, *, min_insync_replicas: int, is_active: IsActive) -> PartitionImage:
+    """The first of the replicas leads again.
+
+    Raises:
+        KafkaError: ELECTION_NOT_NEEDED; PREFERRED_LEADER_NOT_AVAILABLE when it is not in sync, or not active.
+    """
+    preferred = partition.replicas[0]
+    if partition.leader == preferred:
+        raise refusal(Code.ELECTION_NOT_NEEDED, f"broker {preferred} leads already")
+    may_lead = partition.isr or partition.eligible_leader_replicas
+    if preferred not in may_lead or not is_active(preferred):
+        raise refusal(Code.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred} is not in sync, or not alive")
+    return led_by(partition, preferred, min_insync_replicas=min_insync_replicas)
+
+
+def elected_uncleanly(partition: PartitionImage, *, min_insync_replicas: int, is_active: IsActive) -> PartitionImage:
+    """Any leader rather than none: who may lead without a loss, else who held most, else any replica that is alive.
+
+    Raises:
+        KafkaError: ELECTION_NOT_NEEDED where there is a leader; ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is
+            alive.
+    """
+    if partition.leader is not None:
+        raise refusal(Code.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already")
+    clean = elected(partition, min_insync_replicas=min_insync_replicas, is_active=is_active)
+    if clean is not None:
+        return clean
+    known = partition.last_known_eligible_leader_replicas
+    for broker in sorted(partition.replicas, key=lambda one: one not in known):  # stable: else in preferred order
+        if is_active(broker):
+            return led_uncleanly_by(partition, broker)
+    raise refusal(Code.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of the replicas {list(partition.replicas)} is alive")
+
+
+def with_replicas(
+    partition: PartitionImage,
+    replicas: Sequence[BrokerId],
+    *,
+    min_insync_replicas: int,
+    is_active: IsActive,
+    directories: Sequence[UUID] = (),
+) -> PartitionImage:
+    """The partition held by others, in a new leader epoch: adding a replica moves it as removing one does (rule 8).
+
+    So an order to stop a replica that was there before is older than the assignment of the same broker afterwards.
+    """
+    moved = replace(partition, replicas=tuple(replicas), directories=tuple(directories))
+    isr = [broker for broker in partition.isr if broker in replicas]
+    moved = with_isr(moved, isr, min_insync_replicas=min_insync_replicas)
+    if moved.leader is None:
+        leader = next_leader(moved, is_active)
+        if leader is not None:
+            moved = led_by(moved, leader, min_insync_replicas=min_insync_replicas)
+    return _one_step(partition, moved)
+
+
+def change_record(
+    topic_id: TopicId, index: PartitionIndex, before: PartitionImage, after: PartitionImage
+) -> PartitionChangeRecord:
+    """What the metadata log says of a change. Applied to `before` it makes `after`."""
+    steps = after.leader_epoch - before.leader_epoch, after.partition_epoch - before.partition_epoch
+    invariant(steps in ((0, 1), (1, 1)), "a record moves the epochs by {}", steps)
+    invariant(after.leader == before.leader or steps[0] == 1, "another leader in the same leader epoch")
+    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=LEADER_UNCHANGED)
+    if steps[0]:
+        record.leader = NO_LEADER if after.leader is None else after.leader
+    if after.replicas != before.replicas:
+        record.replicas = list(after.replicas)
+    if after.isr != before.isr:
+        record.isr = list(after.isr)
+    if after.is_recovering != before.is_recovering:
+        record.leader_recovery_state = int(after.is_recovering)
+    if after.adding_replicas != before.adding_replicas:
+        record.adding_replicas = list(after.adding_replicas)
+    if after.removing_replicas != before.removing_replicas:
+        record.removing_replicas = list(after.removing_replicas)
+    if after.directories != before.directories:
+        record.directories = list(after.directories)
+    if after.eligible_leader_replicas != before.eligible_leader_replicas:
+        record.eligible_leader_replicas = list(after.eligible_leader_replicas)
+    if after.last_known_eligible_leader_replicas != before.last_known_eligible_leader_replicas:
+        record.last_known_elr = list(after.last_known_eligible_leader_replicas)
+    return record
+
+
+def _one_step(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """What was made in several steps is one change, in one record: each epoch moves by one."""
+    return replace(
+        after,
+        leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+        partition_epoch=PartitionEpoch(before.partition_epoch + 1),
+    )
