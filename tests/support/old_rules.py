@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from tidelog.base.ids import Offset
-from tidelog.replica import Cut, EpochEnd, OwnLog
+from dataclasses import replace
+
+from support.replica_values import Rules
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.controller.partition_changes import IsActive
+from tidelog.metadata.image import PartitionImage
+from tidelog.records.lineage import LeaderEpochLineage
+from tidelog.replica import Cut, EpochEnd, LeaderReplica, OwnLog, truncation_point
 
 
 def high_watermark_alone(log: OwnLog, answer: EpochEnd | None) -> Cut:
@@ -18,6 +24,101 @@ def first_epoch_end(log: OwnLog, answer: EpochEnd | None) -> Cut:
     return Cut(min(answer.end_offset, log.log_end_offset))
 
 
+def only_when_told(log: OwnLog, answer: EpochEnd | None) -> Cut:
+    """No question before the first fetch: the leader tells who diverged. Kafka's since 2.7, and no weaker than ours."""
+    return Cut(log.log_end_offset) if answer is None else truncation_point(log, answer)
+
+
 def joins_at_the_high_watermark(high_watermark: Offset, epoch_start: Offset) -> Offset:
     """Before the start of the leader's epoch counted too."""
     return high_watermark
+
+
+def last_one_keeps_its_seat(
+    partition: PartitionImage,
+    broker: BrokerId,
+    *,
+    min_insync_replicas: int,
+    is_active: IsActive,
+    is_lost: bool,
+) -> PartitionImage | None:
+    """Before KIP-966: the ISR is never empty, and who was in it last leads again, whatever it has lost."""
+    isr = tuple(one for one in partition.isr if one != broker) or partition.isr
+    leads = partition.leader == broker
+    if isr == partition.isr and not leads:
+        return None
+    heirs = [one for one in isr if one != broker and is_active(one)]
+    return replace(
+        partition,
+        isr=isr,
+        leader=next(iter(heirs), None) if leads else partition.leader,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + leads),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+    )
+
+
+class EpochJournal(LeaderEpochLineage):
+    """A journal of epochs: what it has stays as it is when the next one is added."""
+
+    def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        if self.latest_leader_epoch is not None and leader_epoch <= self.latest_leader_epoch:
+            return False
+        self._leader_epochs.append(leader_epoch)
+        self._start_offsets.append(start_offset)
+        return True
+
+
+class ForgetfulLeader(LeaderReplica):
+    """A proposal that was not answered is taken not to have been granted."""
+
+    def on_proposal_unanswered(self, now_ms: int = 0) -> None:
+        super().on_proposal_unanswered(now_ms)
+        self._isr.maximal, self._isr._proposals = self._isr.committed, frozenset()
+
+
+class CommittingAlone(LeaderReplica):
+    """Before KIP-966: what everyone in sync has is committed, however few they are."""
+
+    @property
+    def _isr_size_min(self) -> int:
+        return 1
+
+    def check_enough_replicas(self) -> None:
+        """As ever."""
+        if len(self.isr) < self._settings.min_insync_replicas:
+            super().check_enough_replicas()
+
+
+class ContentLeader(LeaderReplica):
+    """Before min.insync.replicas: acks=all is acknowledged by whoever is in sync, be it the leader alone."""
+
+    @property
+    def _isr_size_min(self) -> int:
+        return 1
+
+
+def _unfenced(rules: Rules) -> Rules:
+    return replace(rules, is_fetch_fenced=False, is_truncation_fenced=False, compares_last_epoch=False)
+
+
+OLD_RULES = {
+    "high-watermark": _unfenced(Rules(truncation=high_watermark_alone)),
+    "kip-101-alone": _unfenced(Rules(truncation=first_epoch_end)),
+    "kip-279-alone": _unfenced(Rules()),
+    "kip-320-first-try": Rules(is_fetch_fenced=False),
+    "unfenced-truncation": Rules(is_truncation_fenced=False, compares_last_epoch=False),
+    "joins-at-the-high-watermark": Rules(join=joins_at_the_high_watermark),
+    "diverging-fetch-counts": Rules(truncation=only_when_told, counts_diverging=True),
+    "returns-in-its-epoch": Rules(keeps_epoch=True),
+    "keeps-its-seat": Rules(keeps_seats=True),
+    "joins-as-its-predecessor": Rules(checks_broker_epochs=False),
+    "last-one-keeps-its-seat": Rules(leaving=last_one_keeps_its_seat),
+    "epoch-file-as-it-was": Rules(lineage=EpochJournal, trims_lineage=False),
+    "unsynced-truncation": Rules(syncs_truncation=False),
+    "forgotten-proposals": Rules(leader=ForgetfulLeader),
+    "commits-alone": Rules(leader=CommittingAlone),
+    "acks-of-who-is-left": Rules(leader=ContentLeader),
+    "serves-at-once": Rules(serves_unreconciled=True),
+    "checkpoint-stays": Rules(lowers_checkpoint=False),
+}
+"""By the name that a story replays it under."""

@@ -8,19 +8,21 @@ nobody. The controller's metadata is a history that each replica applies in orde
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from support.replica_values import Answer, Ask, Message, Node, Propose, Rules, Stored, name_of, text_of
-from tidelog.base.errors import KafkaError
+from support.replica_values import Answer, Ask, Message, Node, Propose, Rules, Stored, broker_image, name_of, text_of
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import (
     BrokerEpoch,
     BrokerId,
+    CorrelationId,
     LeaderEpoch,
     Offset,
     PartitionEpoch,
     PartitionIndex,
     TopicPartition,
 )
+from tidelog.controller.isr_changes import IsrChange, IsrMember, alter_partition
+from tidelog.controller.partition_changes import elected, led_by, led_uncleanly_by
 from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
@@ -40,6 +42,7 @@ from tidelog.replica import (
 )
 
 PARTITION = TopicPartition("story", PartitionIndex(0))
+PRODUCE_MS_MAX = 1_000
 FETCH_RECORDS_MAX = 2
 FIRST_LEADER = BrokerId(1)
 
@@ -64,15 +67,17 @@ class ReplicaWorld:
         ids = tuple(BrokerId(number) for number in range(1, replica_count + 1))
         first = PartitionImage(ids, ids, first_leader, LeaderEpoch(0), PartitionEpoch(0))
         self.history = [first]
-        self.nodes = {broker: Node(broker) for broker in ids}
+        self.nodes = {broker: Node(broker, self.rules.new_log()) for broker in ids}
         self.messages: list[Message] = []
         self.now_ms = 0
         self.is_clean = True  # no unclean election yet
         self.committed: dict[Offset, Stored] = {}
+        self.delivered: dict[Offset, tuple[Stored, LeaderEpoch]] = {}  # to consumers, and in which leader epoch
         self.written: dict[tuple[LeaderEpoch, Offset], Stored] = {}
         self.events: list[str] = []  # what a reader of a story is told beside the logs
         self.broken: list[str] = []
         self.power_losses = 0
+        self.waiting: dict[CorrelationId, str] = {}  # the producers that wait for acks=all, and what they sent
         for node in self.nodes.values():
             self._apply(node)
 
@@ -83,16 +88,49 @@ class ReplicaWorld:
 
     # What an operator, a producer, a network and time do.
 
-    def produce(self, broker: BrokerId, value: str) -> None:
+    def produce(self, broker: BrokerId, value: str, *, acks_all: bool = False) -> None:
         """Append a record at a broker that believes that it leads."""
         node = self.nodes[broker]
         assert node.leader is not None
+        if acks_all:
+            try:
+                node.leader.check_enough_replicas()
+            except KafkaError as error:
+                self.events.append(f"{name_of(broker)} refuses {value}: {error.code.name}")
+                return
         record = Stored(node.leader.leader_epoch, value)
         first = self.written.setdefault((record.leader_epoch, node.log.end_offset), record)
-        self._expect(first == record, "EpochOffsetUnique", f"{text_of(record)} offset={node.log.end_offset}: {first}")
+        was = f"where {text_of(first)} was written"
+        self._expect(first == record, "EpochOffsetUnique", f"{text_of(record)} offset={node.log.end_offset}, {was}")
         node.log.append([record])
         node.leader.on_appended(node.log.end_offset)
+        if acks_all:
+            number = CorrelationId(len(self.written))
+            self.waiting[number] = value
+            node.leader.on_produced(number, node.log.end_offset, self.now_ms + PRODUCE_MS_MAX)
         self.run(node)
+
+    def consume(self, broker: BrokerId, offset: Offset, sent: LeaderEpoch) -> None:
+        """A consumer that believes in a leader epoch asks a broker, whatever its part, for one record."""
+        node = self.nodes[broker]
+        machine = node.leader or node.follower
+        if machine is None:
+            return
+        who = name_of(broker)
+        try:
+            if node.follower is None or self.rules.serves_unreconciled:
+                check_leader_epoch(PARTITION, sent=sent, leader_epoch=machine.leader_epoch)
+            else:
+                node.follower.check_serves(sent)
+        except KafkaError as error:
+            self.events.append(f"{who} refuses a consumer: {error.code.name}")
+            return
+        if offset >= machine.high_watermark:
+            self.events.append(f"{who} has nothing for a consumer at offset {offset}")
+            return
+        record = node.log.records[offset]
+        self.delivered[offset] = (record, machine.leader_epoch)
+        self.events.append(f"{who} gives a consumer {text_of(record)}")
 
     def apply_next(self, broker: BrokerId) -> None:
         """The broker learns the next thing that the controller decided."""
@@ -100,14 +138,13 @@ class ReplicaWorld:
         node.applied += 1
         self._apply(node)
 
-    def elect(self, broker: BrokerId | None, *, is_unclean: bool = False) -> None:
+    def elect(self, broker: BrokerId, *, is_unclean: bool = False) -> None:
         """Another leader, in a new leader epoch."""
-        state = self.state
         if is_unclean:
-            assert broker is not None
             self.is_clean = False
-            state = replace(state, isr=(broker,), is_recovering=True)
-        self._decide(replace(state, leader=broker, leader_epoch=LeaderEpoch(state.leader_epoch + 1)))
+            self.history.append(led_uncleanly_by(self.state, broker))
+        else:
+            self.history.append(led_by(self.state, broker, min_insync_replicas=self._min_insync))
 
     def crash(self, broker: BrokerId) -> None:
         """The process dies. Nobody knows of it yet; what it has written is kept."""
@@ -117,39 +154,31 @@ class ReplicaWorld:
     def lose_power(self, broker: BrokerId, *, keeps: int) -> None:
         """As a crash, but only the first records are kept: the rest was not on disk yet."""
         self.crash(broker)
-        log = self.nodes[broker].log
-        log.truncate(Offset(keeps))
-        log.high_watermark = min(log.high_watermark, log.end_offset)
+        node = self.nodes[broker]
+        node.has_lost_power = True
+        node.log.lose_power(keeps, trims_lineage=self.rules.trims_lineage)
         self.power_losses += 1
-        if self.power_losses >= self.settings.min_insync_replicas:
+        if self.power_losses >= self._min_insync:
             self.is_clean = False  # more than was promised to survive
 
     def expire(self, broker: BrokerId) -> None:
-        """The controller finds that the broker is gone: its leadership and its seat go, unless it is the last one."""
-        state = self.state
-        isr = tuple(one for one in state.isr if one != broker) or state.isr
-        if state.leader == broker:
-            heirs = [one for one in isr if one != broker and self.nodes[one].is_up]
-            self._decide(
-                replace(
-                    state,
-                    isr=isr,
-                    leader=heirs[0] if heirs else None,
-                    leader_epoch=LeaderEpoch(state.leader_epoch + 1),
-                )
-            )
-        elif isr != state.isr:
-            self._decide(replace(state, isr=isr))
+        """The controller finds that the broker is gone: its leadership and its seat go."""
+        self.nodes[broker].is_fenced = True
+        self._leave(broker, is_lost=False)
 
     def restart(self, broker: BrokerId) -> None:
-        """The next incarnation registers: what the last one held goes in that step, and it leads if none else may."""
-        node = self.nodes[broker]
-        if not (self.rules.keeps_seats and self.state.leader != broker):
-            self.expire(broker)
-        node.is_up = True
+        """The next incarnation registers: what the last one held goes in that step, and it leads if none else may.
+
+        One whose process died alone says so: by the epoch of the last one, which after a loss of power it cannot tell.
+        """
+        node, leads = self.nodes[broker], self.state.leader == broker
+        if not (self.rules.keeps_epoch if leads else self.rules.keeps_seats):
+            self._leave(broker, is_lost=node.has_lost_power)
+        node.is_up, node.is_fenced, node.has_lost_power = True, False, False
         node.broker_epoch = BrokerEpoch(node.broker_epoch + 1)
-        if self.state.leader is None and broker in self.state.isr:
-            self.elect(broker)
+        after = elected(self.state, min_insync_replicas=self._min_insync, is_active=self._is_active)
+        if after is not None:
+            self.history.append(after)
         node.applied = len(self.history) - 1  # it stays fenced until it has applied its own registration
         self._apply(node)
 
@@ -160,7 +189,7 @@ class ReplicaWorld:
             if node.follower is not None:
                 node.follower.on_tick(self.now_ms)
             if node.leader is not None:
-                self._tell_brokers(node.leader)
+                self._tell_brokers(node)
                 node.leader.on_tick(self.now_ms)
             self.run(node)
 
@@ -195,17 +224,21 @@ class ReplicaWorld:
             leading = node.leader.take_ready()
             node.log.high_watermark = leading.high_watermark
             self._note_committed(node, leading.high_watermark)
+            for ack in leading.acks:
+                value = self.waiting.pop(ack.correlation_id)
+                told = "acknowledges" if ack.code is Code.NONE else f"answers {ack.code.name} for"
+                self.events.append(f"{name_of(node.broker_id)} {told} {value}")
             if leading.isr_proposal is not None:
-                epochs = {broker: self.nodes[broker].broker_epoch for broker in leading.isr_proposal.isr}
-                self.messages.append(Propose(node.broker_id, epochs, leading.isr_proposal))
+                self.messages.append(Propose(node.broker_id, node.brokers, leading.isr_proposal))
             return
         follower = node.follower
         while follower is not None:
             ready = follower.take_ready()
-            node.log.high_watermark = ready.high_watermark
+            if self.rules.lowers_checkpoint or ready.high_watermark > node.log.high_watermark:
+                node.log.high_watermark = ready.high_watermark
             if ready.truncation is not None:
                 before = node.log.end_offset
-                node.log.truncate(ready.truncation.end_offset)
+                node.log.truncate(ready.truncation.end_offset, is_synced=self.rules.syncs_truncation)
                 self.events.append(f"{name_of(node.broker_id)} keeps {node.log.end_offset} of {before}")
                 if ready.truncation.below_high_watermark is not None and self.is_clean:
                     self._expect(False, "AckedRecordsSurvive", f"{name_of(node.broker_id)} cut what was committed")
@@ -228,7 +261,7 @@ class ReplicaWorld:
         machine = node.leader or node.follower
         if machine is not None and machine.leader_epoch == state.leader_epoch:
             if node.leader is not None:
-                self._tell_brokers(node.leader)
+                self._tell_brokers(node)
                 node.leader.on_state(state)
             self.run(node)
             return
@@ -236,7 +269,7 @@ class ReplicaWorld:
         bounds = LogBounds(Offset(0), node.log.end_offset, node.log.high_watermark)
         if state.leader == node.broker_id:
             node.log.lineage.assign(state.leader_epoch, node.log.end_offset)
-            node.leader = LeaderReplica(
+            node.leader = self.rules.leader(
                 PARTITION,
                 node.broker_id,
                 state,
@@ -246,7 +279,7 @@ class ReplicaWorld:
                 now_ms=self.now_ms,
                 join=self.rules.join,
             )
-            self._tell_brokers(node.leader)
+            self._tell_brokers(node)
         else:
             node.follower = FollowerReplica(
                 PARTITION,
@@ -259,8 +292,11 @@ class ReplicaWorld:
             )
         self.run(node)
 
-    def _tell_brokers(self, leader: LeaderReplica) -> None:
-        leader.on_brokers({node.broker_id: node.broker_epoch for node in self.nodes.values() if node.is_up})
+    def _tell_brokers(self, node: Node) -> None:
+        """What the controller knows of brokers, as of now."""
+        assert node.leader is not None
+        node.brokers = {other.broker_id: other.broker_epoch for other in self.nodes.values() if not other.is_fenced}
+        node.leader.on_brokers(node.brokers)
 
     def _serve(self, ask: Ask) -> None:
         request = ask.request
@@ -271,7 +307,8 @@ class ReplicaWorld:
         outcome: KafkaError | Fetched | EpochEntry | Offset | None
         try:
             state = self.history[node.applied]
-            if self.rules.is_fenced:
+            is_fetch = isinstance(request, AskRecords)
+            if self.rules.is_fetch_fenced if is_fetch else self.rules.is_truncation_fenced:
                 check_leader_epoch(PARTITION, sent=request.current_leader_epoch, leader_epoch=state.leader_epoch)
             leader = node.leader
             if leader is None:
@@ -293,13 +330,18 @@ class ReplicaWorld:
         fetch = FollowerFetch(
             ask.sender,
             request.fetch_offset,
-            request.current_leader_epoch if self.rules.is_fenced else None,
-            request.last_fetched_epoch if self.rules.is_fenced else None,
+            request.current_leader_epoch if self.rules.is_fetch_fenced else None,
+            request.last_fetched_epoch if self.rules.compares_last_epoch else None,
             ask.broker_epoch,
             self.now_ms,
         )
         accepted = leader.accept_fetch(fetch)
         if not isinstance(accepted, AcceptedFetch):
+            if self.rules.counts_diverging:
+                leader.on_fetch(AcceptedFetch(ask.sender, request.fetch_offset, ask.broker_epoch, self.now_ms))
+                self.run(node)
+            who = f"{name_of(node.broker_id)} tells {name_of(ask.sender)}"
+            self.events.append(f"{who} that it diverged: epoch {accepted[0]} ends at {accepted[1]}")
             return Fetched(diverging=accepted), ()
         leader.on_fetch(accepted)
         self.run(node)
@@ -336,19 +378,50 @@ class ReplicaWorld:
 
     # The controller.
 
-    def _decide(self, state: PartitionImage) -> None:
-        self.history.append(replace(state, partition_epoch=PartitionEpoch(self.state.partition_epoch + 1)))
+    @property
+    def _min_insync(self) -> int:
+        return self.settings.min_insync_replicas
+
+    def _is_active(self, broker: BrokerId) -> bool:
+        return not self.nodes[broker].is_fenced
+
+    def _leave(self, broker: BrokerId, *, is_lost: bool) -> None:
+        left = self.rules.leaving(
+            self.state,
+            broker,
+            min_insync_replicas=self._min_insync,
+            is_active=self._is_active,
+            is_lost=is_lost,
+        )
+        if left is not None:
+            self.history.append(left)
 
     def _decide_isr(self, message: Propose) -> None:
-        state, proposal = self.state, message.proposal
-        is_current = (proposal.leader_epoch, proposal.partition_epoch) == (state.leader_epoch, state.partition_epoch)
-        if not is_current or state.leader != message.sender:
-            return
-        for broker in proposal.isr - set(state.isr):
-            if not self.nodes[broker].is_up or self.nodes[broker].broker_epoch != message.broker_epochs[broker]:
-                return  # not eligible
-        isr = tuple(broker for broker in state.replicas if broker in proposal.isr)
-        self._decide(replace(state, isr=isr, is_recovering=False))
+        proposal, known = message.proposal, message.broker_epochs
+        tells = self.rules.checks_broker_epochs
+        change = IsrChange(
+            proposal.leader_epoch,
+            proposal.partition_epoch,
+            tuple(IsrMember(broker, known.get(broker) if tells else None) for broker in sorted(proposal.isr)),
+        )
+        sender = self.nodes[message.sender]
+        try:
+            after = alter_partition(
+                self.state,
+                change,
+                {broker: broker_image(node) for broker, node in self.nodes.items()},
+                sender=message.sender,
+                sender_epoch=known[message.sender],
+                min_insync_replicas=self._min_insync,
+            )
+        except KafkaError as error:
+            if sender.leader is not None and sender.leader.leader_epoch == proposal.leader_epoch:
+                wanted = " ".join(name_of(broker) for broker in sorted(proposal.isr))
+                told = f"the controller refuses {name_of(message.sender)} the ISR {wanted}"
+                self.events.append(f"{told}: {error.code.name}")
+                sender.leader.on_proposal_unanswered(self.now_ms)
+        else:
+            self.history.append(after)
 
     # What must hold.
 
