@@ -52,6 +52,11 @@ class LogsArePrefixes:
     def __init__(self) -> None:
         self._before: dict[tuple[LeaderEpoch, int], tuple[Record, str]] = {}
 
+    def before(self, leader_epoch: LeaderEpoch, offset: int) -> Record | None:
+        """The record that lies before another in every log; None where no log has shown it."""
+        known = self._before.get((leader_epoch, offset))
+        return None if known is None else known[0]
+
     def check(self, view: PartitionView, history: PartitionHistory, changes: Changes) -> Iterator[Broken]:
         for broker, begin in changes.items():
             replica = view.replicas[broker]

@@ -1,0 +1,90 @@
+"""StoppedMeansStopped: no replica is deleted that the metadata assigns, and none that was stopped serves on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
+from tidelog.metadata.image import MetadataImage, PartitionImage
+from tidelog.sim.checkers.views import Broken
+
+
+class HeldLog(NamedTuple):
+    """A log of one broker: which partition it is of, for as long as that topic exists."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+
+
+class BrokerView(NamedTuple):
+    """What one broker holds.
+
+    Attributes:
+        held: the logs that are there.
+        stopped: of those, what it was told to stop, and has not heard since that it may go on.
+        serving: of those, what it leads, follows, or serves consumers from.
+        applied: the committed metadata, up to where this broker has applied it. As the controller wrote it, not as the
+            broker says that it is.
+        name: of the broker, in what is said about it.
+    """
+
+    broker_id: BrokerId
+    held: frozenset[HeldLog]
+    stopped: frozenset[HeldLog]
+    serving: frozenset[HeldLog]
+    applied: MetadataImage
+    name: str = ""
+
+    @property
+    def called(self) -> str:
+        return self.name or f"broker {self.broker_id}"
+
+
+class StoppedMeansStopped:
+    """Look at all brokers after every step.
+
+    A log that is gone had to be unassigned in what its broker had applied, and may be in no ISR of the latest metadata.
+    So an order that was overtaken deletes nothing, nor does one whose records were never committed.
+    """
+
+    name = "StoppedMeansStopped"
+
+    def __init__(self) -> None:
+        self._held: dict[BrokerId, frozenset[HeldLog]] = {}
+
+    def on_disk_lost(self, broker: BrokerId) -> None:
+        """Its logs are gone, which no order did."""
+        self._held.pop(broker, None)
+
+    def check(self, views: list[BrokerView], latest: MetadataImage) -> Iterator[Broken]:
+        """Compare with the last look.
+
+        Args:
+            views: of the brokers that are up; the others are looked at when they are again.
+            latest: all that the controller has committed.
+        """
+        for view in views:
+            for log in sorted(self._held.get(view.broker_id, frozenset()) - view.held):
+                state = _state(view.applied, log)
+                if state is not None and view.broker_id in state.replicas:
+                    what = f"{view.called} deleted {_name(view.applied, log)}, which the metadata assigns to it"
+                    yield Broken(self.name, f"{what} in leader epoch {state.leader_epoch}")
+                newest = _state(latest, log)
+                if newest is not None and view.broker_id in newest.isr:
+                    yield Broken(self.name, f"{view.called} deleted {_name(latest, log)}, of which it is in sync")
+            for log in sorted(view.stopped & view.serving):
+                yield Broken(self.name, f"{view.called} was told to stop {_name(view.applied, log)}, and serves on")
+            self._held[view.broker_id] = view.held
+
+
+def _state(image: MetadataImage, log: HeldLog) -> PartitionImage | None:
+    topic = image.topic_by_id(log.topic_id)
+    if topic is None or log.partition >= len(topic.partitions):
+        return None
+    return topic.partitions[log.partition]
+
+
+def _name(image: MetadataImage, log: HeldLog) -> str:
+    topic = image.topic_by_id(log.topic_id)
+    return f"{log.topic_id if topic is None else topic.name}-{log.partition}"
