@@ -8,9 +8,10 @@ from typing import NamedTuple, TypeVar
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.client.core.positions import EpochEnd, Questions
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.spark.plan import ClusterFacts
-from tidelog.spark.truncation import EpochEnd, PartitionFacts, Questions
+from tidelog.spark.truncation import PartitionFacts
 
 R = TypeVar("R")
 
@@ -70,8 +71,7 @@ class ToyPartition:
         self.lineages[self.leader].truncate_from_start(Offset(self.log_start_offset))
 
     def end_of(self, leader_epoch: LeaderEpoch) -> EpochEnd:
-        answer = self.lineages[self.leader].end_offset_for(leader_epoch, Offset(len(self.log)))
-        return EpochEnd(None, None) if answer is None else EpochEnd(*answer)
+        return self.lineages[self.leader].end_offset_for(leader_epoch, Offset(len(self.log)))
 
 
 class ToyCluster:

@@ -32,7 +32,8 @@ from tidelog.client.core.fetch_messages import (
     on_no_answer,
 )
 from tidelog.client.core.metadata_cache import MetadataChanges
-from tidelog.client.core.reader import EARLIEST, LATEST, PartitionReader
+from tidelog.client.core.needs import EARLIEST, LATEST
+from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import (
     ConsumerRecord,

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 from tidelog import Admin, ConfigResource, Consumer
 from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, TimedOutError, UnknownTopicError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.client.core.positions import EpochEnd, Questions
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import ClusterFacts
-from tidelog.spark.truncation import EpochEnd, PartitionFacts, Questions
+from tidelog.spark.truncation import PartitionFacts
 
 R = TypeVar("R")
 logger = logging.getLogger("tidelog.spark")
@@ -70,26 +71,21 @@ class RealCluster:
         answers: dict[TopicPartition, R] = {}
         asked: dict[TopicPartition, LeaderEpoch] = {}
 
-        def go_on(key: TopicPartition, answer: EpochEnd | None) -> None:
+        def go_on(key: TopicPartition, answer: EpochEnd, *, is_first: bool = False) -> None:
             try:
-                asked[key] = next(questions[key]) if answer is None else questions[key].send(answer)
+                asked[key] = next(questions[key]) if is_first else questions[key].send(answer)
             except StopIteration as stop:
                 asked.pop(key, None)
                 answers[key] = stop.value
 
         for key in questions:
-            go_on(key, None)
+            go_on(key, None, is_first=True)
         while asked:
             wanted = {key: (facts.partitions[key].leader_epoch, epoch) for key, epoch in asked.items()}
             for key, end in self._admin.offsets_for_leader_epoch(wanted).items():
                 if isinstance(end, KafkaError):
                     raise end
-                go_on(
-                    key,
-                    EpochEnd(None, None)
-                    if end is None
-                    else EpochEnd(LeaderEpoch(end.leader_epoch), Offset(end.end_offset)),
-                )
+                go_on(key, None if end is None else (LeaderEpoch(end.leader_epoch), Offset(end.end_offset)))
         return answers
 
     def patiently(self, what: str, work: Callable[[], R]) -> R:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.client.core.positions import Questions
 from tidelog.spark.offsets import Json, Loss, Position, StreamOffset
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import (
@@ -27,7 +28,6 @@ from tidelog.spark.plan import (
 from tidelog.spark.truncation import (
     OnTruncation,
     PartitionFacts,
-    Questions,
     StreamTruncatedError,
     examine,
     place,

@@ -7,17 +7,16 @@ answer, so that whoever drives it can ask for many partitions in one request.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from tidelog.base.errors import Code, KafkaError, LogTruncatedError, TidelogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.invariant import invariant
+from tidelog.client.core.positions import Questions, Standing, Truncated, Undefined, validate
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, Position
-
-R = TypeVar("R")
 
 
 class PartitionFacts(NamedTuple):
@@ -33,17 +32,6 @@ class PartitionFacts(NamedTuple):
     leader_epoch: LeaderEpoch | None
     log_start_offset: Offset
     end_offset: Offset
-
-
-class EpochEnd(NamedTuple):
-    """A leader's answer to "where does this leader epoch end?"; both None where it has none to give."""
-
-    leader_epoch: LeaderEpoch | None
-    end_offset: Offset | None
-
-
-Questions = Generator[LeaderEpoch, EpochEnd, R]
-"""Yields leader epochs, is sent where they end, returns R."""
 
 
 class OnTruncation(Enum):
@@ -84,15 +72,15 @@ def place(offset: Offset, facts: PartitionFacts, after: Position | None = None) 
     if known is not None and known.leader_epoch is not None:
         if known.leader_epoch == facts.leader_epoch:
             return Position(offset, known.leader_epoch, lineage=known.lineage)
-        end_offset = (yield known.leader_epoch).end_offset
-        if end_offset is not None and end_offset >= offset:
+        answer = yield known.leader_epoch
+        if answer is not None and answer[1] >= offset:
             return Position(offset, known.leader_epoch, lineage=known.lineage)
         too_old = known.leader_epoch
     while too_old + 1 < record_epoch:
         asked = LeaderEpoch((too_old + record_epoch) // 2)
         answer = yield asked
-        if answer.leader_epoch is not None and answer.end_offset is not None and answer.end_offset >= offset:
-            record_epoch = answer.leader_epoch
+        if answer is not None and answer[1] >= offset:
+            record_epoch = answer[0]
         else:
             too_old = asked
     return Position(offset, record_epoch, lineage=(yield from _lineage(record_epoch, facts.log_start_offset, known)))
@@ -107,10 +95,10 @@ def _lineage(
     epoch = record_epoch
     while epoch > 0 and len(newer) < LINEAGE_LENGTH_MAX:
         before = yield LeaderEpoch(epoch - 1)  # it ends where `epoch` starts
-        if before.leader_epoch is None or before.end_offset is None or before.end_offset <= log_start_offset:
+        if before is None or before[1] <= log_start_offset:
             break
-        newer.append((epoch, before.end_offset))
-        epoch = before.leader_epoch
+        newer.append((epoch, before[1]))
+        epoch = before[0]
         if known is not None and known.leader_epoch is not None and epoch <= known.leader_epoch:
             older, epoch = known.lineage or ((known.leader_epoch, Offset(0)),), LeaderEpoch(-1)
     if epoch >= 0:
@@ -123,50 +111,27 @@ def _lineage(
 def examine(position: Position, facts: PartitionFacts) -> Questions[Loss | None]:
     """What is gone of that which lies below `position`, or above it and was never read.
 
-    Truncated is: the epoch of the last record ends before the position, or the leader does not know that epoch at
-    all, though it holds a record (another one) at the place. The second is what a look at end offsets alone misses.
-
     Raises:
         CannotTellError: ask again later.
     """
-    offset, leader_epoch = position.offset, position.leader_epoch
-    if offset > 0 and facts.leader_epoch is not None:
-        asked = leader_epoch if leader_epoch is not None else facts.leader_epoch
-        answer = yield asked
-        if answer.leader_epoch is None or answer.end_offset is None:
-            if asked <= facts.leader_epoch:
-                raise CannotTellError(f"the leader knows no end of leader epoch {asked} yet")
-            # A leader younger than our record: a cluster restored from a backup, say.
-            return Loss("truncated", position, (yield from _divergent_offset(position, facts)))
-        replaced = leader_epoch is not None and answer.leader_epoch < leader_epoch and not position.unread
-        if answer.end_offset < offset or replaced:
-            return Loss("truncated", position, (yield from _divergent_offset(position, facts)))
-    if offset < facts.log_start_offset:
+    if position.offset > 0 and facts.leader_epoch is not None:
+        standing = _standing(position, facts.leader_epoch)
+        verdict = yield from validate(standing, facts.leader_epoch)
+        if isinstance(verdict, Undefined):
+            raise CannotTellError(f"the leader knows no end of leader epoch {standing.leader_epoch} yet")
+        if isinstance(verdict, Truncated):
+            return Loss("truncated", position, verdict.divergent_offset)
+    if position.offset < facts.log_start_offset:
         return Loss("retention", position, facts.log_start_offset)
     return None
 
 
-def _divergent_offset(position: Position, facts: PartitionFacts) -> Questions[Offset | None]:
-    """The first offset at which the log differs from the one that was read: down both lineages to a common epoch."""
+def _standing(position: Position, leader_epoch: LeaderEpoch) -> Standing:
+    """A position without an epoch is held against the end of the log, as one that was looked up there."""
     if position.leader_epoch is None:
-        assert facts.leader_epoch is not None
-        return (yield facts.leader_epoch).end_offset
-    ours = LeaderEpochLineage(position.lineage or [(position.leader_epoch, Offset(0))])
-    asked = position.leader_epoch
-    if facts.leader_epoch is not None and asked > facts.leader_epoch:
-        asked = facts.leader_epoch
-    while True:
-        answer = yield asked
-        if answer.leader_epoch is None or answer.end_offset is None:
-            return None
-        shared = max((epoch for epoch, _ in ours.entries if epoch <= answer.leader_epoch), default=None)
-        if shared is None:
-            return None
-        if shared == answer.leader_epoch:
-            end = ours.end_offset_for(shared, position.offset)
-            assert end is not None
-            return min(answer.end_offset, end[1])
-        asked = shared
+        return Standing.looked_up(position.offset, leader_epoch)
+    lineage = LeaderEpochLineage(position.lineage or [(position.leader_epoch, Offset(0))])
+    return Standing(position.offset, position.leader_epoch, was_read=not position.unread, lineage=lineage)
 
 
 def resume_offset(loss: Loss, on_truncation: OnTruncation, facts: PartitionFacts | None) -> Offset | None:

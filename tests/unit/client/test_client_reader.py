@@ -18,17 +18,8 @@ from tidelog.base.errors import (
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.client.core.fetched import read_fetched
 from tidelog.client.core.metadata_cache import PartitionView
-from tidelog.client.core.reader import (
-    EARLIEST,
-    LATEST,
-    UNDEFINED_MS_MAX,
-    FetchFrom,
-    LookUp,
-    NeedsMetadata,
-    PartitionReader,
-    Phase,
-    Validate,
-)
+from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, NeedsMetadata, Validate
+from tidelog.client.core.reader import UNDEFINED_MS_MAX, PartitionReader, Phase
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import PositionReset, ResetPolicy, ResetReason
 from tidelog.records.batch import BatchBuilder
@@ -513,3 +504,40 @@ def test_answers_of_another_generation_do_nothing(late: Callable[[PartitionReade
     late(bench.reader)
     assert bench.stands() == (5, 0)
     assert bench.need() == FetchFrom(Offset(5), 1_000)
+
+
+def test_an_epoch_that_spans_two_answers_moves_no_older_one() -> None:
+    bench = Bench()
+    bench.metadata(epoch=3)
+    bench.reader.seek(Offset(0), None)
+    bench.fetch((0, 0, 5), (5, 1, 5))
+    bench.deliver()
+    bench.fetch((10, 1, 5), (15, 3, 5))
+    bench.deliver()
+    bench.metadata(epoch=4)
+    bench.epoch_end(3, (0, 8))  # the new leader went on in epoch 0 where what was read is of epoch 1
+    assert isinstance(bench.error, LogTruncatedError)
+    assert bench.error.divergent_offset == 5
+
+
+def test_what_compaction_left_out_between_two_epochs_may_be_anothers_by_now() -> None:
+    bench = Bench()
+    bench.metadata(epoch=1)
+    bench.reader.seek(Offset(0), None)
+    bench.fetch((0, 0, 5), (8, 1, 2))
+    bench.deliver()
+    bench.metadata(epoch=2)
+    bench.epoch_end(1, (0, 7))  # at 5 and 6 there are records of epoch 0, which the reader was never given
+    assert isinstance(bench.error, LogTruncatedError)
+    assert bench.error.divergent_offset == 5
+
+
+def test_a_second_truncation_below_the_divergence_is_seen_before_anything_is_read_again() -> None:
+    bench = Bench(LATEST_POLICY)
+    bench.metadata(epoch=4)
+    bench.reader.seek(Offset(50), LeaderEpoch(2))
+    bench.epoch_end(2, (2, 40))
+    assert bench.stands() == (40, 2)
+    bench.metadata(epoch=5)
+    bench.epoch_end(2, (2, 35))
+    assert [reset.divergent_offset for reset in bench.resets] == [40, 35]

@@ -7,13 +7,12 @@ import pytest
 
 from support.toy_cluster import ToyCluster, ToyPartition
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.client.core.positions import Questions
 from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, Position
 from tidelog.spark.truncation import (
     CannotTellError,
-    EpochEnd,
     OnTruncation,
     PartitionFacts,
-    Questions,
     StreamTruncatedError,
     examine,
     place,
@@ -132,7 +131,7 @@ def test_records_replaced_by_older_ones_are_truncated_though_the_ends_look_well(
     partition.append(5)
     partition.leader_epoch = 3
     partition.append(2)
-    assert partition.end_of(LeaderEpoch(2)) == EpochEnd(LeaderEpoch(1), Offset(6))
+    assert partition.end_of(LeaderEpoch(2)) == (1, 6)
     assert loss_at(partition, read) == Loss("truncated", read, Offset(1))
 
 
@@ -183,7 +182,7 @@ def test_a_leader_that_cannot_tell_is_asked_again() -> None:
     question = examine(Position(Offset(3), LeaderEpoch(1)), PartitionFacts(LeaderEpoch(1), Offset(0), Offset(5)))
     assert next(question) == 1
     with pytest.raises(CannotTellError) as error:
-        question.send(EpochEnd(None, None))
+        question.send(None)
     assert error.value.retriable
 
 

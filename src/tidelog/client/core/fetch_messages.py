@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from tidelog.base.errors import Code, KafkaError, MalformedBatchError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.client.core.fetched import Aborted, read_fetched
-from tidelog.client.core.reader import FetchFrom, LookUp, PartitionReader, Validate
+from tidelog.client.core.needs import FetchFrom, LookUp, Validate
+from tidelog.client.core.positions import EpochEnd
+from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.values import IsolationLevel, code_of
 from tidelog.wire.messages.api_01_fetch import (
     FetchPartition,
@@ -255,9 +257,9 @@ def offset_for_leader_epoch_request(
 
 def epoch_end_rows(
     response: OffsetForLeaderEpochResponse,
-) -> dict[tuple[str, int], tuple[Code, tuple[LeaderEpoch, Offset] | None]]:
+) -> dict[tuple[str, int], tuple[Code, EpochEnd]]:
     """The rows of an answer by topic and partition: the code, and (epoch, end offset) unless that is undefined."""
-    rows: dict[tuple[str, int], tuple[Code, tuple[LeaderEpoch, Offset] | None]] = {}
+    rows: dict[tuple[str, int], tuple[Code, EpochEnd]] = {}
     for topic in response.topics:
         for row in topic.partitions:
             answer = None

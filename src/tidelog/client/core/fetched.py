@@ -26,7 +26,8 @@ class Fetched:
     batches: list[tuple[int, BatchHeader]]
     """Where each batch to deliver starts. Control batches and aborted ones are not among them."""
     epochs: list[tuple[LeaderEpoch, int]]
-    """Each leader epoch found, with the first offset of it: of all batches, hidden ones too."""
+    """Each leader epoch found, of all batches, hidden ones too, with the offset where the one before it ends: what
+    compaction left out between the two is taken for the newer one's, of which nothing is known."""
     fetch_offset: int
     next_offset: int
     high_watermark: int
@@ -97,9 +98,9 @@ def read_fetched(
             open_aborted.discard(header.producer_id)  # the marker that ends the transaction
         if header.next_offset <= fetch_offset:
             continue
-        next_offset = header.next_offset
         if header.leader_epoch >= 0 and (not epochs or epochs[-1][0] != header.leader_epoch):
-            epochs.append((LeaderEpoch(header.leader_epoch), max(header.base_offset, fetch_offset)))
+            epochs.append((LeaderEpoch(header.leader_epoch), next_offset))
+        next_offset = header.next_offset
         hidden = header.is_control or (header.is_transactional and header.producer_id in open_aborted)
         if not hidden and header.record_count:
             shown.append((at, header))

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 
 from tidelog.base.errors import (
@@ -24,14 +23,23 @@ from tidelog.base.errors import (
     TopicRecreatedError,
 )
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition, uuid_text
-from tidelog.client.core.divergence import AskAbout, Intact, Standing, Truncated, judge
 from tidelog.client.core.fetched import Fetched
 from tidelog.client.core.metadata_cache import PartitionView
+from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, Need, NeedsMetadata, Validate
+from tidelog.client.core.positions import (
+    AskAbout,
+    Divergence,
+    EpochEnd,
+    Intact,
+    Standing,
+    Truncated,
+    ValidationRule,
+    first_place,
+    judge,
+    place_after_truncation,
+    place_in_range,
+)
 from tidelog.client.core.values import Position, PositionReset, ResetPolicy, ResetReason
-from tidelog.records.lineage import LeaderEpochLineage
-
-EARLIEST, LATEST = -2, -1
-"""What ListOffsets takes in place of a timestamp."""
 
 UNDEFINED_MS_MAX = 30_000
 """If after this time no leader can tell whether the log was truncated, the reader is told that nobody knows."""
@@ -50,37 +58,6 @@ class Phase(Enum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class LookUp:
-    """Ask the leader for an offset (ListOffsets)."""
-
-    timestamp: int
-    """ms since 1970, EARLIEST or LATEST."""
-
-
-@dataclass(frozen=True, slots=True)
-class Validate:
-    """Ask the leader where an epoch ends (OffsetForLeaderEpoch)."""
-
-    leader_epoch: LeaderEpoch
-
-
-@dataclass(frozen=True, slots=True)
-class FetchFrom:
-    """Ask the leader for records."""
-
-    offset: Offset
-    size_bytes_max: int
-
-
-@dataclass(frozen=True, slots=True)
-class NeedsMetadata:
-    """Nobody can be asked before the metadata says more."""
-
-
-Need = LookUp | Validate | FetchFrom | NeedsMetadata
-
-
 class PartitionReader:
     """See the module.
 
@@ -90,6 +67,7 @@ class PartitionReader:
         fetch_size_bytes: to ask for at once; grows where a batch needs it.
         retry_delay_ms: how long to wait after so many failures in a row.
         on_reset: told when a position moves by policy.
+        rule: what a leader's answer says of the position.
     """
 
     def __init__(
@@ -99,13 +77,15 @@ class PartitionReader:
         fetch_size_bytes: int,
         retry_delay_ms: Callable[[int], int],
         on_reset: Callable[[PositionReset], None],
+        *,
+        rule: ValidationRule = judge,
     ) -> None:
         self.topic_partition = topic_partition
         self.phase = Phase.LOOKING_UP
         self.error: TidelogError | None = None
         self.generation = 0
         self.in_flight: int | None = None  # the generation of the request under way
-        self.offset: Offset | None = None  # of the next record to deliver
+        self.standing: Standing | None = None  # before the next record to deliver; None while it is looked up
         self.topic_id: TopicId | None = None
         self.leader_id: BrokerId | None = None
         self.leader_epoch: LeaderEpoch | None = None
@@ -118,27 +98,27 @@ class PartitionReader:
         self._fetch_size_bytes = fetch_size_bytes
         self._retry_delay_ms = retry_delay_ms
         self._on_reset = on_reset
+        self._rule = rule
         self._failures = 0
-        self._epoch: LeaderEpoch | None = None  # of the record before `offset`, or as looked up
-        self._epoch_was_read = False
-        self._lineage = LeaderEpochLineage()  # of what was read without a gap up to `offset`
         self._last_timestamp: int | None = None
-        self._look_up = EARLIEST if policy is ResetPolicy.EARLIEST else LATEST
+        self._look_up = first_place(policy)
         self._asked_epoch: LeaderEpoch | None = None
         self._undefined_since_ms: int | None = None
         self._doubts = 0
-        self._stood_in_log = False  # `offset` was an offset of this log once: read up to, or looked up
-        self._out_of_range = False  # the leader said so of `offset`; looking up the log start will say which side
+        self._out_of_range = False  # the leader said so of the offset; looking up the log start will say which side
         if policy is ResetPolicy.NONE:
             self._stop(_no_position(topic_partition))
 
     # What it says of itself.
     @property
+    def offset(self) -> Offset | None:
+        """Of the next record to deliver; None while that is being looked up."""
+        return None if self.standing is None else self.standing.offset
+
+    @property
     def position(self) -> Position | None:
         """Where the caller stands; None while that is being looked up."""
-        if self.offset is None:
-            return None
-        return Position(self.offset, self._epoch if self._epoch_was_read else None)
+        return None if self.standing is None else self.standing.position
 
     @property
     def is_idle(self) -> bool:
@@ -152,36 +132,33 @@ class PartitionReader:
         if self.leader_id is None:
             return NeedsMetadata()
         if self.phase is Phase.LOOKING_UP:
-            return LookUp(EARLIEST if self._out_of_range else self._look_up)
+            return LookUp(EARLIEST) if self._out_of_range else self._look_up
+        if self.standing is None:
+            return None
         if self.phase is Phase.VALIDATING:
-            if self._epoch is None or self.leader_epoch is None:
+            if self.standing.leader_epoch is None or self.leader_epoch is None:
                 self.phase = Phase.FETCHING  # there is nothing to compare, or nobody who could
             elif self._is_behind():
                 return NeedsMetadata()
             else:
-                return Validate(self._epoch if self._asked_epoch is None else self._asked_epoch)
-        if len(self.held) >= FETCHES_AHEAD_MAX or self.offset is None:
+                return Validate(self.standing.leader_epoch if self._asked_epoch is None else self._asked_epoch)
+        if len(self.held) >= FETCHES_AHEAD_MAX:
             return None
-        end = self.held[-1].next_offset if self.held else self.offset
+        end = self.held[-1].next_offset if self.held else self.standing.offset
         return FetchFrom(Offset(end), self._fetch_size_bytes)
 
     # What the caller wants.
     def seek(self, offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
         """Go there. With the epoch of the record before, the log is asked first whether it still has that record."""
         self._new_generation()
-        self._set_position(offset, leader_epoch, was_read=leader_epoch is not None)
-        self._stood_in_log = leader_epoch is not None
+        self._go_to(Standing.stored(offset, leader_epoch))
         if leader_epoch is not None:
-            self._lineage = LeaderEpochLineage()
-            if offset > 0:
-                self._lineage.assign(leader_epoch, Offset(offset - 1))
             self.phase = Phase.VALIDATING
 
     def seek_by_time(self, timestamp: int) -> None:
         """Go to the first record at or after a time, to EARLIEST or to LATEST."""
         self._new_generation()
-        self._look_up_at(timestamp)
-        self.offset = None
+        self._go_to(LookUp(timestamp))
 
     # What happened.
     def on_metadata(self, topic_id: TopicId | None, view: PartitionView | None, now_ms: int) -> None:
@@ -200,7 +177,11 @@ class PartitionReader:
             self.leader_epoch = view.leader_epoch
             if not is_first:
                 self._on_new_leader_epoch()
-        if self.phase is Phase.VALIDATING and self._is_behind():
+        if (
+            self.phase is Phase.VALIDATING
+            and self.standing is not None
+            and self.standing.is_ahead_of(self.leader_epoch)
+        ):
             self._on_undefined(now_ms)
 
     def on_failure(self, generation: int, now_ms: int) -> None:
@@ -226,33 +207,26 @@ class PartitionReader:
         if self._out_of_range:
             self._out_of_range = False
             self._on_log_start(offset or Offset(0), now_ms)
-        elif offset is None:
-            self._look_up_at(LATEST)
         else:
-            self._set_position(offset, leader_epoch, was_read=False)
-            self._stood_in_log = True
+            self._go_to(LookUp(LATEST) if offset is None else Standing.looked_up(offset, leader_epoch))
 
-    def on_epoch_end(
-        self, generation: int, asked: LeaderEpoch, answer: tuple[LeaderEpoch, Offset] | None, now_ms: int
-    ) -> None:
-        """OffsetForLeaderEpoch answered; None is the wire's (-1, -1)."""
+    def on_epoch_end(self, generation: int, asked: LeaderEpoch, answer: EpochEnd, now_ms: int) -> None:
+        """OffsetForLeaderEpoch answered."""
         if not self._is_current(generation, Phase.VALIDATING):
             return
-        assert self.offset is not None
-        assert self._epoch is not None
-        standing = Standing(self.offset, self._epoch, self._epoch_was_read, self._lineage)
-        verdict = judge(standing, asked, answer)
+        assert self.standing is not None
+        verdict = self._rule(self.standing, asked, answer)
         if isinstance(verdict, Intact):
             self._undefined_since_ms = None
             if self._out_of_range:
                 self._doubts += 1
-                self._look_up_at(EARLIEST)
+                self.phase = Phase.LOOKING_UP
             else:
                 self.phase = Phase.FETCHING
         elif isinstance(verdict, AskAbout):
             self._asked_epoch = verdict.leader_epoch
         elif isinstance(verdict, Truncated):
-            self._on_truncated(verdict.divergent_offset)
+            self._on_truncated(verdict.divergence)
         else:
             self._on_undefined(now_ms)
 
@@ -277,11 +251,9 @@ class PartitionReader:
         if not self._is_current(generation, Phase.FETCHING):
             return
         self._drop_held()
-        if self._epoch is not None and self.leader_epoch is not None:
-            self.phase = Phase.VALIDATING
-            self._asked_epoch = None
-        else:
-            self._look_up_at(EARLIEST)
+        is_comparable = self._has_epoch and self.leader_epoch is not None
+        self.phase = Phase.VALIDATING if is_comparable else Phase.LOOKING_UP
+        self._asked_epoch = None
         self._out_of_range = True
 
     def on_diverging(self, generation: int) -> None:
@@ -295,29 +267,17 @@ class PartitionReader:
             self._stop(error)
 
     # What was delivered.
-    def on_delivered(self, next_offset: int, leader_epoch: int, timestamp: int) -> None:
-        """The caller has all records below `next_offset`; the last of them had this epoch and time."""
-        assert self.offset is not None
-        if leader_epoch >= 0:
-            epoch = LeaderEpoch(leader_epoch)
-            if not self._epoch_was_read:
-                self._lineage.clear()
-            self._lineage.assign(epoch, self.offset)
-            self._epoch, self._epoch_was_read = epoch, True
+    def on_delivered(self, next_offset: int, timestamp: int) -> None:
+        """The caller has all records below `next_offset`; the last of them had this time."""
+        assert self.standing is not None
+        self.standing.on_read(self.held[0].epochs, next_offset)
         self._last_timestamp = timestamp
-        self.offset = Offset(next_offset)
 
     def on_all_delivered(self) -> None:
         """Everything of the oldest answer held was delivered: what it hid counts as read."""
         fetched = self.held.popleft()
-        assert self.offset is not None
-        for epoch, start in fetched.epochs:
-            if self._epoch is None or not self._epoch_was_read:
-                self._lineage.clear()
-            self._lineage.assign(epoch, Offset(max(start, 0)))
-            self._epoch, self._epoch_was_read = epoch, True
-        self._stood_in_log = True
-        self.offset = Offset(fetched.next_offset)
+        assert self.standing is not None
+        self.standing.on_read(fetched.epochs, fetched.next_offset)
 
     # How.
     def _is_current(self, generation: int, phase: Phase) -> bool:
@@ -341,16 +301,18 @@ class PartitionReader:
     def _drop_held(self) -> None:
         self.held.clear()
 
-    def _set_position(self, offset: Offset, epoch: LeaderEpoch | None, *, was_read: bool) -> None:
-        self.offset = offset
-        self._epoch = epoch
-        self._epoch_was_read = was_read
-        self._lineage.clear()
-        self.phase = Phase.FETCHING
+    def _go_to(self, place: Standing | LookUp) -> None:
+        if isinstance(place, LookUp):
+            self.standing = None
+            self.phase = Phase.LOOKING_UP
+            self._look_up = place
+        else:
+            self.standing = place
+            self.phase = Phase.FETCHING
 
-    def _look_up_at(self, timestamp: int) -> None:
-        self.phase = Phase.LOOKING_UP
-        self._look_up = timestamp
+    @property
+    def _has_epoch(self) -> bool:
+        return self.standing is not None and self.standing.leader_epoch is not None
 
     def _on_new_leader_epoch(self) -> None:
         """A new leader: what the old one said of records not delivered yet no longer counts, nor does its silence."""
@@ -358,12 +320,12 @@ class PartitionReader:
         self.not_before_ms = 0
         self._asked_epoch = None
         self._drop_held()
-        if self.phase is Phase.FETCHING and self._epoch is not None:
+        if self.phase is Phase.FETCHING and self._has_epoch:
             self.phase = Phase.VALIDATING
 
     def _is_behind(self) -> bool:
         """Whether our epoch is of a leader that the metadata has not heard of yet."""
-        return self._epoch is not None and self.leader_epoch is not None and self._epoch > self.leader_epoch
+        return self.standing is not None and self.standing.is_ahead_of(self.leader_epoch)
 
     def _goes_back(self, fetched: Fetched) -> bool:
         """Whether these records are of an older epoch than those before them, which no log ever was.
@@ -372,7 +334,7 @@ class PartitionReader:
         """
         if not fetched.epochs:
             return False
-        before = self._epoch if self._epoch_was_read else None
+        before = None if self.position is None else self.position.leader_epoch
         for held in self.held:
             before = held.epochs[-1][0] if held.epochs else before
         return before is not None and fetched.epochs[0][0] < before
@@ -387,88 +349,67 @@ class PartitionReader:
         self._failures += 1
         self.not_before_ms = now_ms + self._retry_delay_ms(self._failures)
 
-    def _on_truncated(self, divergent_offset: Offset | None) -> None:
-        position = self.position
-        assert position is not None
-        self._new_generation()
-        if self._policy is ResetPolicy.NONE:
-            self._stop(
-                LogTruncatedError(
-                    str(self.topic_partition),
-                    position=position.offset,
-                    divergent_offset=divergent_offset,
-                    leader_epoch=position.leader_epoch,
-                )
-            )
-            return
-        if divergent_offset is not None:
-            lineage = self._lineage.clone()
-            lineage.truncate_from_end(divergent_offset)
-            self._set_position(divergent_offset, lineage.latest_leader_epoch, was_read=True)
-            self._lineage = lineage
-            self._epoch_was_read = self._epoch is not None
-        else:
-            self._reset_by_policy()
-        self._tell(ResetReason.TRUNCATED, position, divergent_offset)
+    def _on_truncated(self, divergence: Divergence | None) -> None:
+        standing = self.standing
+        assert standing is not None
+        divergent_offset = None if divergence is None else divergence.offset
+        error = LogTruncatedError(
+            str(self.topic_partition),
+            position=standing.offset,
+            divergent_offset=divergent_offset,
+            leader_epoch=standing.position.leader_epoch,
+        )
+        place = place_after_truncation(self._policy, standing, divergence, self._last_timestamp)
+        self._on_lost(standing.position, ResetReason.TRUNCATED, error, divergent_offset, place)
 
     def _on_log_start(self, log_start_offset: Offset, now_ms: int) -> None:
         """The position is outside the log; now we know on which side."""
-        position = self.position
-        assert position is not None
-        if position.offset >= log_start_offset and 0 < self._doubts < DOUBTS_MAX:
+        standing = self.standing
+        assert standing is not None
+        if standing.offset >= log_start_offset and 0 < self._doubts < DOUBTS_MAX:
             self.phase = Phase.FETCHING  # it has vouched for the offset, so it was not itself yet, or is now
             self.not_before_ms = now_ms + self._retry_delay_ms(self._doubts)
-        elif position.offset >= log_start_offset and self._stood_in_log:
+        elif standing.offset >= log_start_offset and standing.was_in_log:
             self._on_truncated(None)  # the log reached here once
-        elif self._policy is ResetPolicy.NONE:
-            end = self.high_watermark if self.high_watermark is not None and self.high_watermark >= 0 else -1
-            self._stop(
-                OffsetOutOfRangeError(
-                    str(self.topic_partition),
-                    offset=position.offset,
-                    log_start_offset=log_start_offset,
-                    end_offset=max(end, log_start_offset),
-                )
-            )
         else:
-            self._new_generation()
-            if position.offset < log_start_offset and self._policy is ResetPolicy.CLOSEST:
-                self._set_position(log_start_offset, None, was_read=False)
-                self._stood_in_log = True
-            else:
-                self._reset_by_policy()
-            self._tell(ResetReason.OUT_OF_RANGE, position, None)
+            end = self.high_watermark if self.high_watermark is not None and self.high_watermark >= 0 else -1
+            error = OffsetOutOfRangeError(
+                str(self.topic_partition),
+                offset=standing.offset,
+                log_start_offset=log_start_offset,
+                end_offset=max(end, log_start_offset),
+            )
+            place = place_in_range(self._policy, standing, log_start_offset, self._last_timestamp)
+            self._on_lost(standing.position, ResetReason.OUT_OF_RANGE, error, None, place)
 
     def _on_recreated(self, old: TopicId, new: TopicId) -> None:
         position = self.position
         if position is None:
             self.generation += 1
             return
+        error = TopicRecreatedError(
+            str(self.topic_partition),
+            position=position.offset,
+            old_topic_id=uuid_text(old),
+            new_topic_id=uuid_text(new),
+        )
+        # Whatever the policy: all of the new topic is new.
+        self._on_lost(position, ResetReason.RECREATED, error, Offset(0), LookUp(EARLIEST))
+
+    def _on_lost(
+        self,
+        position: Position,
+        reason: ResetReason,
+        error: TidelogError,
+        divergent_offset: Offset | None,
+        place: Standing | LookUp,
+    ) -> None:
+        """The position is lost, and that is told: by the error if there is no policy, else by the reset to `place`."""
         self._new_generation()
         if self._policy is ResetPolicy.NONE:
-            self._stop(
-                TopicRecreatedError(
-                    str(self.topic_partition),
-                    position=position.offset,
-                    old_topic_id=uuid_text(old),
-                    new_topic_id=uuid_text(new),
-                )
-            )
+            self._stop(error)
             return
-        self._look_up_at(EARLIEST)  # whatever the policy: all of the new topic is new
-        self.offset = None
-        self._tell(ResetReason.RECREATED, position, Offset(0))
-
-    def _reset_by_policy(self) -> None:
-        if self._policy is ResetPolicy.EARLIEST:
-            self._look_up_at(EARLIEST)
-        elif self._policy is ResetPolicy.CLOSEST and self._last_timestamp is not None and self._last_timestamp >= 0:
-            self._look_up_at(self._last_timestamp)
-        else:
-            self._look_up_at(LATEST)
-        self.offset = None
-
-    def _tell(self, reason: ResetReason, position: Position, divergent_offset: Offset | None) -> None:
+        self._go_to(place)
         self._on_reset(PositionReset(self.topic_partition, reason, position, divergent_offset, self.offset))
 
     def _stop(self, error: TidelogError) -> None:

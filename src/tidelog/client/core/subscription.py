@@ -10,7 +10,8 @@ from tidelog.base.ids import BrokerId, TopicPartition, uuid_text
 from tidelog.client.core.fetch_messages import Asked, AskedByPartition, ask
 from tidelog.client.core.fetched import Fetched
 from tidelog.client.core.metadata_cache import MetadataCache
-from tidelog.client.core.reader import FetchFrom, LookUp, NeedsMetadata, PartitionReader, Validate
+from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
+from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.values import ConsumerRecord, FetchedBatches, PositionReset, ResetPolicy
 from tidelog.records.batch import read_records
 
@@ -168,7 +169,7 @@ def _take_records(reader: PartitionReader, fetched: Fetched, taken: list[Consume
             for offset, timestamp, key, value, headers, _ in records
         ]
         timestamp = records[-1].timestamp if records else header.max_timestamp
-        reader.on_delivered(next_offset, header.leader_epoch, timestamp)
+        reader.on_delivered(next_offset, timestamp)
 
 
 def _take_batches(reader: PartitionReader, fetched: Fetched) -> list[FetchedBatches]:
@@ -195,7 +196,7 @@ def _take_batches(reader: PartitionReader, fetched: Fetched) -> list[FetchedBatc
             )
         )
         for header in headers:
-            reader.on_delivered(header.next_offset, header.leader_epoch, header.max_timestamp)
+            reader.on_delivered(header.next_offset, header.max_timestamp)
         start = next_offset
     reader.on_all_delivered()
     return taken

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.client.core.divergence import AskAbout, Intact, Standing, Truncated, Undefined, Verdict, judge
+from tidelog.client.core.positions import (
+    AskAbout,
+    Divergence,
+    Intact,
+    Standing,
+    Truncated,
+    Undefined,
+    Verdict,
+    judge,
+    validate,
+)
 from tidelog.records.lineage import LeaderEpochLineage
 
 
@@ -23,15 +33,22 @@ def answer(epoch: int, end_offset: int) -> tuple[LeaderEpoch, Offset]:
     return LeaderEpoch(epoch), Offset(end_offset)
 
 
-def ask(reader: Standing, leader: LeaderEpochLineage, log_end_offset: int) -> Verdict:
+def truncated(divergent_offset: int, epoch: int) -> Truncated:
+    return Truncated(Divergence(Offset(divergent_offset), LeaderEpoch(epoch)))
+
+
+def ask(reader: Standing, leader: LeaderEpochLineage, log_end_offset: int, leader_epoch: int = 99) -> Verdict:
     """Put the question to a leader, as often as needed."""
-    epoch = reader.leader_epoch
+    questions = validate(reader, LeaderEpoch(leader_epoch))
+    asked = next(questions)
     while True:
-        verdict = judge(reader, epoch, leader.end_offset_for(epoch, Offset(log_end_offset)))
-        if not isinstance(verdict, AskAbout):
+        try:
+            older = questions.send(leader.end_offset_for(asked, Offset(log_end_offset)))
+        except StopIteration as stop:
+            verdict: Verdict = stop.value
             return verdict
-        assert verdict.leader_epoch < epoch, "each question must be about an older epoch"
-        epoch = verdict.leader_epoch
+        assert older < asked, "each question must be about an older epoch"
+        asked = older
 
 
 def test_a_log_that_has_all_that_was_read_is_intact() -> None:
@@ -41,7 +58,7 @@ def test_a_log_that_has_all_that_was_read_is_intact() -> None:
 
 
 def test_an_epoch_that_ends_below_the_position_shows_a_truncation() -> None:
-    assert judge(standing(5, 2, (2, 0)), LeaderEpoch(2), answer(2, 4)) == Truncated(Offset(4))
+    assert judge(standing(5, 2, (2, 0)), LeaderEpoch(2), answer(2, 4)) == truncated(4, 2)
 
 
 def test_a_log_that_grew_past_the_position_without_our_epoch_was_truncated_all_the_same() -> None:
@@ -49,7 +66,7 @@ def test_a_log_that_grew_past_the_position_without_our_epoch_was_truncated_all_t
     reader = standing(3, 2, (0, 0), (2, 1))
     leader = lineage((1, 0), (3, 6))
     assert leader.end_offset_for(LeaderEpoch(2), Offset(9)) == (1, 6)
-    assert ask(reader, leader, 9) == Truncated(Offset(0))
+    assert ask(reader, leader, 9) == truncated(0, 0)
 
 
 def test_an_epoch_that_was_only_looked_up_need_not_be_known_to_the_leader() -> None:
@@ -57,7 +74,7 @@ def test_an_epoch_that_was_only_looked_up_need_not_be_known_to_the_leader() -> N
     reader = standing(6, 2, was_read=False)
     assert judge(reader, LeaderEpoch(2), answer(1, 6)) == Intact()
     assert judge(reader, LeaderEpoch(2), answer(1, 5)) == Truncated(None)
-    assert judge(reader, LeaderEpoch(2), answer(2, 5)) == Truncated(Offset(5))
+    assert judge(reader, LeaderEpoch(2), answer(2, 5)) == truncated(5, 2)
 
 
 def test_without_a_lineage_that_reaches_down_the_divergence_is_unknown() -> None:
@@ -69,8 +86,8 @@ def test_the_question_goes_down_the_lineage_until_both_know_an_epoch() -> None:
     reader = standing(30, 7, (1, 0), (3, 10), (7, 20))
     assert judge(reader, LeaderEpoch(7), answer(5, 25)) == AskAbout(LeaderEpoch(3))
     assert judge(reader, LeaderEpoch(3), answer(2, 12)) == AskAbout(LeaderEpoch(1))
-    assert judge(reader, LeaderEpoch(1), answer(1, 8)) == Truncated(Offset(8))
-    assert judge(reader, LeaderEpoch(1), answer(1, 15)) == Truncated(Offset(10))
+    assert judge(reader, LeaderEpoch(1), answer(1, 8)) == truncated(8, 1)
+    assert judge(reader, LeaderEpoch(1), answer(1, 15)) == truncated(10, 1)
 
 
 @pytest.mark.parametrize("told", [None, answer(3, 9)])
@@ -126,7 +143,8 @@ def test_the_verdict_is_what_comparing_the_logs_record_by_record_shows(
     if same == len(read):
         assert verdict == Intact()
     elif same:
-        assert verdict == Truncated(Offset(start + same))
+        assert isinstance(verdict, Truncated)
+        assert verdict.divergent_offset == start + same
     else:  # nothing that was read is left
         assert isinstance(verdict, Truncated)
         assert verdict.divergent_offset is None or verdict.divergent_offset <= start
