@@ -1,5 +1,7 @@
 """The controller: decides about brokers, topics, leaders and producer ids, over a replayed metadata log."""
 
+from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
+from tidelog.controller.leaders import ElectionType
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.state import ControllerState
 from tidelog.controller.values import (
@@ -12,6 +14,7 @@ from tidelog.controller.values import (
     ControllerSettings,
     CreatedTopic,
     DeletedTopic,
+    ElectedLeader,
     GrownTopic,
     NewTopic,
     ProducerIdBlock,
@@ -26,6 +29,7 @@ __all__ = [
     "METADATA_VERSION_MIN",
     "PRODUCER_ID_BLOCK_SIZE",
     "AlteredConfigs",
+    "AlteredPartition",
     "BrokerChange",
     "BrokerToRegister",
     "ConfigChange",
@@ -35,8 +39,13 @@ __all__ = [
     "ControllerState",
     "CreatedTopic",
     "DeletedTopic",
+    "ElectedLeader",
+    "ElectionType",
     "GrownTopic",
+    "IsrChange",
+    "IsrMember",
     "NewTopic",
+    "PartitionToAlter",
     "ProducerIdBlock",
     "TopicToDelete",
     "TopicToGrow",

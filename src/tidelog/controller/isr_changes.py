@@ -7,14 +7,18 @@ that newer state settles what it asked before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from tidelog.base.errors import Code, FencedLeaderEpochError, refusal
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
-from tidelog.controller.partition_changes import with_isr
-from tidelog.metadata.image import BrokerImage, PartitionImage
+from tidelog.base.errors import Code, FencedLeaderEpochError, KafkaError, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.controller.min_insync import min_insync_of
+from tidelog.controller.partition_changes import change_record, with_isr
+from tidelog.controller.values import ControllerSettings
+from tidelog.journal import Decision
+from tidelog.metadata.image import BrokerImage, MetadataView, PartitionImage, TopicImage
 
 
 class IsrMember(NamedTuple):
@@ -42,6 +46,69 @@ class IsrChange:
     partition_epoch: PartitionEpoch
     isr: tuple[IsrMember, ...]
     is_recovering: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionToAlter:
+    """A partition, and what its leader asks for it."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    change: IsrChange
+
+
+@dataclass(frozen=True, slots=True)
+class AlteredPartition:
+    """What became of one partition to alter.
+
+    Attributes:
+        state: as it is once the change is committed; None where it was refused.
+    """
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    code: Code
+    message: str | None = None
+    state: PartitionImage | None = None
+
+
+def decide_alter_partitions(
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    sender: BrokerId,
+    sender_epoch: BrokerEpoch,
+    partitions: Sequence[PartitionToAlter],
+) -> Decision[tuple[AlteredPartition, ...]]:
+    """Alter partitions, each on its own; those that can be in one batch. The results are in the order of the request.
+
+    Raises:
+        KafkaError: STALE_BROKER_EPOCH: an earlier incarnation of the sender asks.
+    """
+    check_sender(metadata.brokers, sender, sender_epoch)
+    counts = Counter((one.topic_id, one.partition) for one in partitions)
+    min_insync = min_insync_of(metadata, settings)
+    records: list[object] = []
+    results: list[AlteredPartition] = []
+    for one in partitions:
+        try:
+            if counts[one.topic_id, one.partition] > 1:
+                raise refusal(Code.INVALID_REQUEST, "the request names this partition more than once")
+            topic = _find(metadata, one)
+            before = topic.partitions[one.partition]
+            after = alter_partition(
+                before,
+                one.change,
+                metadata.brokers,
+                sender=sender,
+                sender_epoch=sender_epoch,
+                min_insync_replicas=min_insync(topic.name),
+            )
+        except KafkaError as error:
+            results.append(AlteredPartition(one.topic_id, one.partition, error.code, str(error)))
+            continue
+        records.append(change_record(topic.topic_id, one.partition, before, after))
+        results.append(AlteredPartition(one.topic_id, one.partition, Code.NONE, state=after))
+    return Decision(tuple(records), tuple(results))
 
 
 def check_sender(brokers: Mapping[BrokerId, BrokerImage], sender: BrokerId, broker_epoch: BrokerEpoch) -> None:
@@ -82,7 +149,9 @@ def alter_partition(
         )
     if change.leader_epoch < partition.leader_epoch:
         raise FencedLeaderEpochError(
-            "AlterPartition", sent_epoch=change.leader_epoch, leader_epoch=partition.leader_epoch
+            "AlterPartition",
+            sent_epoch=change.leader_epoch,
+            leader_epoch=partition.leader_epoch,
         )
     if partition.leader != sender:
         raise refusal(Code.INVALID_REQUEST, f"broker {sender} asks, but {partition.leader} leads")
@@ -99,11 +168,16 @@ def alter_partition(
     if named == set(partition.isr):
         isr = list(partition.isr)
     changed = with_isr(partition, isr, min_insync_replicas=min_insync_replicas)
-    return _recovered(changed) if partition.is_recovering and not change.is_recovering else changed
+    return replace(changed, is_recovering=change.is_recovering)
 
 
-def _recovered(partition: PartitionImage) -> PartitionImage:
-    return replace(partition, is_recovering=False)
+def _find(metadata: MetadataView, asked: PartitionToAlter) -> TopicImage:
+    topic = metadata.topics_by_id.get(asked.topic_id)
+    if topic is None:
+        raise refusal(Code.UNKNOWN_TOPIC_ID, f"there is no topic {asked.topic_id}")
+    if not 0 <= asked.partition < len(topic.partitions):
+        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {asked.partition}")
+    return topic
 
 
 def _check_members(partition: PartitionImage, change: IsrChange) -> None:

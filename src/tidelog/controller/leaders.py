@@ -1,4 +1,4 @@
-"""Who leads: what a broker's coming and going does to the partitions that it holds, and elections that are asked for.
+"""Who leads when brokers come and go, and when settings change.
 
 What becomes of one partition is decided in `partition_changes.py`; here it is done to all of them.
 """
@@ -22,11 +22,10 @@ from tidelog.controller.partition_changes import (
 )
 from tidelog.metadata.image import MetadataView, PartitionImage
 from tidelog.metadata.records.topics import PartitionChangeRecord
-from tidelog.metadata.topic_names import INTERNAL_TOPICS
 
 
 class ElectionType(IntEnum):
-    """What an operator may ask for, with the numbers of the protocol."""
+    """What kind of election is asked for, with the numbers of the protocol."""
 
     PREFERRED = 0
     UNCLEAN = 1
@@ -112,23 +111,10 @@ def changes_on_min_insync(metadata: MetadataView, *, min_insync: MinInsync) -> l
 def elect_leader(
     partition: PartitionImage, kind: ElectionType, *, min_insync_replicas: int, is_active: IsActive
 ) -> PartitionImage:
-    """An election that an operator asks for (ElectLeaders).
+    """The partition after an election that an operator asks for.
 
     Raises:
         KafkaError: ELECTION_NOT_NEEDED; PREFERRED_LEADER_NOT_AVAILABLE; ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     elect = elected_preferred if kind is ElectionType.PREFERRED else elected_uncleanly
     return elect(partition, min_insync_replicas=min_insync_replicas, is_active=is_active)
-
-
-def topics_to_elect_in(metadata: MetadataView, kind: ElectionType) -> list[TopicId]:
-    """The topics of an election in all topics at once.
-
-    An unclean one leaves the internal topics out (rule 12): what the coordinators know is lost only on an order that
-    names the topic.
-    """
-    return [
-        topic_id
-        for topic_id, topic in metadata.topics_by_id.items()
-        if kind is not ElectionType.UNCLEAN or topic.name not in INTERNAL_TOPICS
-    ]

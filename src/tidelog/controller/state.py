@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Rng
-from tidelog.controller import brokers, configs, features, partitions, producer_ids
+from tidelog.controller import brokers, configs, elections, features, isr_changes, partitions, producer_ids
 from tidelog.controller import topics as topic_decisions
+from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
+from tidelog.controller.leaders import ElectionType
 from tidelog.controller.values import (
     AlteredConfigs,
     BrokerChange,
@@ -16,6 +18,7 @@ from tidelog.controller.values import (
     ControllerSettings,
     CreatedTopic,
     DeletedTopic,
+    ElectedLeader,
     GrownTopic,
     NewTopic,
     ProducerIdBlock,
@@ -81,6 +84,18 @@ class ControllerState:
     def decide_fence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
         """Let a broker lead no longer."""
         return brokers.decide_fence_broker(self.metadata, self.settings, broker_id, broker_epoch)
+
+    def decide_alter_partitions(
+        self, sender: BrokerId, sender_epoch: BrokerEpoch, partitions: Sequence[PartitionToAlter]
+    ) -> Decision[tuple[AlteredPartition, ...]]:
+        """Grant a leader the ISRs that it asks for, each on its own; results in the order of the request."""
+        return isr_changes.decide_alter_partitions(self.metadata, self.settings, sender, sender_epoch, partitions)
+
+    def decide_elect_leaders(
+        self, kind: ElectionType, partitions: Sequence[TopicPartition] | None = None
+    ) -> Decision[tuple[ElectedLeader, ...]]:
+        """Elect leaders as an operator orders, in all partitions unless some are named."""
+        return elections.decide_elect_leaders(self.metadata, self.settings, kind, partitions)
 
     def decide_create_topics(
         self, topics: Sequence[NewTopic], *, rng: Rng, validate_only: bool = False

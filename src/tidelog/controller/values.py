@@ -8,7 +8,14 @@ from enum import IntEnum
 from uuid import UUID
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, ProducerId, TopicId
+from tidelog.base.ids import (
+    BrokerEpoch,
+    BrokerId,
+    ClusterId,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.metadata.configs import BrokerSettings, ConfigEntry
 from tidelog.metadata.image import ConfigResource, Endpoint
 
@@ -192,3 +199,12 @@ class ProducerIdBlock:
     def end(self) -> ProducerId:
         """Exclusive."""
         return ProducerId(self.first + self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class ElectedLeader:
+    """What became of an election in one partition, and why there was none."""
+
+    topic_partition: TopicPartition
+    code: Code
+    message: str | None = None

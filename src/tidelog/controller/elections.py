@@ -1,0 +1,64 @@
+"""Elections that an operator asks for (ElectLeaders): the preferred leader again, or any leader rather than none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in
+from tidelog.controller.min_insync import min_insync_of
+from tidelog.controller.partition_changes import change_record
+from tidelog.controller.values import ControllerSettings, ElectedLeader
+from tidelog.journal import Decision
+from tidelog.metadata.image import MetadataView, TopicImage
+from tidelog.metadata.topic_names import INTERNAL_TOPICS
+
+
+def decide_elect_leaders(
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    kind: ElectionType,
+    partitions: Sequence[TopicPartition] | None = None,
+) -> Decision[tuple[ElectedLeader, ...]]:
+    """Elect leaders, in each partition on its own; those that can be in one batch.
+
+    Args:
+        partitions: None for all that there are. An unclean election leaves the internal topics out then (rule 12): what
+            the coordinators know is lost only on an order that names it.
+
+    Returns:
+        What became of each, in the order of the request; of an order for all, without those that needed none.
+    """
+    min_insync = min_insync_of(metadata, settings)
+    is_active = is_active_in(metadata)
+    records: list[object] = []
+    results: list[ElectedLeader] = []
+    for asked in _all_partitions(metadata, kind) if partitions is None else dict.fromkeys(partitions):
+        try:
+            topic = _find(metadata, asked)
+            before = topic.partitions[asked.partition]
+            after = elect_leader(before, kind, min_insync_replicas=min_insync(topic.name), is_active=is_active)
+        except KafkaError as error:
+            if partitions is not None or error.code != Code.ELECTION_NOT_NEEDED:
+                results.append(ElectedLeader(asked, error.code, str(error)))
+            continue
+        records.append(change_record(topic.topic_id, asked.partition, before, after))
+        results.append(ElectedLeader(asked, Code.NONE))
+    return Decision(tuple(records), tuple(results))
+
+
+def _all_partitions(metadata: MetadataView, kind: ElectionType) -> list[TopicPartition]:
+    return [
+        TopicPartition(name, PartitionIndex(index))
+        for name, topic in metadata.topics_by_name.items()
+        if kind is not ElectionType.UNCLEAN or name not in INTERNAL_TOPICS
+        for index in range(len(topic.partitions))
+    ]
+
+
+def _find(metadata: MetadataView, asked: TopicPartition) -> TopicImage:
+    topic = metadata.topics_by_name.get(asked.topic)
+    if topic is None or not 0 <= asked.partition < len(topic.partitions):
+        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {asked}")
+    return topic
