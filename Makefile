@@ -3,6 +3,7 @@
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
+# make mutants  change one place of the replication rules at a time, and see whether a test fails: ten minutes
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
 # make librdkafka  librdkafka's own tests against a node: built from source, a quarter of an hour
@@ -17,10 +18,10 @@ FUZZ_SECONDS ?= 60
 PYTEST_ARGS ?=
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test lint format bench fuzz peers librdkafka constraints clean
+.PHONY: help setup demo test lint format bench fuzz mutants peers librdkafka constraints clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,10p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,11p'
 
 setup: $(READY)
 
@@ -45,6 +46,9 @@ bench: $(READY)
 
 fuzz: $(READY)
 	@set -e; for fuzzer in tests/fuzz/fuzz_*.py; do echo "$$fuzzer, $(FUZZ_SECONDS) s"; $(RUN) $$fuzzer $(FUZZ_SECONDS); done
+
+mutants: $(READY)
+	@$(RUN) tests/mutants/run_mutants.py $(MUTANTS_ARGS)
 
 peers: peers/kafka/.fetched peers/spark/.fetched
 

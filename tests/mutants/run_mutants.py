@@ -1,0 +1,140 @@
+"""Change `replica/` in one place at a time, and see if a test fails: `python tests/mutants/run_mutants.py [FILE ...]`.
+
+Each mutant meets the stories, the small worlds and the unit tests of replication in a process of its own, the fastest
+first. Ends with 1 when fewer than 95 % are caught, or one that changes a named rule is not. `known.toml` says which
+functions hold a rule, and which mutants change nothing; those are tried all the same, since one that is caught was not
+without effect.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import unified_diff
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from mutants.known import Known, StaleError, load_known
+from mutants.mutations import Mutant, mutants_of
+from mutants.trial import LOADS_NOT, Changed, Running, attempt, fork, load_all_but_the_package, measure
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "tidelog" / "replica"
+SELECTED = ("tests/unit/replica", "tests/scenarios")
+CAUGHT_PERCENT_MIN = 95
+JOBS = os.cpu_count() or 1
+KINDS = {"tests/unit": "a unit test", "tests/scenarios": "a story", "tests/exhaustive": "a small world"}
+TIME_LIMIT = "the time limit"
+
+
+class Outcome(NamedTuple):
+    """What came of one mutant: `caught_by` is a test, or what else stopped it; empty if it survived."""
+
+    mutant: Mutant
+    caught_by: str
+
+    @property
+    def kind(self) -> str:
+        """What caught it, for the table."""
+        if not self.caught_by:
+            return "nothing"
+        return next((kind for path, kind in KINDS.items() if self.caught_by.startswith(path)), "another way")
+
+
+def main(files: Sequence[str]) -> int:
+    """Try every mutant of these files; of all, when none are named. Returns the exit status."""
+    os.chdir(ROOT)
+    sources = {path.name: path.read_text() for path in sorted(SOURCES.glob("*.py"))}
+    mutants = [mutant for name, source in sources.items() for mutant in mutants_of(name, source)]
+    try:
+        known = load_known(Path(__file__).with_name("known.toml"), ROOT / "docs" / "kips.md", mutants)
+    except StaleError as stale:
+        print(f"error: {stale}", file=sys.stderr)
+        return 1
+    selected = [test for test in SELECTED if Path(test).exists()]
+    print(f"{len(mutants)} mutants of {len(sources)} files; first the tests on the code as it is", flush=True)
+    began = time.monotonic()
+    baseline = measure(selected)
+    if baseline.failed:
+        print(f"error: without any mutant this fails: {baseline.failed}", file=sys.stderr)
+        return 1
+    once = time.monotonic() - began
+    load_all_but_the_package(baseline.modules)
+    tried = [mutant for mutant in mutants if not files or mutant.file in files]
+    print(f"{len(baseline.seconds)} tests in {once:.1f} s; {len(tried)} mutants to try, {JOBS} at a time", flush=True)
+    outcomes = list(_try_all(tried, selected, baseline.seconds, cpu_seconds=int(3 * once) + 5))
+    print(f"\ntried in {time.monotonic() - began:.0f} s")
+    return _report(sources, known, outcomes)
+
+
+def _try_all(
+    mutants: Sequence[Mutant], tests: Sequence[str], seconds: Mapping[str, float], *, cpu_seconds: int
+) -> Iterator[Outcome]:
+    waiting = list(reversed(mutants))
+    running: dict[int, tuple[Mutant, Running]] = {}
+    began = shown = time.monotonic()
+    done = survived = 0
+    while waiting or running:
+        while waiting and len(running) < JOBS:
+            mutant = waiting.pop()
+            changed = Changed(SOURCES / mutant.file, mutant.source)
+            trial = fork(attempt(changed, tests, seconds, cpu_seconds))
+            running[trial.pid] = mutant, trial
+        pid, _ = os.wait()
+        mutant, trial = running.pop(pid)
+        told = trial.take_result()
+        outcome = Outcome(mutant, TIME_LIMIT if told is None else told)
+        done += 1
+        survived += not outcome.caught_by
+        if time.monotonic() - shown >= 5 or done == len(mutants):
+            shown = time.monotonic()
+            print(
+                f"  {done:4} of {len(mutants)}, {survived} not caught, {done / (shown - began):.1f}/s, {mutant.file}",
+                flush=True,
+            )
+        yield outcome
+
+
+def _report(sources: Mapping[str, str], known: Known, outcomes: Sequence[Outcome]) -> int:
+    """The table, and all that nothing caught; returns the exit status."""
+    counted = [one for one in outcomes if one.mutant.key not in known.equivalents and one.caught_by != LOADS_NOT]
+    print(f"\n{'file':22}{'mutants':>8}{'caught':>8}{'%':>7}  caught by")
+    for name in (*sorted({one.mutant.file for one in counted}), "all"):
+        of_file = [one for one in counted if name in ("all", one.mutant.file)]
+        caught = sum(1 for one in of_file if one.caught_by)
+        kinds = Counter(one.kind for one in of_file if one.caught_by)
+        print(
+            f"{name:22}{len(of_file):8}{caught:8}{100 * caught / len(of_file):7.1f}  "
+            + ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
+        )
+    equivalent = [one for one in outcomes if one.mutant.key in known.equivalents]
+    print(f"Left out: {len(equivalent)} that change no behaviour (known.toml says why), ", end="")
+    print(f"{sum(one.caught_by == LOADS_NOT for one in outcomes)} that cannot be loaded.")
+    survivors = [one.mutant for one in counted if not one.caught_by]
+    for mutant in survivors:
+        rules = known.rules_of(mutant)
+        print(f"\nNOT CAUGHT {SOURCES.name}/{mutant.file}:{mutant.line} in {mutant.place}", end="")
+        print(f", which holds rule {', '.join(rules)}" if rules else "")
+        _print_diff(sources[mutant.file], mutant.source)
+    wrong = [one for one in equivalent if one.caught_by not in ("", LOADS_NOT)]
+    for one in wrong:
+        print(f"\nNOT EQUIVALENT {one.mutant.key}: {one.caught_by} tells them apart")
+    percent = 100 * (len(counted) - len(survivors)) / len(counted) if counted else 100.0
+    of_rules = [mutant for mutant in survivors if known.rules_of(mutant)]
+    print(f"\n{percent:.1f} % caught; {len(survivors)} survive, {len(of_rules)} of them mutants of a named rule.")
+    return int(percent < CAUGHT_PERCENT_MIN or bool(of_rules) or bool(wrong))
+
+
+def _print_diff(before: str, after: str) -> None:
+    lines = list(unified_diff(before.splitlines(), after.splitlines(), n=0, lineterm=""))
+    for line in lines[3:]:
+        print(f"  {line[0]} {line[1:].strip()}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
