@@ -7,10 +7,9 @@ nobody. The controller's metadata is a history that each replica applies in orde
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from support.replica_values import Answer, Ask, Message, Node, Propose, Rules, Stored, broker_image, name_of, text_of
-from tidelog.base.errors import Code, KafkaError
+from support.replica_view import view_of
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import (
     BrokerEpoch,
     BrokerId,
@@ -24,7 +23,7 @@ from tidelog.base.ids import (
 from tidelog.controller.isr_changes import IsrChange, IsrMember, alter_partition
 from tidelog.controller.partition_changes import elected, led_by, led_uncleanly_by
 from tidelog.metadata import PartitionImage
-from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
     AcceptedFetch,
     AskEpochEnd,
@@ -40,6 +39,8 @@ from tidelog.replica import (
     ReplicationSettings,
     check_leader_epoch,
 )
+from tidelog.sim.checkers.history import PartitionHistory
+from tidelog.sim.checkers.partition import PartitionCheckers
 
 PARTITION = TopicPartition("story", PartitionIndex(0))
 PRODUCE_MS_MAX = 1_000
@@ -70,13 +71,10 @@ class ReplicaWorld:
         self.nodes = {broker: Node(broker, self.rules.new_log()) for broker in ids}
         self.messages: list[Message] = []
         self.now_ms = 0
-        self.is_clean = True  # no unclean election yet
-        self.committed: dict[Offset, Stored] = {}
+        self.checkers = PartitionCheckers(PartitionHistory(self._min_insync - 1))
         self.delivered: dict[Offset, tuple[Stored, LeaderEpoch]] = {}  # to consumers, and in which leader epoch
-        self.written: dict[tuple[LeaderEpoch, Offset], Stored] = {}
+        self.produced = 0
         self.events: list[str] = []  # what a reader of a story is told beside the logs
-        self.broken: list[str] = []
-        self.power_losses = 0
         self.waiting: dict[CorrelationId, str] = {}  # the producers that wait for acks=all, and what they sent
         for node in self.nodes.values():
             self._apply(node)
@@ -99,13 +97,11 @@ class ReplicaWorld:
                 self.events.append(f"{name_of(broker)} refuses {value}: {error.code.name}")
                 return
         record = Stored(node.leader.leader_epoch, value)
-        first = self.written.setdefault((record.leader_epoch, node.log.end_offset), record)
-        was = f"where {text_of(first)} was written"
-        self._expect(first == record, "EpochOffsetUnique", f"{text_of(record)} offset={node.log.end_offset}, {was}")
         node.log.append([record])
         node.leader.on_appended(node.log.end_offset)
         if acks_all:
-            number = CorrelationId(len(self.written))
+            self.produced += 1
+            number = CorrelationId(self.produced)
             self.waiting[number] = value
             node.leader.on_produced(number, node.log.end_offset, self.now_ms + PRODUCE_MS_MAX)
         self.run(node)
@@ -141,8 +137,8 @@ class ReplicaWorld:
     def elect(self, broker: BrokerId, *, is_unclean: bool = False) -> None:
         """Another leader, in a new leader epoch."""
         if is_unclean:
-            self.is_clean = False
             self.history.append(led_uncleanly_by(self.state, broker))
+            self.checkers.history.on_unclean_election(self.state.leader_epoch)
         else:
             self.history.append(led_by(self.state, broker, min_insync_replicas=self._min_insync))
 
@@ -157,9 +153,7 @@ class ReplicaWorld:
         node = self.nodes[broker]
         node.has_lost_power = True
         node.log.lose_power(keeps, trims_lineage=self.rules.trims_lineage)
-        self.power_losses += 1
-        if self.power_losses >= self._min_insync:
-            self.is_clean = False  # more than was promised to survive
+        self.checkers.history.on_power_lost(broker)
 
     def expire(self, broker: BrokerId) -> None:
         """The controller finds that the broker is gone: its leadership and its seat go."""
@@ -215,15 +209,18 @@ class ReplicaWorld:
     # The shells around the machines.
 
     def run(self, node: Node, fetched: tuple[Stored, ...] = ()) -> None:
-        """Do what the machine of a node says is owed, in its order.
+        """Do what the machine of a node says is owed, in its order; then look whether all that must hold does.
 
         Args:
             fetched: the records of the answer that it was told of just now.
         """
+        self._do_what_is_owed(node, fetched)
+        self._look()
+
+    def _do_what_is_owed(self, node: Node, fetched: tuple[Stored, ...]) -> None:
         if node.leader is not None:
             leading = node.leader.take_ready()
             node.log.high_watermark = leading.high_watermark
-            self._note_committed(node, leading.high_watermark)
             for ack in leading.acks:
                 value = self.waiting.pop(ack.correlation_id)
                 told = "acknowledges" if ack.code is Code.NONE else f"answers {ack.code.name} for"
@@ -239,9 +236,8 @@ class ReplicaWorld:
             if ready.truncation is not None:
                 before = node.log.end_offset
                 node.log.truncate(ready.truncation.end_offset, is_synced=self.rules.syncs_truncation)
-                self.events.append(f"{name_of(node.broker_id)} keeps {node.log.end_offset} of {before}")
-                if ready.truncation.below_high_watermark is not None and self.is_clean:
-                    self._expect(False, "AckedRecordsSurvive", f"{name_of(node.broker_id)} cut what was committed")
+                if before > node.log.end_offset:
+                    self.events.append(f"{name_of(node.broker_id)} keeps {node.log.end_offset} of {before}")
                 follower.on_truncated(node.log.end_offset)
                 continue
             if ready.append is not None:
@@ -312,7 +308,7 @@ class ReplicaWorld:
                 check_leader_epoch(PARTITION, sent=request.current_leader_epoch, leader_epoch=state.leader_epoch)
             leader = node.leader
             if leader is None:
-                return
+                raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{name_of(request.leader)} does not lead")
             if isinstance(request, AskEpochEnd):
                 end = leader.offset_for_leader_epoch(request.leader_epoch)
                 outcome = None if end is None else EpochEntry(*end)
@@ -322,6 +318,8 @@ class ReplicaWorld:
                 outcome, records = self._fetch(node, leader, ask, request)
         except KafkaError as error:
             outcome = error
+            if self.nodes[ask.sender].asked == request:  # else nobody waits for the answer
+                self.events.append(f"{name_of(request.leader)} refuses {name_of(ask.sender)}: {error.code.name}")
         self.messages.append(Answer(ask.sender, ask.broker_epoch, request, outcome, records))
 
     def _fetch(
@@ -360,7 +358,6 @@ class ReplicaWorld:
         if follower.leader_epoch != request.current_leader_epoch:
             return  # it answers the machine of another epoch
         if isinstance(outcome, KafkaError):
-            self.events.append(f"{name_of(request.leader)} refuses {name_of(answer.to)}: {outcome.code.name}")
             follower.on_refused(request.number, outcome.code, self.now_ms)
         elif isinstance(outcome, Fetched):
             follower.on_fetched(request.number, outcome, self.now_ms)
@@ -425,66 +422,14 @@ class ReplicaWorld:
 
     # What must hold.
 
-    def _note_committed(self, node: Node, high_watermark: Offset) -> None:
-        """A leader acknowledged what is below its high watermark: from now on it is promised."""
-        for offset in range(high_watermark):
-            record = node.log.records[offset]
-            known = self.committed.setdefault(Offset(offset), record)
-            if self.is_clean and known != record:
-                who = f"{name_of(node.broker_id)} committed {text_of(record)}"
-                self._expect(False, "WeakIsr", f"{who} at offset={offset}, where {text_of(known)} was")
+    def _look(self) -> None:
+        self.checkers.check(view_of(self.state, self.nodes, self.rules))
 
     def check(self) -> None:
-        """Raise if an invariant is broken, naming it."""
-        state = self.state
-        self._expect(state.leader is None or state.leader in state.isr, "LeaderInIsr", f"{state.leader}: {state.isr}")
-        epochs = [node.leader.leader_epoch for node in self.nodes.values() if node.leader is not None]
-        self._expect(len(epochs) == len(set(epochs)), "EpochOffsetUnique", f"leaders of the epochs {epochs}")
-        logs = {broker: node.log.records for broker, node in self.nodes.items()}
-        for one in logs:
-            for other in logs:
-                if other > one:
-                    self._check_prefixes(one, other)
-        for one, mine in logs.items():
-            lineage = LeaderEpochLineage()
-            for offset, record in enumerate(mine):
-                lineage.assign(record.leader_epoch, Offset(offset))
-            entries = [entry for entry in self.nodes[one].log.lineage.entries if entry.start_offset < len(mine)]
-            told = f"{name_of(one)} does not know the epochs of its records: {[tuple(entry) for entry in entries]}"
-            self._expect(list(lineage.entries) == entries, "LineageTellsTheLog", told)
-        if self.is_clean:
-            self._check_committed(logs)
-        if self.broken:
-            raise InvariantBrokenInWorldError("\n".join(self.broken))
-
-    def _check_prefixes(self, one: BrokerId, other: BrokerId) -> None:
-        """Equal epoch at equal offset: equal history."""
-        mine, theirs = self.nodes[one].log.records, self.nodes[other].log.records
-        agreed = [offset for offset, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a[0] == b[0]]
-        for offset in range(agreed[-1] + 1 if agreed else 0):
-            both = f"{name_of(one)} has {text_of(mine[offset])}, {name_of(other)} {text_of(theirs[offset])}"
-            self._expect(mine[offset] == theirs[offset], "LogsArePrefixes", f"at offset={offset} {both}")
-
-    def _check_committed(self, logs: Mapping[BrokerId, list[Stored]]) -> None:
-        for offset, record in self.committed.items():
-            what = f"{text_of(record)} offset={offset} is missing from"
-            for broker in self.state.isr:
-                if self.power_losses and not self.nodes[broker].is_up:
-                    continue  # its seat goes when it registers again
-                is_there = offset < len(logs[broker]) and logs[broker][offset] == record
-                leads = broker == self.state.leader
-                self._expect(is_there or leads, "StrongIsr", f"{what} {name_of(broker)}, which is in sync")
-                self._expect(is_there or not leads, "AckedRecordsSurvive", f"{what} leader {name_of(broker)}")
-        for node in self.nodes.values():
-            if node.follower is not None and node.follower.is_reconciled:
-                for number in range(node.follower.high_watermark):
-                    seen, promised = node.log.records[number], self.committed.get(Offset(number))
-                    what = f"{name_of(node.broker_id)} shows {text_of(seen)} at offset={number}"
-                    self._expect(seen == promised, "DeliveredStaysDeliverable", f"{what}, which is not committed")
-
-    def _expect(self, holds: bool, name: str, what: str) -> None:
-        if not holds and not any(known.startswith(f"{name}:") for known in self.broken):
-            self.broken.append(f"{name}: {what}")
+        """Raise if an invariant is broken, or ever was, naming it."""
+        self._look()
+        if self.checkers.broken:
+            raise InvariantBrokenInWorldError("\n".join(map(str, self.checkers.broken.values())))
 
 
 def _told(asked: LeaderEpoch, outcome: EpochEntry | None) -> str:

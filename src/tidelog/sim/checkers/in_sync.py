@@ -72,13 +72,18 @@ class StrongIsr:
         state = view.state
         for broker in (*state.isr, *state.eligible_leader_replicas):
             replica = view.replicas.get(broker)
-            if replica is None or broker == state.leader or history.is_doubtful(broker):
+            if replica is None or broker == state.leader or is_excused(replica, history):
                 continue
             offset = first_missing(replica, history, self._held)
             if offset is not None:
                 what = f"{text_of(history.promised(offset))} offset={offset} is missing from {replica.called}"
                 part = "which is in sync" if broker in state.isr else "which may be elected"
                 yield Broken(self.name, f"{what}, {part}")
+
+
+def is_excused(replica: ReplicaView, history: PartitionHistory) -> bool:
+    """Whether nobody can know yet what it has: it lost power and is not back. When it is, its seat has to be gone."""
+    return not replica.is_up and history.is_doubtful(replica.broker_id)
 
 
 def first_missing(

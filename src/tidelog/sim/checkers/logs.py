@@ -62,12 +62,11 @@ class LogsArePrefixes:
             replica = view.replicas[broker]
             for offset in range(max(begin, replica.log_start_offset + 1), replica.log_end_offset):
                 index = offset - replica.log_start_offset
-                before = replica.records[index - 1]
-                name = (replica.records[index][0], offset)
-                known, who = self._before.setdefault(name, (before, replica.called))
+                before, record = replica.records[index - 1], replica.records[index]
+                known, who = self._before.setdefault((record[0], offset), (before, replica.called))
                 if known != before:
                     both = f"{replica.called} has {text_of(before)}, {who} {text_of(known)}"
-                    yield Broken(self.name, f"at offset={offset - 1} {both}, and epoch {name[0]} after it")
+                    yield Broken(self.name, f"at offset={offset - 1} {both}, both before {text_of(record)}")
                     break
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tidelog.base.ids import LeaderEpoch
 from tidelog.sim.checkers.growth import Changes, Compared
 from tidelog.sim.checkers.history import PartitionHistory
-from tidelog.sim.checkers.in_sync import first_missing
-from tidelog.sim.checkers.views import Broken, PartitionView, text_of
+from tidelog.sim.checkers.in_sync import first_missing, is_excused
+from tidelog.sim.checkers.views import Broken, PartitionView, ReplicaView, text_of
 
 
 class AckedRecordsSurvive:
     """What a leader committed, and so acknowledged with acks=all, is where it was, at whoever leads.
 
-    A record that was only written, as acks=1 asks, is promised to nobody. A leader that lost power and has not been
-    found out yet is given the time to be.
+    A record that was only written, as acks=1 asks, is promised to nobody.
     """
 
     name = "AckedRecordsSurvive"
@@ -41,7 +41,7 @@ class AckedRecordsSurvive:
                 self._noted[who] = max(self._noted[who], replica.high_watermark)
         self._held.forget(changes, history)
         leader = None if view.state.leader is None else view.replicas.get(view.state.leader)
-        if leader is None or history.is_doubtful(leader.broker_id):
+        if leader is None or is_excused(leader, history):
             return
         missing = first_missing(leader, history, self._held)
         if missing is not None:
@@ -53,7 +53,8 @@ class DeliveredStaysDeliverable:
     """What a consumer can be given is committed, and stays where it was at whoever leads, as long as it is promised.
 
     All below the high watermark of a replica that serves consumers counts as given. The high watermark itself may go
-    back: a new leader begins with what it knows of it.
+    back: a new leader begins with what it knows of it. What is promised no more may be given as well, if the leader of
+    that epoch has it: else no change of epoch would tell the consumer that it is gone.
     """
 
     name = "DeliveredStaysDeliverable"
@@ -68,22 +69,40 @@ class DeliveredStaysDeliverable:
         for replica in view.replicas.values():
             if not replica.serves_consumers or not history.is_bound(replica.leader_epoch):
                 continue
-            who = (replica.broker_id,)
-            offset = max(self._shown[who], replica.log_start_offset)
-            while offset < replica.high_watermark:
-                shown, known = replica.at(offset), history.committed.get(offset)
-                if known is None or (known.record != shown and history.is_promised(offset)):
-                    what = f"{replica.called} shows {text_of(shown)} at offset={offset}"
-                    yield Broken(self.name, f"{what}, which is not committed")
-                    break
-                offset += 1
-            self._shown[who] = offset
-            self._shown_end_offset = max(self._shown_end_offset, offset)
+            yield from self._check_shown(view, replica, history)
         self._held.forget(changes, history)
         leader = None if view.state.leader is None else view.replicas.get(view.state.leader)
-        if leader is None or history.is_doubtful(leader.broker_id):
+        if leader is None or is_excused(leader, history):
             return
         missing = first_missing(leader, history, self._held, self._shown_end_offset)
         if missing is not None:
             what = f"{text_of(history.promised(missing))} offset={missing} was given to consumers"
             yield Broken(self.name, f"{what}, and is missing from leader {leader.called}")
+
+    def _check_shown(self, view: PartitionView, replica: ReplicaView, history: PartitionHistory) -> Iterator[Broken]:
+        who = (replica.broker_id,)
+        offset = max(self._shown[who], replica.log_start_offset)
+        while offset < replica.high_watermark:
+            shown, what = replica.at(offset), ""
+            if history.is_promised(offset) or offset not in history.committed:
+                if shown != history.promised(offset):
+                    what = "which is not committed"
+            elif not replica.leads:
+                leader = _leader_of(view, replica.leader_epoch)
+                if leader is None:
+                    break  # it will be seen when there is one
+                if leader.at(offset) != shown and offset >= leader.log_start_offset:
+                    what = f"which {leader.called} does not have, the leader of epoch {replica.leader_epoch}"
+            if what:
+                yield Broken(self.name, f"{replica.called} shows {text_of(shown)} at offset={offset}, {what}")
+                break
+            offset += 1
+        self._shown[who] = offset
+        self._shown_end_offset = max(self._shown_end_offset, offset)
+
+
+def _leader_of(view: PartitionView, leader_epoch: LeaderEpoch | None) -> ReplicaView | None:
+    for replica in view.replicas.values():
+        if replica.leads and replica.leader_epoch == leader_epoch:
+            return replica
+    return None

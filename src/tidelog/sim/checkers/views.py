@@ -32,6 +32,7 @@ class ReplicaView(NamedTuple):
     """One broker's replica of one partition.
 
     Attributes:
+        is_up: whether its process runs, and the controller has heard that it does.
         leads: whether it believes that it leads, in `leader_epoch`.
         leader_epoch: that it goes by; None while its broker is down.
         records: from the log start on; those of a broker that is down are what its disk has.
