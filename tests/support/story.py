@@ -28,7 +28,7 @@ class Story:
         for command in commands:
             self._do(command)
             world = self._commands.world_of(command)
-            lines += world.events
+            lines += [event for at, event in enumerate(world.events) if event not in world.events[at - 1 : at]]
             world.events.clear()
         return lines + [f"INVARIANT BROKEN {line}" for line in self._broken(commands[-1])] + self._picture()
 

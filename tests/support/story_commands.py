@@ -9,6 +9,7 @@ from support.datadriven import Command
 from support.old_rules import only_when_told
 from support.replica_values import Answer, Ask, Message, Node, Propose, Rules, name_of, text_of
 from support.replica_world import ReplicaWorld
+from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.replica import AskRecords, truncation_point
 
@@ -112,6 +113,10 @@ class StoryCommands:
         if len(fetches) < 2:
             raise command.refuse("it has one fetch on its way, and no older one: fetch FOLLOWER")
         self._arrive(world, fetches[0])
+        outcome = world.messages[-1].outcome if isinstance(world.messages[-1], Answer) else None
+        if isinstance(outcome, KafkaError):
+            leader = name_of(fetches[0].request.leader)
+            world.events.append(f"{leader} refuses the late fetch of {command.words[0]}: {outcome.code.name}")
         self._decide(world)
 
     def _fetches_of(self, command: Command, word: str) -> list[Ask]:
