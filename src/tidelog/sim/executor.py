@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,11 +35,16 @@ class SimulatedExecutor:
 
     What the work does to the disk, and when the caller hears of it, are two steps: others come in between, as they do
     with a thread. Two pieces of work are done in either order.
+
+    Attributes:
+        faults: how slow it is.
+        injected: how often the disk stalled.
     """
 
     def __init__(self, loop: SimulatedLoop, random: Random, faults: ExecutorFaults | None = None) -> None:
         self.faults = faults or ExecutorFaults()
         self._loop = loop
+        self.injected: Counter[str] = Counter()
         self._random = random
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]:
@@ -75,5 +81,6 @@ class SimulatedExecutor:
         faults = self.faults
         longest_ms = faults.wait_ms_max
         if faults.stall_rate and self._random.random() < faults.stall_rate:
+            self.injected["disk stall"] += 1
             longest_ms = faults.stall_ms_max
         return self._random.random() * longest_ms / 1000

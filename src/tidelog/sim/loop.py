@@ -39,6 +39,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     Attributes:
         events: callbacks run so far.
         root: the tasks that belong to no other process: those of the simulation itself.
+        after_step: called after every step of everybody; what it raises ends the run.
     """
 
     _ready: deque[Handle]
@@ -49,6 +50,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.events = 0
         self.root = Process("the simulation")
+        self.after_step: Callable[[], None] | None = None
         self._now = START_SECONDS
         self._limit = START_SECONDS
         self._timers: list[tuple[float, int, TimerHandle]] = []
@@ -127,6 +129,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             if self._crash is not None:
                 crash, self._crash = self._crash, None
                 raise crash
+            if self.after_step is not None:
+                self.after_step()
 
     def _jump(self) -> None:
         """To the next timer of somebody who is alive."""

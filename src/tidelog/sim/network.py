@@ -7,7 +7,7 @@ What is lost is lost by a reset, or because somebody gave up.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from contextvars import Context, copy_context
 from dataclasses import dataclass
@@ -58,12 +58,14 @@ class SimulatedNetwork:
     Attributes:
         faults: how bad it is.
         held: streams on which something waits for a way to be free again, by age.
+        injected: how often something went wrong that was drawn, by kind.
     """
 
     def __init__(self, loop: SimulatedLoop, random: Random, trace: Trace) -> None:
         self.loop = loop
         self.faults = NetworkFaults()
         self.held: dict[SimulatedTransport, None] = {}
+        self.injected: Counter[str] = Counter()
         self._random = random
         self._trace = trace
         self._machines: dict[str, MachineNetwork] = {}
@@ -108,7 +110,10 @@ class SimulatedNetwork:
 
     def draws_reset(self) -> bool:
         """Whether the next write ends its stream."""
-        return bool(self.faults.reset_rate) and self._random.random() < self.faults.reset_rate
+        is_reset = bool(self.faults.reset_rate) and self._random.random() < self.faults.reset_rate
+        if is_reset:
+            self.injected["network reset"] += 1
+        return is_reset
 
     def draws_half(self) -> bool:
         """One way or the other."""
@@ -119,12 +124,14 @@ class SimulatedNetwork:
         faults = self.faults
         delay_ms = faults.delay_ms_min + self._random.random() * (faults.delay_ms_max - faults.delay_ms_min)
         if faults.straggle_rate and self._random.random() < faults.straggle_rate:
+            self.injected["network straggle"] += 1
             delay_ms *= 10
         return delay_ms / 1000
 
     def cut(self, size: int) -> int:
         """How much of a piece arrives at once: all, or less."""
         if size > 1 and self._random.random() < self.faults.cut_rate:
+            self.injected["network cut"] += 1
             return self._random.randrange(1, size)
         return size
 

@@ -1,0 +1,290 @@
+"""Who sees one node and its clients from outside, and says what must hold and does not.
+
+What was written is read from the disk, what was acknowledged and delivered is what clients were told; after every step
+in which any of it changed, what changed is checked. The invariants bear the names that they have everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import TidelogError
+from tidelog.base.ids import LeaderEpoch, TopicPartition
+from tidelog.base.ports import Buffer
+from tidelog.client.core.values import ConsumerRecord, PositionReset
+from tidelog.metadata.image import MetadataImage
+from tidelog.sim.checkers.views import Broken, Record, text_of
+from tidelog.sim.stored import StoredRecords
+
+if TYPE_CHECKING:
+    from tidelog.sim.node import SimulatedNode
+
+DELETED_SUFFIX = "-delete"
+
+
+class InvariantBrokenInRunError(TidelogError):
+    """What must hold does not: the run ends here."""
+
+
+class Book:
+    """What one consumer has of one partition: given, and not taken back.
+
+    Attributes:
+        expected: the offset that must come next; None where it was told that it is to be found anew.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[int, Record] = {}
+        self.expected: int | None = 0
+        self.untold_until = 0  # what lies below was reported as gone, whatever is there now
+
+
+class PartitionWitness:
+    """What is known of one partition."""
+
+    def __init__(self, stored: StoredRecords) -> None:
+        self.stored = stored
+        self.acknowledged: dict[int, bytes] = {}
+        self.written: dict[tuple[LeaderEpoch, int], Record] = {}
+        self.books: dict[str, Book] = {}
+        self.unchecked: list[int] = []  # acknowledged while nobody could look at the log
+        self.excused: set[object] = set()
+        self.is_rotten = False
+        self.is_touched = True
+
+
+class Witness:
+    """See the module.
+
+    Args:
+        node: the one there is.
+        syncs_each: whether the node syncs each record before it acknowledges it: then a loss of power takes none.
+
+    Attributes:
+        checks: made, by the name of the invariant.
+        broken: what does not hold.
+        losses_reported: to readers.
+        may_be_deleted: topics that somebody asked to be gone.
+        keeps_all: whether nothing was lost yet that nobody promised to keep.
+    """
+
+    def __init__(self, node: SimulatedNode, *, syncs_each: bool) -> None:
+        self.checks: Counter[str] = Counter()
+        self.broken: list[Broken] = []
+        self.losses_reported = 0
+        self.may_be_deleted: set[str] = set()
+        self.keeps_all = True
+        self._node = node
+        self._syncs_each = syncs_each
+        self._partitions: dict[TopicPartition, PartitionWitness] = {}
+        self._is_serving = False
+        self._is_touched = False
+        self._image: MetadataImage | None = None
+        self._tell_others = node.machine.disk.on_change
+        node.machine.disk.on_change = self._on_change
+
+    def watch(self, partition: TopicPartition) -> PartitionWitness:
+        """Look at a partition from now on; its records are never deleted by anybody who may."""
+        if partition not in self._partitions:
+            stored = StoredRecords(self._node.machine.disk, f"logs/{partition}")
+            self._partitions[partition] = PartitionWitness(stored)
+        return self._partitions[partition]
+
+    def expect(self, holds: bool, invariant: str, what: str | Callable[[], str]) -> None:
+        """A check is made; where it fails, the run ends with this step. Of each invariant the first place is told."""
+        self.checks[invariant] += 1
+        if not holds and all(known.invariant != invariant for known in self.broken):
+            self.broken.append(Broken(invariant, what if isinstance(what, str) else what()))
+
+    # What happens to the node.
+
+    def on_serving(self) -> None:
+        """It was started, and has recovered what it could."""
+        self._is_serving = True
+        self._touch_all()
+
+    def before_end(self, *, without_power: bool) -> None:
+        """Its process is about to be gone: until it serves again nothing is expected of its files."""
+        self._is_serving = False
+        if without_power and not self._syncs_each:
+            self.keeps_all = False
+            for topic_partition, known in self._partitions.items():
+                self._check_records(topic_partition, known)
+                known.excused.update(record[1] for record in known.stored.records)
+
+    def on_rotten(self, partition: TopicPartition) -> None:
+        """A bit of its records was flipped: nobody can promise them any more, only that no wrong ones are delivered."""
+        self._partitions[partition].is_rotten = True
+
+    def is_rotten(self, partition: TopicPartition) -> bool:
+        """Whether `on_rotten` was told of it."""
+        return self._partitions[partition].is_rotten
+
+    # What clients are told.
+
+    def on_acknowledged(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+        """A producer was told that a record is there."""
+        known = self._partitions[partition]
+        known.acknowledged[offset] = value
+        if self._is_serving and not known.is_touched:
+            self._check_acknowledged(partition, known, offset)
+        else:
+            known.unchecked.append(offset)
+
+    def on_delivered(self, reader: str, partition: TopicPartition, record: ConsumerRecord) -> None:
+        """A consumer was given a record."""
+        known = self._partitions[partition]
+        book = known.books.setdefault(reader, Book())
+        given = (LeaderEpoch(-1 if record.leader_epoch is None else record.leader_epoch), bytes(record.value or b""))
+        written = known.written.get((given[0], record.offset))
+        if written is None and known.is_touched:
+            self._check_records(partition, known)
+            written = known.written.get((given[0], record.offset))
+        self.expect(
+            written == given,
+            "DeliveredStaysDeliverable",
+            lambda: (
+                f"{reader} was given {text_of(given)} at offset={record.offset} of {partition}, "
+                f"where {text_of(written)} was written"
+            ),
+        )
+        self.expect(
+            book.expected is None or record.offset == book.expected,
+            "NoSilentLoss",
+            lambda: (
+                f"{reader} was given offset={record.offset} of {partition} after offset={book.expected}, "
+                "and was told of nothing"
+            ),
+        )
+        book.records[record.offset] = given
+        book.expected = record.offset + 1
+
+    def on_reset(self, reader: str, reset: PositionReset) -> None:
+        """A consumer was told that records are gone: those that it undoes are none of its any more."""
+        self.losses_reported += 1
+        book = self._partitions[reset.topic_partition].books.setdefault(reader, Book())
+        kept = reset.divergent_offset if reset.divergent_offset is not None else reset.new_offset or 0
+        book.records = {offset: record for offset, record in book.records.items() if offset < kept}
+        book.expected = reset.new_offset
+
+    def on_sought(self, reader: str, partition: TopicPartition, offset: int) -> None:
+        """A consumer goes on somewhere of its own accord; what lies before is none of its business."""
+        book = self._partitions[partition].books.setdefault(reader, Book())
+        book.expected = offset
+        book.untold_until = max(book.untold_until, offset)
+
+    # What is checked.
+
+    def after_step(self) -> None:
+        """Somebody took a step."""
+        if self._is_serving:
+            if self._is_touched:
+                self._is_touched = False
+                for partition, known in self._partitions.items():
+                    if known.is_touched:
+                        self._check_records(partition, known)
+            node = self._node.node
+            if node is not None and node.broker.image is not self._image:
+                self._image = node.broker.image
+                self._check_leaders(self._image)
+        if self.broken:
+            raise InvariantBrokenInRunError("; ".join(map(str, self.broken)))
+
+    def check_books(self) -> None:
+        """All is healed and read to its end: what each consumer has is what the log has."""
+        for partition, known in self._partitions.items():
+            if known.is_rotten:
+                continue
+            self._check_records(partition, known)
+            for reader, book in known.books.items():
+                self._check_book(partition, known, reader, book)
+
+    def on_left(self, reader: str) -> None:
+        """A consumer reads no more: nothing more is expected of it."""
+        for known in self._partitions.values():
+            known.books.pop(reader, None)
+
+    def end_offset(self, partition: TopicPartition) -> int:
+        """Of the log on the disk."""
+        return len(self._partitions[partition].stored.records)
+
+    def read_up_to(self, reader: str, partition: TopicPartition) -> int | None:
+        """The offset that a reader expects next."""
+        book = self._partitions[partition].books.get(reader)
+        return 0 if book is None else book.expected
+
+    def _on_change(self, operation: str, path: str, data: Buffer) -> None:
+        for known in self._partitions.values():
+            if known.stored.on_change(operation, path):
+                known.is_touched = self._is_touched = True
+        if operation.startswith("rename") and operation.endswith(DELETED_SUFFIX):
+            topic = path.rpartition("/")[2].rpartition("-")[0]
+            self.expect(topic in self.may_be_deleted, "StoppedMeansStopped", f"{path} goes, which nobody asked for")
+        self._tell_others(operation, path, data)
+
+    def _touch_all(self) -> None:
+        self._is_touched = True
+        for partition in self._partitions.values():
+            partition.is_touched = True
+            partition.stored.forget()
+
+    def _look(self, known: PartitionWitness) -> tuple[int, list[Record]]:
+        known.is_touched = False
+        return known.stored.read()
+
+    def _check_records(self, partition: TopicPartition, known: PartitionWitness) -> None:
+        """What is new continues the log; what is gone was promised to nobody."""
+        changed_from, gone = self._look(known)
+        records = known.stored.records
+        epoch = records[changed_from - 1][0] if changed_from else LeaderEpoch(-1)
+        for offset in range(changed_from, len(records)):
+            record = records[offset]
+            self.expect(
+                record[0] >= epoch,
+                "LogsArePrefixes",
+                lambda: f"{partition} has {text_of(record)} at offset={offset}, after a record of epoch {epoch}",  # noqa: B023
+            )
+            epoch = record[0]
+            first = known.written.setdefault((epoch, offset), record)
+            self.expect(
+                first == record,
+                "EpochOffsetUnique",
+                lambda: f"{text_of(record)} is at offset={offset} of {partition}, where {text_of(first)} was",  # noqa: B023
+            )
+        unchecked, known.unchecked = known.unchecked, []
+        if gone:
+            unchecked = [offset for offset in known.acknowledged if offset >= changed_from]
+        for offset in unchecked:
+            self._check_acknowledged(partition, known, offset)
+
+    def _check_book(self, partition: TopicPartition, known: PartitionWitness, reader: str, book: Book) -> None:
+        records = known.stored.records
+        wrong = [at for at in range(book.untold_until, len(records)) if book.records.get(at) != records[at]]
+        self.checks["NoSilentLoss"] += len(records)
+        if wrong:
+            has, there = book.records.get(wrong[0]), records[wrong[0]]
+            where = f"at offset={wrong[0]} of {partition}"
+            told = f"{reader} has {text_of(has)} {where}, the log has {text_of(there)}, and it was told of nothing"
+            self.expect(False, "NoSilentLoss", told)
+
+    def _check_acknowledged(self, partition: TopicPartition, known: PartitionWitness, offset: int) -> None:
+        value, records = known.acknowledged[offset], known.stored.records
+        if known.is_rotten or value in known.excused:
+            return
+        there = records[offset] if offset < len(records) else None
+        self.expect(
+            there is not None and there[1] == value,
+            "AckedRecordsSurvive",
+            lambda: f"{value.decode()} is not at offset={offset} of {partition}, where {text_of(there)} is",
+        )
+
+    def _check_leaders(self, image: MetadataImage) -> None:
+        for topic in image.topics_by_name.values():
+            for number, state in enumerate(topic.partitions):
+                self.expect(
+                    state.leader is None or state.leader in state.isr,
+                    "LeaderInIsr",
+                    lambda: f"{topic.name}-{number} is led by {state.leader}, in sync are {state.isr}",  # noqa: B023
+                )

@@ -1,0 +1,333 @@
+"""What clients do all along while things go wrong: producers, consumers, one that commits, one that administers.
+
+All of them are production code. Each tells the witness what it was told, at the step in which it was told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+from tidelog.base.errors import RecordsLostError, TidelogError
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.client.async_admin import AsyncAdmin
+from tidelog.client.async_consumer import AsyncConsumer
+from tidelog.client.async_producer import AsyncProducer
+from tidelog.client.core.values import RecordMetadata
+from tidelog.client.descriptions import NewTopic
+from tidelog.client.factory import AsyncFactory
+from tidelog.client.futures import Future
+from tidelog.client.group_descriptions import CommittedOffset
+from tidelog.client.options import CompressionType
+from tidelog.sim.rng import SeededRng
+from tidelog.sim.witness import Witness
+
+TOPIC = "flights"
+GROUP = "followers"
+POLL_MS = 500
+INTERVALS_MS = (10, 20, 50, 100, 200)
+CODECS: tuple[CompressionType, ...] = ("none", "none", "none", "lz4", "zstd")
+MADE_TOPICS_MAX = 10
+CLOSE_SECONDS = 5.0
+RETRY_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of what a run does.
+
+    Attributes:
+        partitions: of the topic that is written to.
+        interval_ms: between two records of one producer.
+        syncs_each: whether the node syncs each record before it acknowledges it.
+    """
+
+    partitions: int = 1
+    producers: int = 1
+    interval_ms: int = 10
+    is_idempotent: bool = True
+    codec: CompressionType = "none"
+    consumers: int = 2
+    commits: bool = False
+    administers: bool = False
+    syncs_each: bool = True
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of the node."""
+        return {
+            "log.flush.interval.messages": "1" if self.syncs_each else "1000000",
+            "offsets.topic.num.partitions": "1",
+        }
+
+    @property
+    def topic_partitions(self) -> list[TopicPartition]:
+        """That are written to."""
+        return [TopicPartition(TOPIC, PartitionIndex(number)) for number in range(self.partitions)]
+
+
+def draw_plan(rng: SeededRng) -> Plan:
+    """How much of what one run does."""
+    return Plan(
+        partitions=rng.randrange(1, 4),
+        producers=rng.randrange(1, 3),
+        interval_ms=INTERVALS_MS[rng.randrange(0, len(INTERVALS_MS))],
+        is_idempotent=rng.random() < 0.8,
+        codec=CODECS[rng.randrange(0, len(CODECS))],
+        consumers=rng.randrange(1, 3),
+        commits=rng.random() < 0.5,
+        administers=rng.random() < 0.5,
+        syncs_each=rng.random() < 0.7,
+    )
+
+
+class Workload:
+    """See the module.
+
+    Args:
+        factory: of the clients.
+        plan: how much of what.
+        rng: for what clients do at random.
+        witness: is told of all that they are told.
+    """
+
+    def __init__(self, factory: AsyncFactory, plan: Plan, rng: SeededRng, witness: Witness) -> None:
+        self._factory = factory
+        self._plan = plan
+        self._rng = rng
+        self._witness = witness
+        self._is_stopping = asyncio.Event()
+        self._has_read_all = asyncio.Event()
+        self._unanswered = 0
+        self._writing: list[asyncio.Task[None]] = []
+        self._reading: list[asyncio.Task[None]] = []
+
+    async def prepare(self) -> None:
+        """Make the topic, and let the witness look at it."""
+        async with self._factory.admin() as admin:
+            await admin.create_topics([NewTopic(TOPIC, self._plan.partitions, 1)])
+        for partition in self._plan.topic_partitions:
+            self._witness.watch(partition)
+
+    def start(self) -> None:
+        """Begin, and go on until `finish`."""
+        plan = self._plan
+        self._writing = [self._begin(self._produce(f"p{number}")) for number in range(1, plan.producers + 1)]
+        if plan.administers:
+            self._writing.append(self._begin(self._administer()))
+        self._reading = [self._begin(self._consume(f"consumer {number}")) for number in range(1, plan.consumers + 1)]
+        if plan.commits:
+            self._reading.append(self._begin(self._commit()))
+
+    async def finish(self) -> None:
+        """Write no more; return when all that was begun has its answer, and all that is there is read."""
+        self._is_stopping.set()
+        await asyncio.gather(*self._writing)
+        while self._unanswered:
+            await asyncio.sleep(0.1)
+        while not self._is_read():
+            await asyncio.sleep(0.1)
+        self._has_read_all.set()
+        await asyncio.gather(*self._reading)
+
+    def waits_for(self) -> str:
+        """What `finish` waits for, to be read by people."""
+        witness = self._witness
+        behind = [
+            f"{reader} of {partition} expects {expected} of {end}"
+            for reader in self._readers()
+            for partition in self._plan.topic_partitions
+            if (expected := witness.read_up_to(reader, partition)) != (end := witness.end_offset(partition))
+        ]
+        writing = sum(not task.done() for task in self._writing)
+        return f"{writing} who write, {self._unanswered} records without an answer; {', '.join(behind)}"
+
+    def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._witness.expect(False, "NoSurprises", f"a client raised {error!r}")
+
+    # Writing.
+
+    async def _produce(self, name: str) -> None:
+        partitions = self._plan.topic_partitions
+        producer = self._new_producer()
+        for number in count():
+            if self._is_stopping.is_set():
+                break
+            partition, value = partitions[number % len(partitions)], b"%s-%d" % (name.encode(), number)
+            try:
+                future = await producer.send(TOPIC, value, partition=partition.partition)
+            except RecordsLostError:  # it is of no use any more; its successor begins anew
+                await _close(producer)
+                producer = self._new_producer()
+                continue
+            except TidelogError:
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._unanswered += 1
+            future.add_done_callback(partial(self._on_outcome, partition, value))
+            await asyncio.sleep(self._plan.interval_ms / 1000)
+        await _close(producer)
+
+    def _new_producer(self) -> AsyncProducer:
+        plan = self._plan
+        return self._factory.producer(enable_idempotence=plan.is_idempotent, compression_type=plan.codec)
+
+    def _on_outcome(self, partition: TopicPartition, value: bytes, future: Future[RecordMetadata]) -> None:
+        self._unanswered -= 1
+        if future.exception() is None:
+            offset = future.result().offset
+            if offset is not None:
+                self._witness.on_acknowledged(partition, offset, value)
+
+    # Reading.
+
+    def _readers(self) -> list[str]:
+        return [f"consumer {number}" for number in range(1, self._plan.consumers + 1)]
+
+    def _is_read(self) -> bool:
+        witness = self._witness
+        return all(
+            witness.is_rotten(partition) or witness.read_up_to(reader, partition) == witness.end_offset(partition)
+            for reader in self._readers()
+            for partition in self._plan.topic_partitions
+        )
+
+    async def _consume(self, name: str) -> None:
+        async with self._new_consumer(name) as consumer:
+            consumer.assign(self._plan.topic_partitions)
+            while not self._has_read_all.is_set():
+                await self._poll(name, consumer)
+
+    def _new_consumer(self, name: str) -> AsyncConsumer:
+        return self._factory.consumer(auto_offset_reset="earliest", on_reset=partial(self._witness.on_reset, name))
+
+    async def _poll(self, name: str, consumer: AsyncConsumer) -> int:
+        try:
+            records = await consumer.poll(timeout_ms=POLL_MS)
+        except TidelogError:
+            assigned = consumer.assignment()
+            readable = [partition for partition in assigned if not self._witness.is_rotten(partition)]
+            if readable != assigned:
+                consumer.assign(readable)
+            await asyncio.sleep(RETRY_SECONDS)
+            return 0
+        for record in records:
+            partition = TopicPartition(record.topic, PartitionIndex(record.partition))
+            self._witness.on_delivered(name, partition, record)
+        return len(records)
+
+    async def _commit(self) -> None:
+        """Read a little, commit how far, leave; come back and go on from there."""
+        partition = self._plan.topic_partitions[0]
+        committed, possible = CommittedOffset(0), {0}
+        async with self._factory.admin() as admin:
+            for session in count(1):
+                if self._has_read_all.is_set():
+                    break
+                name = f"member {session}"
+                async with self._new_consumer(name) as consumer:
+                    consumer.assign([partition])
+                    consumer.seek(partition, committed.offset, committed.leader_epoch)
+                    self._witness.on_sought(name, partition, committed.offset)
+                    for _ in range(self._rng.randrange(1, 6)):
+                        await self._poll(name, consumer)
+                    with _refused() as refusals:
+                        position = await consumer.position(partition)
+                        wanted = CommittedOffset(position.offset, position.leader_epoch)
+                        possible.add(wanted.offset)
+                        await admin.alter_group_offsets(GROUP, {partition: wanted})
+                        possible = {wanted.offset}
+                        committed = wanted
+                self._witness.on_left(name)
+                with _refused() as refusals:
+                    found = (await admin.list_group_offsets(GROUP)).get(partition)
+                if refusals or not self._witness.keeps_all:
+                    possible.add(committed.offset)
+                    continue
+                self._witness.expect(
+                    (found.offset if found is not None else 0) in possible,
+                    "AckedRecordsSurvive",
+                    f"{GROUP} committed one of {sorted(possible)} of {partition}, the broker knows {found}",
+                )
+                if found is not None:
+                    committed, possible = found, {found.offset}
+
+    # Administration.
+
+    async def _administer(self) -> None:
+        """Make topics, delete them, look at them: who was told that it is done sees it, and none goes back."""
+        there: set[str] = set()
+        unclear: set[str] = set()
+        gone_ids: set[str | None] = set()
+        seen_ids: set[str | None] = set()
+        async with self._factory.admin() as admin:
+            for number in count(1):
+                if self._is_stopping.is_set():
+                    break
+                await asyncio.sleep(self._rng.random())
+                with _refused() as refusals:
+                    if len(there) < MADE_TOPICS_MAX and self._rng.random() < 0.6:
+                        name = f"made-{number}"
+                        unclear.add(name)
+                        await admin.create_topics([NewTopic(name, self._rng.randrange(1, 3), 1)])
+                        unclear.remove(name)
+                        there.add(name)
+                    elif there:
+                        name = min(there)
+                        there.remove(name)
+                        unclear.add(name)
+                        self._witness.may_be_deleted.add(name)
+                        await admin.delete_topics([name])
+                        unclear.remove(name)
+                if refusals:
+                    continue
+                with _refused():
+                    await self._look(admin, there, unclear, seen_ids, gone_ids)
+
+    async def _look(
+        self,
+        admin: AsyncAdmin,
+        there: set[str],
+        unclear: set[str],
+        seen_ids: set[str | None],
+        gone_ids: set[str | None],
+    ) -> None:
+        listed = [topic for topic in await admin.list_topics() if topic.name.startswith("made-")]
+        names = {topic.name for topic in listed}
+        self._witness.expect(
+            there <= names <= there | unclear,
+            "OwnWritesSeen",
+            lambda: f"{sorted(there)} should be listed, and perhaps {sorted(unclear)}; {sorted(names)} are",
+        )
+        ids = {topic.topic_id for topic in listed}
+        gone_ids |= seen_ids - ids
+        seen_ids |= ids
+        self._witness.expect(
+            not gone_ids & ids, "MetadataNeverGoesBack", lambda: f"topics that were gone are listed: {gone_ids & ids}"
+        )
+
+
+@contextmanager
+def _refused() -> Iterator[list[TidelogError]]:
+    """What goes wrong with clients is told to the caller, who may try again."""
+    refusals: list[TidelogError] = []
+    try:
+        yield refusals
+    except TidelogError as error:
+        refusals.append(error)
+
+
+async def _close(producer: AsyncProducer) -> None:
+    with _refused():
+        await producer.close()
