@@ -131,10 +131,10 @@ class PartitionHistory:
 
     def canonical_key(self) -> tuple[object, ...]:
         """Equal for histories that judge alike: which promises stand, and how many losses each of them has seen."""
-        standing = {offset: known for offset, known in self.committed.items() if known.number >= self._ended}
+        ended = self._ended
         doubtful = frozenset(
-            (broker, has_left, frozenset(offset for offset, known in standing.items() if known.number < number))
+            (broker, has_left, frozenset(at for at, known in self.committed.items() if ended <= known.number < number))
             for broker, (number, has_left) in self._doubtful.items()
         )
-        promised = frozenset((offset, known.record) for offset, known in standing.items())
-        return (promised, doubtful, self._clean_since)
+        committed = frozenset((at, known.record, known.number >= ended) for at, known in self.committed.items())
+        return (committed, doubtful, self._clean_since)

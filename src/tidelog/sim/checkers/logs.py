@@ -77,18 +77,24 @@ class LineageTellsTheLog:
 
     def __init__(self) -> None:
         self._runs: dict[BrokerId, list[EpochEntry]] = {}
+        self._told: dict[BrokerId, tuple[Sequence[EpochEntry], Offset]] = {}  # and was found to be right
 
     def check(self, view: PartitionView, history: PartitionHistory, changes: Changes) -> Iterator[Broken]:
         for broker, replica in view.replicas.items():
             if not replica.is_up:
                 continue
+            told = (replica.lineage, replica.log_start_offset)
             if broker in changes:
                 self._note(replica, changes[broker])
+            elif self._told.get(broker) == told:
+                continue
+            self._told[broker] = told
             runs = _within(self._runs.get(broker, []), replica)
             entries = _within(replica.lineage, replica)
             if runs != entries:
-                told = [tuple(entry) for entry in entries]
-                yield Broken(self.name, f"{replica.called} does not know the epochs of its records: {told}")
+                del self._told[broker]
+                known = [tuple(entry) for entry in entries]
+                yield Broken(self.name, f"{replica.called} does not know the epochs of its records: {known}")
 
     def _note(self, replica: ReplicaView, begin: int) -> None:
         runs = self._runs.setdefault(replica.broker_id, [])
