@@ -219,9 +219,9 @@ class LeaderReplica:
             return  # no replica any more, or overtaken by its next incarnation, since it was accepted
         follower.on_fetch(fetch, self.log_end_offset)
         if fetch.follower in self.isr and fetch.fetch_offset < self.high_watermark:
-            self._isr.propose(self.isr - {fetch.follower})  # it lost what it once had
+            self._propose(self.isr - {fetch.follower})  # it lost what it once had
         elif self._may_join(fetch.follower, follower):
-            self._isr.propose(self.isr | {fetch.follower})
+            self._propose(self.isr | {fetch.follower})
 
     def on_state(self, state: PartitionImage) -> None:
         """The controller says something newer about this partition, within this leader epoch. Older news is dropped."""
@@ -270,11 +270,11 @@ class LeaderReplica:
             for broker, follower in self._followers.items()
             if broker in self.isr and follower.lags(self.log_end_offset, since_ms=since_ms)
         }
-        if self._proposal_retry_ms is not None and now_ms >= self._proposal_retry_ms:
+        is_pause_over = self._proposal_retry_ms is not None and now_ms >= self._proposal_retry_ms
+        if is_pause_over:
             self._proposal_retry_ms = None
-            self._isr.propose(self.isr - lagging)
-        elif lagging:
-            self._isr.propose(self.isr - lagging)
+        if is_pause_over or lagging:
+            self._propose(self.isr - lagging)
 
     def on_stopped(self) -> None:
         """The leadership is over; whoever waits is told to look for the next leader."""
@@ -310,11 +310,12 @@ class LeaderReplica:
         deadlines = [waiting[2] for waiting in self._waiting]
         if self._proposal_retry_ms is not None:
             deadlines.append(self._proposal_retry_ms)
-        deadlines += [
-            self._followers[broker].caught_up_ms + self._settings.lag_ms_max + 1
-            for broker in self.isr & self._followers.keys()
-            if self._followers[broker].end_offset != self.log_end_offset
-        ]
+        elif not self._isr.is_proposal_open:  # who lags cannot be proposed to leave before that is answered
+            deadlines += [
+                self._followers[broker].caught_up_ms + self._settings.lag_ms_max + 1
+                for broker in self.isr & self._followers.keys()
+                if self._followers[broker].end_offset != self.log_end_offset
+            ]
         return min(deadlines, default=None)
 
     def clone(self, lineage: LeaderEpochLineage | None = None) -> Self:
@@ -351,6 +352,11 @@ class LeaderReplica:
             tuple(self._acks),
         )
 
+    def _propose(self, isr: frozenset[BrokerId]) -> None:
+        """Ask for another ISR, but let a question that was refused or not answered rest for a while."""
+        if self._proposal_retry_ms is None:
+            self._isr.propose(isr)
+
     def _may_join(self, broker: BrokerId, follower: FollowerProgress) -> bool:
         """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5).
 
@@ -358,7 +364,6 @@ class LeaderReplica:
         """
         return (
             broker not in self.isr
-            and self._proposal_retry_ms is None
             and not self._isr.state.is_recovering
             and follower.end_offset is not None
             and follower.end_offset >= self._join_rule(self.high_watermark, self.epoch_start)

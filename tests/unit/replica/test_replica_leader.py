@@ -464,6 +464,32 @@ def test_the_deadline_is_when_something_happens() -> None:
     assert leader.take_ready().isr_proposal is not None
 
 
+def test_who_lags_is_no_reason_to_ask_again_before_the_pause_is_over() -> None:
+    leader = leader_of(state_of([1, 2, 3], [1, 2, 3]))
+    fetch(leader, 2, 10)
+    leader.on_tick(LAG_MS_MAX + 1)
+    assert leader.take_ready().isr_proposal is not None
+    assert leader.next_deadline_ms() is None, "while it is asked, time alone changes nothing"
+    leader.on_proposal_unanswered(now_ms=LAG_MS_MAX + 5)
+    assert leader.next_deadline_ms() == LAG_MS_MAX + 5 + BACKOFF_MS
+    leader.on_tick(LAG_MS_MAX + 6)
+    assert leader.take_ready().isr_proposal is None
+    leader.on_tick(LAG_MS_MAX + 5 + BACKOFF_MS)
+    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER, TWO)))
+
+
+def test_who_lost_what_it_had_is_no_reason_to_ask_again_before_the_pause_is_over() -> None:
+    leader = leader_of(state_of(isr=[1, 2]))
+    fetch(leader, 2, 10)
+    assert fetch(leader, 3, 10) is not None
+    leader.on_proposal_unanswered(now_ms=100)
+    assert fetch(leader, 2, 4) is None
+    leader.on_tick(100 + BACKOFF_MS)
+    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER, TWO)))
+    leader.on_state(state_of(isr=[1, 2, 3], partition_epoch=10))
+    assert fetch(leader, 2, 4) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, THREE)))
+
+
 # Producers that wait.
 
 
