@@ -3,6 +3,7 @@
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
+# make sim      whole runs on a virtual clock, from SIM_SEEDS, on every core: thousands of seeds, about an hour
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: ten minutes
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
@@ -15,13 +16,15 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 READY := $(VENV)/.ready
 FUZZ_SECONDS ?= 60
+SIM_SEEDS ?= 1..2000
+SIM_ARGS ?=
 PYTEST_ARGS ?=
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test lint format bench fuzz mutants peers librdkafka constraints clean
+.PHONY: help setup demo test lint format bench fuzz sim mutants peers librdkafka constraints clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,11p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,12p'
 
 setup: $(READY)
 
@@ -49,6 +52,9 @@ fuzz: $(READY)
 
 mutants: $(READY)
 	@$(RUN) tests/mutants/run_mutants.py $(MUTANTS_ARGS)
+
+sim: $(READY)
+	@$(RUN) -m tidelog sim run --seeds $(SIM_SEEDS) $(SIM_ARGS)
 
 peers: peers/kafka/.fetched peers/spark/.fetched
 

@@ -41,6 +41,9 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "random-uuid": "tidelog.cli.storage:RandomUuid",
     },
     "demo": "tidelog.cli.demo:Demo",
+    "sim": {
+        "run": "tidelog.cli.sim:RunSimulations",
+    },
 }
 """In the order in which a newcomer needs them. A class is named by where it is."""
 
@@ -50,6 +53,7 @@ GROUP_HELP = {
     "configs": "See and change the settings of topics and brokers.",
     "log": "Look into the files of a log.",
     "storage": "Prepare the directory of a node.",
+    "sim": "Run nodes on a virtual clock, and let things go wrong.",
 }
 
 HELP = """A replicated log that speaks Kafka's protocol, and says so when it lost something.

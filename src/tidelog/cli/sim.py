@@ -1,0 +1,232 @@
+"""`tidelog sim run`: whole runs on a virtual clock, from seeds; and the shortest story of the first that fails."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from tidelog.cli.command import FAILED, UsageError, option, output_option
+from tidelog.cli.output import Rows, Section, Sections, print_sections
+
+if TYPE_CHECKING:
+    from tidelog.sim.report import Report, Totals
+    from tidelog.sim.shrink import Shrunk
+    from tidelog.spark.demo.progress import Reporter
+
+NODES_MAX = 9
+SEEDS_AT_ONCE_MAX = 1_000_000
+
+
+class Seeds(NamedTuple):
+    """The seeds to run, both bounds inclusive, and the commit that they are of, where one was named."""
+
+    first: int
+    last: int
+    commit: str | None
+
+
+class SeedRange(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """`A..B`, or one seed; `@COMMIT` after it says of which code."""
+
+    name = "A..B"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Seeds:
+        if isinstance(value, Seeds):
+            return value
+        text, at, commit = str(value).partition("@")
+        first, dots, last = text.partition("..")
+        last = last if dots else first
+        if not (first.isascii() and first.isdigit() and last.isascii() and last.isdigit()) or (at and not commit):
+            self.fail(
+                f"{value!r} is not a range of seeds such as 1..100, nor one seed such as 7 or 7@COMMIT.",
+                parameter,
+                context,
+            )
+        seeds = Seeds(int(first), int(last), commit or None)
+        if seeds.first > seeds.last:
+            self.fail(f"{value!r} ends before it begins; {last}..{first} is meant?", parameter, context)
+        if seeds.last - seeds.first >= SEEDS_AT_ONCE_MAX:
+            self.fail(f"{value!r} are more than {SEEDS_AT_ONCE_MAX:,} seeds.", parameter, context)
+        return seeds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSimulations:
+    """Run seeds: things go wrong on a virtual clock, and after every step it is checked that nothing is broken.
+
+    One node is a production node with its clients: kills, losses of power, a full, slow and rotten disk, a network
+    that resets, delays and parts. More nodes are the replicas of partitions, with their logs and a controller.
+    The first run that breaks an invariant is made as short as it can be, told, and the exit status is 1.
+
+    A seed means the same run at the same commit only. Write it as SEED@COMMIT, and another commit refuses it.
+
+    Examples:
+
+        tidelog sim run --seeds 1..200
+        tidelog sim run --seeds 1..200 --nodes 3 --minutes 5
+        tidelog sim run --seeds 17@1f2e3d4c5b6a
+    """
+
+    seeds: Seeds = option(
+        "--seeds",
+        type=SeedRange(),
+        required=True,
+        metavar="A..B",
+        help="Which, both inclusive; or one, or one @COMMIT.",
+    )
+    nodes: int = option(
+        "--nodes", type=click.IntRange(1, NODES_MAX), default=1, metavar="N", help="How many nodes are simulated."
+    )
+    minutes: float = option(
+        "--minutes",
+        type=click.FloatRange(min=0, max=24 * 60, min_open=True),
+        default=1.0,
+        metavar="M",
+        help="Of virtual time for faults, in each run; healing comes after that.",
+    )
+    jobs: int | None = option(
+        "--jobs",
+        type=click.IntRange(1, 1_024),
+        default=None,
+        metavar="N",
+        help="Runs at a time, each in a process; by default one for every core.",
+    )
+    output: str = output_option()
+
+    def run(self) -> int:
+        from tidelog.cli.commit import commit_of_code, is_same_commit
+        from tidelog.sim.report import Totals
+        from tidelog.spark.demo.progress import Reporter
+
+        commit = commit_of_code()
+        if self.seeds.commit is not None and not is_same_commit(self.seeds.commit, commit):
+            raise UsageError(
+                f"seed {self.seeds.first} is of commit {self.seeds.commit}; this is {commit}, where it is another run: "
+                f"git checkout {self.seeds.commit} and run it there, or leave out @{self.seeds.commit}"
+            )
+        count = self.seeds.last - self.seeds.first + 1
+        totals, failed = Totals(), None
+        with Reporter() as reporter:
+            reporter.begin(f"{count:,} runs of {_nodes(self.nodes)}", count)
+            for report in self._reports(min(self.jobs or _cores(), count)):
+                totals.add(report)
+                if report.broken:
+                    failed = report
+                    break
+                reporter.advance(totals.runs)
+            shrunk = None if failed is None else self._shrink(failed, reporter)
+        print_sections(_summary(totals), self.output, sys.stdout)
+        if failed is None or shrunk is None:
+            if self.output == "table":
+                print(f"\nnothing broke in {totals.runs:,} runs, commit {commit}")
+            return 0
+        again = f"tidelog sim run --seeds {failed.seed}@{commit} --nodes {self.nodes} --minutes {self.minutes:g}"
+        _tell_failure(failed, shrunk, commit, again, self.output)
+        return FAILED
+
+    def _reports(self, jobs: int) -> Iterator[Report]:
+        """As they come."""
+        seeds = range(self.seeds.first, self.seeds.last + 1)
+        work = partial(_run, nodes=self.nodes, minutes=self.minutes)
+        if jobs == 1:
+            yield from map(work, seeds)
+            return
+        from multiprocessing import get_context
+
+        with get_context("spawn").Pool(jobs) as pool:  # which ends its processes, whatever they still do
+            yield from pool.imap_unordered(work, seeds)
+
+    def _shrink(self, failed: Report, reporter: Reporter) -> Shrunk:
+        from tidelog.sim.shrink import shrink
+
+        def tell(shrunk: Shrunk) -> None:
+            if shrunk.attempts % 10 == 0:
+                reporter.say(f"{shrunk.attempts} runs, {len(shrunk.left)} faults left")
+
+        reporter.say(f"seed {failed.seed} broke {', '.join(sorted(failed.broken_names))}; making it shorter")
+        return shrink(
+            failed,
+            lambda without: _run(failed.seed, nodes=self.nodes, minutes=self.minutes, without=without),
+            on_progress=tell,
+        )
+
+
+def _run(seed: int, *, nodes: int, minutes: float, without: frozenset[int] = frozenset()) -> Report:
+    """One run, silently: what nodes log when they are hurt is not what is wrong."""
+    import logging
+
+    from tidelog.sim.run import run_seed
+
+    logger = logging.getLogger("tidelog")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        return run_seed(seed, nodes=nodes, minutes=minutes, without=without)
+    finally:
+        logger.setLevel(level)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _nodes(count: int) -> str:
+    return "one node and its clients" if count == 1 else f"{count} nodes"
+
+
+def _summary(totals: Totals) -> Sections:
+    kinds = (
+        ("runs", [_totals_row(totals)]),
+        ("faults injected", _counted("fault", totals.faults)),
+        ("checks made", _counted("invariant", totals.checks)),
+    )
+    return Sections(Section(title, {"kind": title}, Rows(rows)) for title, rows in kinds)
+
+
+def _totals_row(totals: Totals) -> dict[str, object]:
+    return {
+        "runs": totals.runs,
+        "virtual_hours": round(totals.virtual_seconds / 3_600, 3),
+        "events": totals.events,
+        "faults": sum(totals.faults.values()),
+        "checks": sum(totals.checks.values()),
+    }
+
+
+def _counted(name: str, counts: dict[str, int]) -> list[dict[str, object]]:
+    return [{name: kind, "count": counts[kind]} for kind in sorted(counts)]
+
+
+def _tell_failure(failed: Report, shrunk: Shrunk, commit: str, again: str, output: str) -> None:
+    report = shrunk.report
+    if output == "json":
+        facts = {
+            "kind": "failure",
+            "seed": failed.seed,
+            "commit": commit,
+            "again": again,
+            "broken": list(report.broken),
+            "schedule": shrunk.schedule,
+            "story": list(report.story),
+            "attempts": shrunk.attempts,
+        }
+        print(json.dumps(facts, ensure_ascii=False), flush=True)
+        return
+    drawn, left = len(failed.schedule), shrunk.schedule
+    lines = [
+        "",
+        f"BROKEN by seed {failed.seed}, commit {commit}",
+        *(f"  {text}" for text in report.broken),
+        f"The {len(left)} of {drawn} faults that it takes (found in {shrunk.attempts} runs):",
+        *(f"  {text}" for text in left or ["nothing: it breaks by itself"]),
+        *(["As a scenario file:", *(f"  {line}" for line in report.story)] if report.story else []),
+        f"Run it again: {again}",
+    ]
+    print("\n".join(lines), flush=True)
