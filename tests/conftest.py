@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -29,6 +30,10 @@ settings.register_profile(
     print_blob=True,
 )
 settings.load_profile("tidelog")
+
+# A run in the background (`make test &`) ignores Ctrl-C, and so would all that it starts, whose Ctrl-C is tested.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

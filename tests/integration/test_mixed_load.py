@@ -22,7 +22,7 @@ from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, Dele
 
 KILLS = 4
 PARTITIONS = 4
-TOPICS_KEPT = 12
+TOPICS_KEPT = 4
 SESSION_TIMEOUT_MS = 300
 STOP_SECONDS_MAX = 10.0
 UNDECIDED = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE})
@@ -183,11 +183,15 @@ def at_work(node: NodeProcess, workers: list[Worker]) -> Iterator[None]:
         raise failures[0]
 
 
-def for_a_moment(rng: random.Random, commits: list[Commits]) -> None:
-    """A random time, and then as long as it takes until each group's offsets moved."""
-    before = [one.kept for one in commits]
+def for_a_moment(rng: random.Random, commits: list[Commits], changes: Changes) -> None:
+    """A random time, and then as long as it takes until each group's offsets and the topics moved."""
+    before, gone = [one.kept for one in commits], len(changes.gone)
     until = time.monotonic() + rng.uniform(0.2, 0.6)
-    while time.monotonic() < until or any(one.kept == kept for one, kept in zip(commits, before, strict=True)):
+    while (
+        time.monotonic() < until
+        or any(one.kept == kept for one, kept in zip(commits, before, strict=True))
+        or len(changes.gone) == gone
+    ):
         time.sleep(0.005)
 
 
@@ -201,13 +205,14 @@ def test_what_a_busy_node_acknowledged_survives_kills_and_a_stop(node: NodeProce
         wait_for_coordinator(client, "committing-0")
     appends = [Appends("busy", index) for index in range(PARTITIONS)]
     commits = [Commits(f"committing-{index}", "busy") for index in range(2)]
-    workers: list[Worker] = [*appends, *commits, Members("moving"), Members("moving"), Changes()]
+    changes = Changes()
+    workers: list[Worker] = [*appends, *commits, Members("moving"), Members("moving"), changes]
     with at_work(node, workers):
         for _ in range(KILLS):
-            for_a_moment(rng, commits)
+            for_a_moment(rng, commits, changes)
             node.kill()
             node.start()
-        for_a_moment(rng, commits)
+        for_a_moment(rng, commits, changes)
         started = time.monotonic()
         node.stop()
         assert time.monotonic() - started < STOP_SECONDS_MAX
