@@ -1,0 +1,197 @@
+"""Who is eligible to lead, who is elected, and what moves the epochs, one partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.controller.partition_changes import (
+    change_record,
+    elected,
+    elected_preferred,
+    elected_uncleanly,
+    led_by,
+    with_isr,
+    with_replicas,
+    without,
+)
+from tidelog.metadata import PartitionImage
+from tidelog.metadata.draft import merge
+from tidelog.metadata.records import PartitionChangeRecord, decode_record, encode_record
+
+ONE, TWO, THREE, FOUR = (BrokerId(number) for number in range(1, 5))
+ALL = (ONE, TWO, THREE)
+TOPIC = TopicId(UUID(int=7))
+
+
+def partition(
+    isr: tuple[BrokerId, ...] = ALL, leader: BrokerId | None = ONE, *, eligible: tuple[BrokerId, ...] = ()
+) -> PartitionImage:
+    return PartitionImage(ALL, isr, leader, LeaderEpoch(3), PartitionEpoch(8), eligible_leader_replicas=eligible)
+
+
+def alive(*brokers: BrokerId) -> Callable[[BrokerId], bool]:
+    return lambda broker: broker in brokers
+
+
+def leave(
+    state: PartitionImage, broker: BrokerId, *others: BrokerId, min_insync: int = 2, is_lost: bool = False
+) -> PartitionImage:
+    left = without(state, broker, min_insync_replicas=min_insync, is_active=alive(*others), is_lost=is_lost)
+    assert left is not None
+    return left
+
+
+def standing(state: PartitionImage) -> tuple[tuple[int, ...], ...]:
+    return state.isr, state.eligible_leader_replicas, state.last_known_eligible_leader_replicas
+
+
+def test_the_isr_may_become_empty_and_whoever_was_in_it_may_lead() -> None:
+    first = leave(partition(), ONE, TWO, THREE)
+    assert (first.leader, first.leader_epoch, first.partition_epoch) == (TWO, 4, 9)
+    assert standing(first) == ((TWO, THREE), (), ())
+    second = leave(first, TWO, THREE)
+    assert (second.leader, standing(second)) == (THREE, ((THREE,), (TWO,), ()))
+    third = leave(second, THREE)
+    assert (third.leader, third.leader_epoch, third.partition_epoch) == (None, 6, 11)
+    assert standing(third) == ((), (TWO, THREE), ())
+    assert elected(third, min_insync_replicas=2, is_active=alive(ONE)) is None
+    back = elected(third, min_insync_replicas=2, is_active=alive(ONE, TWO))
+    assert back is not None
+    assert (back.leader, back.leader_epoch, back.partition_epoch) == (TWO, 7, 12)
+    assert standing(back) == ((TWO,), (THREE,), ())
+    assert not back.is_recovering
+
+
+def test_an_unclean_shutdown_costs_both_and_is_remembered() -> None:
+    down = partition((), None, eligible=(TWO, THREE))
+    one_left = leave(down, TWO, is_lost=True)
+    assert (one_left.leader_epoch, standing(one_left)) == (3, ((), (THREE,), (TWO,)))
+    nobody = leave(one_left, THREE, is_lost=True)
+    assert standing(nobody) == ((), (), (TWO, THREE))
+    assert elected(nobody, min_insync_replicas=2, is_active=alive(*ALL)) is None
+    assert standing(leave(partition((ONE,)), ONE, is_lost=True)) == ((), (), (ONE,))
+
+
+def test_where_one_in_sync_is_enough_the_last_one_stays_eligible_whatever_its_shutdown() -> None:
+    down = leave(partition((ONE,)), ONE, min_insync=1, is_lost=True)
+    assert (down.leader, down.leader_epoch, standing(down)) == (None, 4, ((), (ONE,), ()))
+    sole = replace(partition((ONE,)), replicas=(ONE,))
+    assert standing(leave(sole, ONE, min_insync=3, is_lost=True)) == ((), (ONE,), ())
+
+
+def test_nothing_is_decided_about_who_holds_nothing_that_counts() -> None:
+    state = partition((ONE, TWO), eligible=())
+    assert without(state, THREE, min_insync_replicas=2, is_active=alive(ONE, TWO), is_lost=True) is None
+    down = partition((), None, eligible=(TWO,))
+    assert without(down, TWO, min_insync_replicas=2, is_active=alive()) is None
+
+
+def test_a_follower_that_leaves_moves_no_leader_epoch() -> None:
+    left = leave(partition(), THREE, ONE, TWO)
+    assert (left.leader, left.leader_epoch, left.partition_epoch) == (ONE, 3, 9)
+
+
+def test_enough_in_sync_leave_nobody_else_eligible() -> None:
+    state = replace(partition((ONE,), eligible=(TWO,)), last_known_eligible_leader_replicas=(THREE,))
+    assert standing(with_isr(state, (ONE, THREE), min_insync_replicas=2)) == ((ONE, THREE), (), ())
+    assert standing(with_isr(state, (ONE,), min_insync_replicas=1)) == ((ONE,), (), ())
+    down = partition((), None, eligible=(ONE, TWO))
+    assert standing(led_by(down, TWO, min_insync_replicas=1)) == ((TWO,), (), ()), "it commits alone from here on"
+
+
+def test_the_preferred_leader_leads_again_if_it_is_in_sync() -> None:
+    state = partition(leader=TWO)
+    back = elected_preferred(state, min_insync_replicas=2, is_active=alive(*ALL))
+    assert (back.leader, back.leader_epoch, back.partition_epoch, back.isr) == (ONE, 4, 9, ALL)
+    for wrong, active, code in (
+        (partition(), ALL, Code.ELECTION_NOT_NEEDED),
+        (state, (TWO, THREE), Code.PREFERRED_LEADER_NOT_AVAILABLE),
+        (partition((TWO, THREE), TWO), ALL, Code.PREFERRED_LEADER_NOT_AVAILABLE),
+        (partition((TWO,), TWO, eligible=(ONE,)), ALL, Code.PREFERRED_LEADER_NOT_AVAILABLE),
+    ):
+        with pytest.raises(KafkaError) as refused:
+            elected_preferred(wrong, min_insync_replicas=2, is_active=alive(*active))
+        assert refused.value.code == code
+
+
+def test_an_unclean_election_prefers_who_loses_least_and_says_that_it_was_one() -> None:
+    down = replace(partition((), None, eligible=(THREE,)), last_known_eligible_leader_replicas=(TWO,))
+
+    def elect(*active: BrokerId) -> PartitionImage:
+        return elected_uncleanly(down, min_insync_replicas=2, is_active=alive(*active))
+
+    assert (elect(*ALL).leader, elect(*ALL).is_recovering) == (THREE, False)
+    assert (elect(ONE, TWO).leader, elect(ONE, TWO).is_recovering) == (TWO, True)
+    last = elect(ONE)
+    assert (last.leader, last.leader_epoch, last.partition_epoch, last.is_recovering) == (ONE, 4, 9, True)
+    assert standing(last) == ((ONE,), (), ())
+    with pytest.raises(KafkaError) as refused:
+        elect()
+    assert refused.value.code == Code.ELIGIBLE_LEADERS_NOT_AVAILABLE
+    with pytest.raises(KafkaError) as refused:
+        elected_uncleanly(partition(), min_insync_replicas=2, is_active=alive(*ALL))
+    assert refused.value.code == Code.ELECTION_NOT_NEEDED
+
+
+def test_any_change_of_the_replicas_moves_the_leader_epoch_by_one() -> None:
+    def change(replicas: tuple[BrokerId, ...], active: tuple[BrokerId, ...] = ALL) -> PartitionImage:
+        return with_replicas(partition(), replicas, min_insync_replicas=2, is_active=alive(*active))
+
+    added = change((*ALL, FOUR))
+    assert (added.leader, added.leader_epoch, added.partition_epoch, added.isr) == (ONE, 4, 9, ALL)
+    removed = change((ONE, TWO))
+    assert (removed.leader, removed.leader_epoch, removed.partition_epoch, removed.isr) == (ONE, 4, 9, (ONE, TWO))
+    moved = change((TWO, THREE, FOUR))
+    assert (moved.leader, moved.leader_epoch, moved.partition_epoch) == (TWO, 4, 9)
+    assert standing(moved) == ((TWO, THREE), (), ())
+    nobody = change((FOUR,), (FOUR,))
+    assert (nobody.leader, nobody.leader_epoch, standing(nobody)) == (None, 4, ((), (), ()))
+
+
+SOME = st.lists(st.sampled_from((ONE, TWO, THREE, FOUR)), max_size=4, unique=True).map(tuple)
+
+
+@given(
+    st.builds(
+        PartitionImage,
+        replicas=SOME,
+        isr=SOME,
+        leader=st.sampled_from((None, ONE, TWO)),
+        leader_epoch=st.just(LeaderEpoch(3)),
+        partition_epoch=st.just(PartitionEpoch(8)),
+        is_recovering=st.booleans(),
+        adding_replicas=SOME,
+        removing_replicas=SOME,
+        directories=st.sampled_from(((), (UUID(int=1),))),
+        eligible_leader_replicas=SOME,
+        last_known_eligible_leader_replicas=SOME,
+    ),
+    st.data(),
+)
+def test_a_record_says_all_that_changed(before: PartitionImage, data: st.DataObject) -> None:
+    fields: dict[str, st.SearchStrategy[Any]] = {
+        "replicas": SOME,
+        "isr": SOME,
+        "is_recovering": st.booleans(),
+        "adding_replicas": SOME,
+        "removing_replicas": SOME,
+        "directories": st.sampled_from(((), (UUID(int=2),))),
+        "eligible_leader_replicas": SOME,
+        "last_known_eligible_leader_replicas": SOME,
+    }
+    changed: dict[str, Any] = data.draw(st.fixed_dictionaries({}, optional=fields))
+    after = replace(before, partition_epoch=PartitionEpoch(9), **changed)
+    if data.draw(st.booleans()):
+        after = replace(after, leader=data.draw(st.sampled_from((None, ONE, TWO))), leader_epoch=LeaderEpoch(4))
+    record = decode_record(encode_record(change_record(TOPIC, PartitionIndex(0), before, after)))
+    assert isinstance(record, PartitionChangeRecord)
+    assert merge(before, record) == after
