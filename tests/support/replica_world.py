@@ -72,7 +72,6 @@ class ReplicaWorld:
         self.messages: list[Message] = []
         self.now_ms = 0
         self.checkers = PartitionCheckers(PartitionHistory(self._min_insync - 1))
-        self.delivered: dict[Offset, tuple[Stored, LeaderEpoch]] = {}  # to consumers, and in which leader epoch
         self.produced = 0
         self.events: list[str] = []  # what a reader of a story is told beside the logs
         self.waiting: dict[CorrelationId, str] = {}  # the producers that wait for acks=all, and what they sent
@@ -125,7 +124,6 @@ class ReplicaWorld:
             self.events.append(f"{who} has nothing for a consumer at offset {offset}")
             return
         record = node.log.records[offset]
-        self.delivered[offset] = (record, machine.leader_epoch)
         self.events.append(f"{who} gives a consumer {text_of(record)}")
 
     def apply_next(self, broker: BrokerId) -> None:
@@ -183,7 +181,7 @@ class ReplicaWorld:
             if node.follower is not None:
                 node.follower.on_tick(self.now_ms)
             if node.leader is not None:
-                self._tell_brokers(node)
+                self.tell_brokers(node)
                 node.leader.on_tick(self.now_ms)
             self.run(node)
 
@@ -257,7 +255,7 @@ class ReplicaWorld:
         machine = node.leader or node.follower
         if machine is not None and machine.leader_epoch == state.leader_epoch:
             if node.leader is not None:
-                self._tell_brokers(node)
+                self.tell_brokers(node)
                 node.leader.on_state(state)
             self.run(node)
             return
@@ -275,7 +273,7 @@ class ReplicaWorld:
                 now_ms=self.now_ms,
                 join=self.rules.join,
             )
-            self._tell_brokers(node)
+            self.tell_brokers(node)
         else:
             node.follower = FollowerReplica(
                 PARTITION,
@@ -288,11 +286,11 @@ class ReplicaWorld:
             )
         self.run(node)
 
-    def _tell_brokers(self, node: Node) -> None:
-        """What the controller knows of brokers, as of now."""
-        assert node.leader is not None
+    def tell_brokers(self, node: Node) -> None:
+        """A broker hears which of them the controller takes to be there, in which incarnation."""
         node.brokers = {other.broker_id: other.broker_epoch for other in self.nodes.values() if not other.is_fenced}
-        node.leader.on_brokers(node.brokers)
+        if node.leader is not None:
+            node.leader.on_brokers(node.brokers)
 
     def _serve(self, ask: Ask) -> None:
         request = ask.request

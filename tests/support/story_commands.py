@@ -15,6 +15,7 @@ from tidelog.replica import AskRecords, truncation_point
 
 ROUNDS_MAX = 200
 MOMENT_MS = 10
+QUIET_ROUNDS = 2  # in one of them requests arrive, in one of them their answers
 
 
 class StoryCommands:
@@ -42,7 +43,7 @@ class StoryCommands:
             ),
             "late": ("late FOLLOWER: the oldest of its fetches that lie in the network arrives", self._late),
             "grant": ("grant LEADER [answer=lost]: what it proposed arrives at the controller", self._grant),
-            "settle": ("settle: all arrives, what was lost is sent again, until nothing is left to copy", self._settle),
+            "settle": ("settle: all arrives, what was lost is sent again, until all is copied", self._settle),
             "retry": ("retry: a moment later, what was refused is asked again", self._retry),
             "wait": ("wait: so long that who has not fetched all that there is leaves the ISR", self._wait),
             "elect": ("elect BROKER [unclean] [unaware=BROKER,...]", self._elect),
@@ -147,12 +148,14 @@ class StoryCommands:
             if node.follower is not None and all(message.request != node.asked for message in _questions(world)):
                 world.give_up(node.broker_id)  # what was lost is sent again
         world.tick(MOMENT_MS)
+        quiet_rounds = 0
         for _ in range(ROUNDS_MAX):
-            before = self._picture()
-            for message in list(world.messages):
+            before = (world.state, self._picture())
+            for message in _questions(world):
                 self._arrive(world, message)
             self._decide(world)
-            if self._picture() == before and self._is_idle(world):
+            quiet_rounds = quiet_rounds + 1 if (world.state, self._picture()) == before else 0
+            if quiet_rounds > QUIET_ROUNDS and self._is_idle(world):
                 return
         raise command.refuse(f"not settled after {ROUNDS_MAX} rounds")
 
@@ -248,8 +251,10 @@ class StoryCommands:
     def _tell(self, world: ReplicaWorld, unaware: list[str]) -> None:
         """All brokers that are up, but for some, apply the metadata, and find out how far their logs agree."""
         for broker, node in world.nodes.items():
-            while node.is_up and name_of(broker) not in unaware and node.applied < len(world.history) - 1:
-                world.apply_next(broker)
+            if node.is_up and name_of(broker) not in unaware:
+                while node.applied < len(world.history) - 1:
+                    world.apply_next(broker)
+                world.tell_brokers(node)
         self._reconcile(world)
 
     def _reconcile(self, world: ReplicaWorld) -> None:
