@@ -184,11 +184,12 @@ class LeaderReplica:
                 Code.UNKNOWN_LEADER_EPOCH,
                 f"{self.partition}: broker {fetch.follower} is not among its replicas, as far as this leader knows",
             )
-        if follower.is_overtaken(fetch.broker_epoch):
+        registered = self._active_brokers.get(fetch.follower)
+        if follower.is_overtaken(fetch.broker_epoch, registered):
             raise refusal(
                 Code.NOT_LEADER_OR_FOLLOWER,
-                f"{self.partition}: broker {fetch.follower} fetched at broker epoch {fetch.broker_epoch} "
-                f"after having done so at {follower.broker_epoch}",
+                f"{self.partition}: broker {fetch.follower} fetched at broker epoch {fetch.broker_epoch}; "
+                f"it is registered at {registered}, and fetched last at {follower.broker_epoch}",
             )
         if fetch.last_fetched_epoch is not None:
             known = self.offset_for_leader_epoch(fetch.last_fetched_epoch)
@@ -215,7 +216,7 @@ class LeaderReplica:
     def on_fetch(self, fetch: AcceptedFetch) -> None:
         """Asking for `fetch_offset` in our epoch proves that the follower holds every record below it."""
         follower = self._followers.get(fetch.follower)
-        if follower is None or follower.is_overtaken(fetch.broker_epoch):
+        if follower is None or follower.is_overtaken(fetch.broker_epoch, self._active_brokers.get(fetch.follower)):
             return  # no replica any more, or overtaken by its next incarnation, since it was accepted
         follower.on_fetch(fetch, self.log_end_offset)
         if fetch.follower in self.isr and fetch.fetch_offset < self.high_watermark:

@@ -39,9 +39,16 @@ class FollowerProgress:
         self.fetched_ms = fetch.now_ms
         self.log_end_offset_at_fetch = log_end_offset
 
-    def is_overtaken(self, broker_epoch: BrokerEpoch | None) -> bool:
-        """Whether a fetch at `broker_epoch` comes from an incarnation that a newer one has followed."""
-        return broker_epoch is not None and self.broker_epoch is not None and broker_epoch < self.broker_epoch
+    def is_overtaken(self, broker_epoch: BrokerEpoch | None, registered: BrokerEpoch | None) -> bool:
+        """Whether a fetch at `broker_epoch` comes from an incarnation that a newer one has followed.
+
+        Args:
+            registered: the incarnation that the metadata knows of, which need not have fetched yet; None for none.
+        """
+        if broker_epoch is None:
+            return False
+        has_fetched_since = self.broker_epoch is not None and broker_epoch < self.broker_epoch
+        return has_fetched_since or (registered is not None and broker_epoch < registered)
 
     def lags(self, log_end_offset: Offset, *, since_ms: int) -> bool:
         """Whether it is behind, and has been ever since before `since_ms`."""

@@ -220,8 +220,8 @@ def test_joining_needs_the_high_watermark() -> None:
 def test_joining_needs_the_registered_incarnation() -> None:
     leader = leader_of(state_of(isr=[1]), active=False)
     assert fetch(leader, 2, 10) is None
-    leader.on_brokers({TWO: BrokerEpoch(21)})
-    assert fetch(leader, 2, 10) is None
+    leader.on_brokers({TWO: BrokerEpoch(19)})
+    assert fetch(leader, 2, 10) is None, "the leader has yet to hear of that incarnation"
     leader.on_brokers({TWO: BrokerEpoch(20)})
     assert fetch(leader, 2, 10) is not None
 
@@ -424,6 +424,21 @@ def test_a_fetch_that_was_overtaken_since_it_was_accepted_is_dropped() -> None:
     leader.on_state(state_of([1], [1], partition_epoch=10))
     leader.on_fetch(new)
     assert leader.take_ready().high_watermark == 10
+
+
+def test_a_fetch_of_an_incarnation_before_the_registered_one_proves_nothing() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]))
+    asked = fetch_of(2, 10, now_ms=5)
+    accepted = leader.accept_fetch(asked)
+    assert isinstance(accepted, AcceptedFetch)
+    leader.on_brokers({TWO: BrokerEpoch(21)})
+    before = leader.canonical_key()
+    with pytest.raises(KafkaError) as refused:
+        leader.accept_fetch(asked)
+    assert refused.value.code == Code.NOT_LEADER_OR_FOLLOWER
+    leader.on_fetch(accepted)
+    assert leader.canonical_key() == before
+    assert leader.take_ready().high_watermark == 0
 
 
 # Time.
