@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from support.datadriven import check_file
-from support.story import Story
+from support.stories import player_of
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_story_goes_as_it_is_told(path: Path, request: pytest.FixtureRequest) -> None:
-    check_file(path, Story().play, is_rewriting=request.config.getoption("--rewrite"))
+    check_file(path, player_of(path), is_rewriting=request.config.getoption("--rewrite"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

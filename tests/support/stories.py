@@ -1,0 +1,21 @@
+"""Which kind of story a scenario file tells: its first command says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from support.datadriven import Command, blocks
+from support.reader_story import ReaderStory
+from support.story import Story
+
+KINDS: dict[str, Callable[[], Story | ReaderStory]] = {"cluster": Story, "topic": ReaderStory}
+
+
+def player_of(path: Path) -> Callable[[list[Command]], list[str]]:
+    """What plays the blocks of a file, from the first to the last."""
+    commands, _ = next(blocks(path))
+    kind = KINDS.get(commands[0].name)
+    if kind is None:
+        raise commands[0].refuse(f"a story begins with one of: {', '.join(KINDS)}")
+    return kind().play
