@@ -106,6 +106,7 @@ class OneNodeStory:
             async with asyncio.timeout(HEALED_SECONDS_MAX):
                 await self._workload.finish()
         except TimeoutError:
+            self.witness.check_books()
             waits_for = f"{HEALED_SECONDS_MAX:.0f} s after the healing there are {self._workload.waits_for()}"
             self.witness.expect(False, "Progress", waits_for)
             return

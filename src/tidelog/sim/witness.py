@@ -206,14 +206,18 @@ class Witness:
         for known in self._partitions.values():
             known.books.pop(reader, None)
 
-    def end_offset(self, partition: TopicPartition) -> int:
-        """Of the log on the disk."""
-        return len(self._partitions[partition].stored.records)
-
-    def read_up_to(self, reader: str, partition: TopicPartition) -> int | None:
-        """The offset that a reader expects next."""
-        book = self._partitions[partition].books.get(reader)
-        return 0 if book is None else book.expected
+    def behind(self, reader: str, partition: TopicPartition) -> str | None:
+        """What a reader has still to learn of a partition; None once it has the log's last record, and stands there."""
+        known = self._partitions[partition]
+        book, records = known.books.get(reader, Book()), known.stored.records
+        end_offset = len(records)
+        if known.is_rotten or (
+            book.expected == end_offset
+            and (end_offset <= book.untold_until or book.records.get(end_offset - 1) == records[-1])
+        ):
+            return None
+        last = f", and has {text_of(book.records.get(end_offset - 1))} as the last" if end_offset else ""
+        return f"{reader} expects {book.expected} of {end_offset} in {partition}{last}"
 
     def _on_change(self, operation: str, path: str, data: Buffer) -> None:
         for known in self._partitions.values():

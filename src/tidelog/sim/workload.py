@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, product
 
 from tidelog.base.errors import RecordsLostError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
@@ -129,22 +129,15 @@ class Workload:
         await asyncio.gather(*self._writing)
         while self._unanswered:
             await asyncio.sleep(0.1)
-        while not self._is_read():
+        while self._behind():
             await asyncio.sleep(0.1)
         self._has_read_all.set()
         await asyncio.gather(*self._reading)
 
     def waits_for(self) -> str:
         """What `finish` waits for, to be read by people."""
-        witness = self._witness
-        behind = [
-            f"{reader} of {partition} expects {expected} of {end}"
-            for reader in self._readers()
-            for partition in self._plan.topic_partitions
-            if (expected := witness.read_up_to(reader, partition)) != (end := witness.end_offset(partition))
-        ]
         writing = sum(not task.done() for task in self._writing)
-        return f"{writing} who write, {self._unanswered} records without an answer; {', '.join(behind)}"
+        return f"{writing} who write, {self._unanswered} records without an answer; {'; '.join(self._behind())}"
 
     def _begin(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -192,16 +185,10 @@ class Workload:
 
     # Reading.
 
-    def _readers(self) -> list[str]:
-        return [f"consumer {number}" for number in range(1, self._plan.consumers + 1)]
-
-    def _is_read(self) -> bool:
-        witness = self._witness
-        return all(
-            witness.is_rotten(partition) or witness.read_up_to(reader, partition) == witness.end_offset(partition)
-            for reader in self._readers()
-            for partition in self._plan.topic_partitions
-        )
+    def _behind(self) -> list[str]:
+        readers = [f"consumer {number}" for number in range(1, self._plan.consumers + 1)]
+        told = (self._witness.behind(*each) for each in product(readers, self._plan.topic_partitions))
+        return [text for text in told if text is not None]
 
     async def _consume(self, name: str) -> None:
         async with self._new_consumer(name) as consumer:
