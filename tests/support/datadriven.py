@@ -47,6 +47,35 @@ def parse(line: str, place: str) -> Command:
     return Command(place, line, name, tuple(word for word in rest if "=" not in word), options)
 
 
+def fits(command: Command, usage: str) -> bool:
+    """Whether a command is used as `name WORD... [word] option=N [option=this|that]: what it does` says.
+
+    A word in capitals stands for any, one in small letters for itself; brackets are around what may be left out.
+    """
+    grammar = usage.split(": ", maxsplit=1)[0].removesuffix(":").split()[1:]
+    literals = {word.strip("[]") for word in grammar if word.startswith("[") and word.strip("[]").islower()}
+    literals = {word for word in literals if "=" not in word}
+    places = [word for word in grammar if "=" not in word and word.strip("[]") not in literals]
+    words = [word for word in command.words if word not in literals]
+    most = len(words) if any("..." in word for word in places) else len(places)
+    if not sum(not word.startswith("[") for word in places) <= len(words) <= most:
+        return False
+    options = {word.strip("[]").split("=")[0]: word for word in grammar if "=" in word}
+    if not command.options.keys() <= options.keys():
+        return False
+    return all(_may_be(command.options.get(name), word) for name, word in options.items())
+
+
+def _may_be(given: str | None, word: str) -> bool:
+    """Whether an option may have a value; `word` is it in the usage."""
+    if given is None:
+        return word.startswith("[")
+    value = word.strip("[]").split("=")[1]
+    if value.islower():
+        return given in value.split("|")
+    return bool(given) if "..." in value else given.isdecimal()
+
+
 def blocks(path: Path) -> Iterator[tuple[list[Command], list[str]]]:
     """The commands of each block, and the output that is written there."""
     commands: list[Command] = []

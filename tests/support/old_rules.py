@@ -108,7 +108,7 @@ OLD_RULES = {
     "kip-320-first-try": Rules(is_fetch_fenced=False),
     "unfenced-truncation": Rules(is_truncation_fenced=False, compares_last_epoch=False),
     "joins-at-the-high-watermark": Rules(join=joins_at_the_high_watermark),
-    "diverging-fetch-counts": Rules(truncation=only_when_told, counts_diverging=True),
+    "diverging-fetch-counts": Rules(counts_diverging=True),
     "returns-in-its-epoch": Rules(keeps_epoch=True),
     "keeps-its-seat": Rules(keeps_seats=True),
     "joins-as-its-predecessor": Rules(checks_broker_epochs=False),

@@ -6,7 +6,7 @@ record m of leader epoch e; what is left of `|` lies below its high watermark. B
 
 from __future__ import annotations
 
-from support.datadriven import Command, StoryError
+from support.datadriven import Command, StoryError, fits
 from support.old_rules import OLD_RULES
 from support.replica_values import Rules
 from support.replica_world import InvariantBrokenInWorldError
@@ -50,10 +50,9 @@ class Story:
             possible = "; ".join(usage for usage, _ in table.values())
             raise command.refuse(f"no such command. Possible are: {possible}; replay rule={'|'.join(OLD_RULES)}")
         usage, do = table[command.name]
-        try:
-            do(command)
-        except (IndexError, KeyError, ValueError) as error:
-            raise command.refuse(f"it is used as: {usage}") from error
+        if not fits(command, usage):
+            raise command.refuse(f"it is used as: {usage}")
+        do(command)
         self._played.append(command)
 
     def _replay(self, command: Command) -> list[str]:

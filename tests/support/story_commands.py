@@ -62,31 +62,39 @@ class StoryCommands:
             raise command.refuse("a story begins with: cluster A B")
         return self.world
 
+    def _broker(self, command: Command, word: str | None = None) -> BrokerId:
+        """The broker that a command names: by its first word, or by this one."""
+        named = command.words[0] if word is None else word
+        there = {name_of(broker): broker for broker in self.world_of(command).nodes}
+        if named not in there:
+            raise command.refuse(f"there is no broker {named}. There are: {' '.join(there)}")
+        return there[named]
+
     def _cluster(self, command: Command) -> None:
         names = [name_of(BrokerId(number)) for number in range(1, len(command.words) + 1)]
         if sorted(command.words) != names:
             raise command.refuse(f"brokers are the first letters: {' '.join(names)}")
         rules = self._rules
         if "seats" in command.options:
-            rules = replace(rules, keeps_seats=_is(command, "seats", "kept"))
-        if _is(command, "truncation", "when-told") and rules.truncation is truncation_point:
+            rules = replace(rules, keeps_seats=True)
+        if "truncation" in command.options and rules.truncation is truncation_point:
             rules = replace(rules, truncation=only_when_told)
         min_insync = int(command.options.get("min-insync", "1"))
-        first = broker_of(command.words[0])
+        first = BrokerId(names.index(command.words[0]) + 1)
         self.world = ReplicaWorld(len(names), min_insync=min_insync, rules=rules, first_leader=first)
         self._reconcile(self.world)
 
     # Clients.
 
     def _produce(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
         if world.nodes[broker].leader is None:
             raise command.refuse("that broker does not believe that it leads")
         for value in command.words[1:]:
-            world.produce(broker, value, acks_all=_is(command, "acks", "all"))
+            world.produce(broker, value, acks_all="acks" in command.options)
 
     def _consume(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
         offset, epoch = int(command.options["from"]), int(command.options["epoch"])
         if not world.nodes[broker].is_up:
             raise command.refuse("that broker is down")
@@ -96,16 +104,15 @@ class StoryCommands:
 
     def _fetch(self, command: Command) -> None:
         world = self.world_of(command)
-        is_lost, is_held = _is(command, "answer", "lost"), _is(command, "proposal", "held")
         for word in command.words:
             fetches = self._fetches_of(command, word)
             self._arrive(world, fetches[-1])
-            for answer in [m for m in world.messages if isinstance(m, Answer) and m.to == broker_of(word)]:
-                if is_lost:
+            for answer in [m for m in world.messages if isinstance(m, Answer) and m.to == fetches[-1].sender]:
+                if "answer" in command.options:
                     world.messages.remove(answer)
                 else:
                     self._arrive(world, answer)
-        if not is_held:
+        if "proposal" not in command.options:
             self._decide(world)
 
     def _late(self, command: Command) -> None:
@@ -121,9 +128,7 @@ class StoryCommands:
         self._decide(world)
 
     def _fetches_of(self, command: Command, word: str) -> list[Ask]:
-        world, follower = self.world_of(command), broker_of(word)
-        if follower not in world.nodes:
-            raise command.refuse(f"there is no broker {word}")
+        world, follower = self.world_of(command), self._broker(command, word)
         asked = [m for m in world.messages if isinstance(m, Ask) and m.sender == follower]
         fetches = [m for m in asked if isinstance(m.request, AskRecords)]
         if not fetches:
@@ -133,11 +138,11 @@ class StoryCommands:
         return fetches
 
     def _grant(self, command: Command) -> None:
-        world, leader = self.world_of(command), broker_of(command.words[0])
+        world, leader = self.world_of(command), self._broker(command)
         proposals = [m for m in world.messages if isinstance(m, Propose) and m.sender == leader]
         if not proposals:
             raise command.refuse("it has no proposal on its way: fetch FOLLOWER proposal=held")
-        is_lost = _is(command, "answer", "lost")
+        is_lost = "answer" in command.options
         self._answer_proposal(world, proposals[0], unaware={leader} if is_lost else set())
         if is_lost:
             world.give_up(leader)
@@ -160,13 +165,13 @@ class StoryCommands:
         raise command.refuse(f"not settled after {ROUNDS_MAX} rounds")
 
     def _cut(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
         if not world.nodes[broker].is_up:
             raise command.refuse("that broker is down")
         self._cut_off.add(broker)
 
     def _reconnect(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
         if broker not in self._cut_off:
             raise command.refuse("it is not cut off")
         self._cut_off.remove(broker)
@@ -189,19 +194,19 @@ class StoryCommands:
     # Operators, the controller, and what is seen of it.
 
     def _elect(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
-        if broker not in world.nodes:
-            raise KeyError(broker)
+        world, broker = self.world_of(command), self._broker(command)
         state = world.state
         if "unclean" not in command.words and broker not in (*state.isr, *state.eligible_leader_replicas):
             raise command.refuse("it is not in sync; to elect it all the same: elect BROKER unclean")
-        unaware = command.options.get("unaware", "").split(",")
+        unaware = command.options["unaware"].split(",") if "unaware" in command.options else []
+        for word in unaware:
+            self._broker(command, word)
         world.elect(broker, is_unclean="unclean" in command.words)
         self._tell(world, unaware)
 
     def _learn(self, command: Command) -> None:
         world = self.world_of(command)
-        node = world.nodes[broker_of(command.words[0])]
+        node = world.nodes[self._broker(command)]
         up_to = int(command.options.get("epoch", str(world.state.leader_epoch)))
         if not node.is_up:
             raise command.refuse("that broker is down")
@@ -221,28 +226,32 @@ class StoryCommands:
         )
 
     def _crash(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
+        if not world.nodes[broker].is_up:
+            raise command.refuse("it is down already; what can follow: expire BROKER, restart BROKER")
         world.crash(broker)
         world.expire(broker)
         self._tell(world, [])
 
     def _restart(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
         world.crash(broker)
         world.restart(broker)
         self._tell(world, [])
 
     def _power_loss(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
         keeps, had = int(command.options["keeps"]), world.nodes[broker].log.end_offset
         if not 0 <= keeps <= had:
             raise command.refuse(f"it has {had} records")
         world.lose_power(broker, keeps=keeps)
 
     def _expire(self, command: Command) -> None:
-        world, broker = self.world_of(command), broker_of(command.words[0])
+        world, broker = self.world_of(command), self._broker(command)
         if world.nodes[broker].is_up:
-            raise command.refuse("that broker is up, and so is its session: crash BROKER, or power-loss BROKER keeps=N")
+            raise command.refuse(
+                "it is up, and so is its session; what ends it: crash BROKER, power-loss BROKER keeps=N"
+            )
         world.expire(broker)
         self._tell(world, [])
 
@@ -301,12 +310,6 @@ class StoryCommands:
         return all(isinstance(message, Ask) and isinstance(message.request, AskRecords) for message in on_their_way)
 
 
-def broker_of(word: str) -> BrokerId:
-    if len(word) != 1 or not "A" <= word <= "Z":
-        raise ValueError(word)
-    return BrokerId(ord(word) - ord("A") + 1)
-
-
 def line_of(node: Node) -> str:
     """One broker in the picture."""
     name = name_of(node.broker_id)
@@ -317,14 +320,6 @@ def line_of(node: Node) -> str:
     records.insert(machine.high_watermark, "|")
     part = "leader  " if node.leader is not None else "follower"
     return f"{name} {part} epoch={machine.leader_epoch}  [{' '.join(records)}]"
-
-
-def _is(command: Command, option: str, value: str) -> bool:
-    """Whether an option is given; it has one value."""
-    given = command.options.get(option)
-    if given not in (None, value):
-        raise ValueError(given)
-    return given == value
 
 
 def _questions(world: ReplicaWorld) -> list[Ask | Answer]:
