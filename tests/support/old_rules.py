@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from support.replica_values import Rules
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
@@ -101,24 +102,69 @@ def _unfenced(rules: Rules) -> Rules:
     return replace(rules, is_fetch_fenced=False, is_truncation_fenced=False, compares_last_epoch=False)
 
 
+class OldRule(NamedTuple):
+    """What some went by, and what it says, in the words of who went by it."""
+
+    rules: Rules
+    says: str
+
+
 OLD_RULES = {
-    "high-watermark": _unfenced(Rules(truncation=high_watermark_alone)),
-    "kip-101-alone": _unfenced(Rules(truncation=first_epoch_end)),
-    "kip-279-alone": _unfenced(Rules()),
-    "kip-320-first-try": Rules(is_fetch_fenced=False),
-    "unfenced-truncation": Rules(is_truncation_fenced=False, compares_last_epoch=False),
-    "joins-at-the-high-watermark": Rules(join=joins_at_the_high_watermark),
-    "diverging-fetch-counts": Rules(counts_diverging=True),
-    "returns-in-its-epoch": Rules(keeps_epoch=True),
-    "keeps-its-seat": Rules(keeps_seats=True),
-    "joins-as-its-predecessor": Rules(checks_broker_epochs=False),
-    "last-one-keeps-its-seat": Rules(leaving=last_one_keeps_its_seat),
-    "epoch-file-as-it-was": Rules(lineage=EpochJournal, trims_lineage=False),
-    "unsynced-truncation": Rules(syncs_truncation=False),
-    "forgotten-proposals": Rules(leader=ForgetfulLeader),
-    "commits-alone": Rules(leader=CommittingAlone),
-    "acks-of-who-is-left": Rules(leader=ContentLeader),
-    "serves-at-once": Rules(serves_unreconciled=True),
-    "checkpoint-stays": Rules(lowers_checkpoint=False),
+    "high-watermark": OldRule(
+        _unfenced(Rules(truncation=high_watermark_alone)),
+        "A follower cuts to its own high watermark (before KIP-101).",
+    ),
+    "kip-101-alone": OldRule(
+        _unfenced(Rules(truncation=first_epoch_end)),
+        "It asks once where its last epoch ends, and cuts there, whatever epoch is answered.",
+    ),
+    "kip-279-alone": OldRule(
+        _unfenced(Rules()), "It asks until both know an epoch, but nobody looks at the epochs of senders."
+    ),
+    "kip-320-first-try": OldRule(
+        Rules(is_fetch_fenced=False), "A fetch tells the epoch of its last record, and not that of its sender."
+    ),
+    "unfenced-truncation": OldRule(
+        Rules(is_truncation_fenced=False, compares_last_epoch=False),
+        "Fetches are fenced; who asks where an epoch ends is not.",
+    ),
+    "joins-at-the-high-watermark": OldRule(
+        Rules(join=joins_at_the_high_watermark),
+        "Who has reached the high watermark joins the ISR, wherever the leader's epoch starts.",
+    ),
+    "diverging-fetch-counts": OldRule(
+        Rules(counts_diverging=True), "A fetch says how much its sender has, even one that diverges."
+    ),
+    "returns-in-its-epoch": OldRule(Rules(keeps_epoch=True), "A leader that is back at once leads on."),
+    "keeps-its-seat": OldRule(Rules(keeps_seats=True), "Who is back before anyone noticed is in sync still."),
+    "joins-as-its-predecessor": OldRule(
+        Rules(checks_broker_epochs=False), "What one incarnation has proved counts for the next (before KIP-903)."
+    ),
+    "last-one-keeps-its-seat": OldRule(
+        Rules(leaving=last_one_keeps_its_seat), "The ISR is never empty (before KIP-966)."
+    ),
+    "epoch-file-as-it-was": OldRule(
+        Rules(lineage=EpochJournal, trims_lineage=False),
+        "After an unclean shutdown, the epoch file is read as it is.",
+    ),
+    "unsynced-truncation": OldRule(
+        Rules(syncs_truncation=False), "A truncation is on disk some time after the epochs are."
+    ),
+    "forgotten-proposals": OldRule(
+        Rules(leader=ForgetfulLeader), "A change of the ISR that was not answered was not granted."
+    ),
+    "commits-alone": OldRule(
+        Rules(leader=CommittingAlone),
+        "What everyone in sync has is committed, however few (before KIP-966).",
+    ),
+    "acks-of-who-is-left": OldRule(
+        Rules(leader=ContentLeader), "acks=all asks for those in sync, be it the leader alone."
+    ),
+    "serves-at-once": OldRule(
+        Rules(serves_unreconciled=True), "A follower serves consumers as soon as it hears of an epoch."
+    ),
+    "checkpoint-stays": OldRule(
+        Rules(lowers_checkpoint=False), "The checkpoint of the high watermark only ever grows."
+    ),
 }
 """By the name that a story replays it under."""

@@ -32,17 +32,17 @@ class Story:
             world.events.clear()
         return lines + [f"INVARIANT BROKEN {line}" for line in self._broken(commands[-1])] + self._picture()
 
-    def broken_under(self, rules: Rules, place: Command) -> list[str]:
-        """What the commands that were played break under other rules, be it that they cannot be played there."""
+    def breaks_under(self, rules: Rules) -> bool:
+        """Whether what was played breaks an invariant under other rules, as far as it can be played there."""
         other = Story(rules)
-        broken: list[str] = []
         for played in self._played:
             try:
                 other._do(played)
-            except StoryError as error:
-                return broken or [f"it cannot go on: {error}"]
-            broken = other._broken(place) or broken
-        return broken
+            except StoryError:
+                return False
+            if other._broken(played):
+                return True
+        return False
 
     def _do(self, command: Command) -> None:
         table = self._commands.table
@@ -60,7 +60,7 @@ class Story:
         rule = command.options.get("rule", "")
         if rule not in OLD_RULES:
             raise command.refuse(f"no such rule. There are: {', '.join(OLD_RULES)}")
-        other = Story(OLD_RULES[rule])
+        other = Story(OLD_RULES[rule].rules)
         broken: list[str] = []
         for played in self._played:
             other._do(played)
