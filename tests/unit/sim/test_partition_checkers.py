@@ -336,3 +336,56 @@ def test_a_lineage_that_changes_alone_is_looked_at() -> None:
     right = view(replica(A, "| m1@0", isr=(A,)), isr=(A,))
     wrong = view(replica(A, "| m1@0", isr=(A,), lineage=()), isr=(A,))
     assert broken(right, wrong) == ["LineageTellsTheLog: A does not know the epochs of its records: []"]
+
+
+# What was promised, and is no more
+
+
+def test_a_seat_that_is_granted_to_a_broker_that_is_gone_is_not_won_back() -> None:
+    history = PartitionHistory(power_losses_max=1)
+    checkers = PartitionCheckers(history)
+    checkers.check(HEALTHY)
+    leader, down = replica(A, "m1@0 m2@0 |", isr=(A,)), replica(B, "|", epoch=None)
+    history.on_power_lost(B)
+    checkers.check(view(leader, down, isr=(A,)))
+    assert checkers.check(view(leader, down)) == [], "the controller has not heard yet that B lost power"
+    back = replica(B, "|", epoch=0)
+    assert checkers.check(view(leader, back, isr=(A,))) == []
+    assert [one.invariant for one in checkers.check(view(leader, back))] == ["StrongIsr"]
+
+
+def test_who_has_not_heard_of_a_new_epoch_shows_what_was_committed_in_the_old_one() -> None:
+    history = PartitionHistory(power_losses_max=0)
+    checkers = PartitionCheckers(history)
+    checkers.check(HEALTHY)
+    history.on_power_lost(A)
+    after = replica(A, "m1@0 m3@1 |", epoch=1, isr=(A,))
+    behind = replica(B, "m1@0 m2@0 |", epoch=0, serves=True)
+    never = replica(C, "m1@0 m4@0 |", epoch=0, serves=True)
+    assert checkers.check(view(after, behind, isr=(A,), epoch=1)) == []
+    assert [str(one) for one in checkers.check(view(after, behind, never, isr=(A,), epoch=1))] == [
+        "DeliveredStaysDeliverable: C shows m4@0 at offset=1, which is not committed",
+        "EpochOffsetUnique: C has m4@0 at offset=1, where m2@0 was written",
+    ]
+
+
+def test_what_a_leader_commits_that_was_left_behind_is_promised_to_nobody() -> None:
+    history = PartitionHistory()
+    checkers = PartitionCheckers(history)
+    checkers.check(view(replica(A, "m1@0 | m2@0", isr=(A,)), isr=(A,)))
+    history.on_unclean_election(LeaderEpoch(1))
+    behind = replica(A, "m1@0 m2@0 |", isr=(A,))
+    assert checkers.check(view(behind, replica(B, "m1@0 |", epoch=1, isr=(B,)), leader=B, isr=(B,), epoch=1)) == []
+    assert history.promised(1) is None
+    assert history.was_committed(1, (LeaderEpoch(0), "m2"))
+
+
+def test_a_copy_of_a_history_goes_its_own_way() -> None:
+    history = PartitionHistory(power_losses_max=0)
+    history.on_committed(LeaderEpoch(0), 0, (LeaderEpoch(0), "m1"))
+    copy = history.clone()
+    assert copy.canonical_key() == history.canonical_key()
+    copy.on_power_lost(A)
+    assert history.is_promised(0)
+    assert not copy.is_promised(0)
+    assert copy.canonical_key() != history.canonical_key()

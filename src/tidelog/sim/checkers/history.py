@@ -10,6 +10,7 @@ unless an operator allows an unclean election. So it has to be known of each rec
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple, Self
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
@@ -41,6 +42,7 @@ class PartitionHistory:
         "_clean_since",
         "_doubtful",
         "_ended",
+        "_forgone",
         "_numbers",
         "_power_losses_max",
         "committed",
@@ -56,6 +58,7 @@ class PartitionHistory:
         self._numbers = 0
         self._ended = 0  # promises of a lower number have
         self._clean_since = LeaderEpoch(0)
+        self._forgone: set[tuple[int, Record]] = set()  # committed, and promised no more, or never
         self._doubtful: dict[BrokerId, tuple[int, bool]] = {}  # the number of the next promise then; seat lost since
 
     # What happened.
@@ -66,12 +69,16 @@ class PartitionHistory:
         Returns:
             Another record that was promised at that offset, if there is one; it stays so.
         """
-        if leader_epoch < self._clean_since:
-            return None
         known = self.committed.get(offset)
+        if leader_epoch < self._clean_since:
+            if known is None or known.record != record:
+                self._forgone.add((offset, record))
+            return None
         if known is not None and (known.record == record or known.number >= self._ended):
             return None if known.record == record else known.record
-        self.overwritten += known is not None
+        if known is not None:
+            self.overwritten += 1
+            self._forgone.add((offset, known.record))
         self.committed[offset] = Promise(record, self._numbers)
         self._numbers += 1
         if offset >= self.committed_end_offset:
@@ -92,16 +99,27 @@ class PartitionHistory:
         if len(since) > self._power_losses_max:
             self._ended = max(self._ended, since[self._power_losses_max])
 
-    def on_state(self, state: PartitionImage) -> None:
-        """As the controller has it: who lost power stops counting once it has lost its seat and won it back."""
+    def on_state(self, state: PartitionImage, down: Collection[BrokerId] = ()) -> None:
+        """As the controller has it: who lost power stops counting once it has lost its seat and won it back.
+
+        Args:
+            down: whom the controller has not heard of since. A seat that they get is that of one that is gone.
+        """
         for broker, (number, has_left) in list(self._doubtful.items()):
             is_in_sync = broker in state.isr or broker in state.eligible_leader_replicas
+            if broker in down:
+                continue
             if is_in_sync and has_left:
                 del self._doubtful[broker]
             elif not is_in_sync and not has_left:
                 self._doubtful[broker] = (number, True)
 
     # What is the case.
+
+    @property
+    def has_doubts(self) -> bool:
+        """Whether anybody lost power, and has not won back its seat."""
+        return bool(self._doubtful)
 
     def is_promised(self, offset: int) -> bool:
         """Whether what was committed there must still be there."""
@@ -112,6 +130,11 @@ class PartitionHistory:
         """The record that must be at an offset; None where nothing must."""
         known = self.committed.get(offset)
         return None if known is None or known.number < self._ended else known.record
+
+    def was_committed(self, offset: int, record: Record | None) -> bool:
+        """Whether a leader ever committed it there, promised or not."""
+        known = self.committed.get(offset)
+        return (known is not None and known.record == record) or (offset, record) in self._forgone
 
     def is_bound(self, leader_epoch: LeaderEpoch | None) -> bool:
         """Whether a leader of this epoch makes promises: no unclean election has come after it."""
@@ -127,6 +150,7 @@ class PartitionHistory:
         for name in PartitionHistory.__slots__:
             setattr(copy, name, getattr(self, name))
         copy.committed, copy._doubtful = self.committed.copy(), self._doubtful.copy()
+        copy._forgone = self._forgone.copy()
         return copy
 
     def canonical_key(self) -> tuple[object, ...]:
@@ -137,4 +161,4 @@ class PartitionHistory:
             for broker, (number, has_left) in self._doubtful.items()
         )
         committed = frozenset((at, known.record, known.number >= ended) for at, known in self.committed.items())
-        return (committed, doubtful, self._clean_since)
+        return (committed, doubtful, self._clean_since, frozenset(self._forgone))

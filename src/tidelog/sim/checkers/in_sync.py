@@ -48,7 +48,7 @@ class WeakIsr:
         offset = max(self._agreed[pair], leader.log_start_offset, other.log_start_offset)
         while offset < leader.high_watermark:
             mine, theirs = leader.at(offset), other.at(offset)
-            if mine != theirs and history.is_promised(offset):
+            if mine != theirs and mine is not None and mine == history.promised(offset):
                 who = f"{leader.called} leads epoch {leader.leader_epoch} and presumes {other.called} in sync"
                 yield Broken(self.name, f"{who}: at offset={offset} they have {text_of(mine)} and {text_of(theirs)}")
                 break

@@ -39,12 +39,14 @@ class PartitionCheckers:
     Attributes:
         made: how many checks, by invariant.
         broken: the first that was seen of each invariant.
+        prefixes: knows which record lies before which, for those who read.
     """
 
     def __init__(self, history: PartitionHistory | None = None) -> None:
         self.history = PartitionHistory() if history is None else history
         self.made: Counter[str] = Counter()
         self.broken: dict[str, Broken] = {}
+        self.prefixes = LogsArePrefixes()
         self._growth = LogGrowth()
         self._checkers: tuple[PartitionChecker, ...] = (
             AckedRecordsSurvive(),  # the first: it notes what is promised
@@ -53,13 +55,15 @@ class PartitionCheckers:
             StrongIsr(),
             DeliveredStaysDeliverable(),
             EpochOffsetUnique(),
-            LogsArePrefixes(),
+            self.prefixes,
             LineageTellsTheLog(),
         )
 
     def check(self, view: PartitionView) -> list[Broken]:
         """After a step. Returns what is broken and was not before."""
-        self.history.on_state(view.state)
+        if self.history.has_doubts:
+            down = [broker for broker, replica in view.replicas.items() if not replica.is_up]
+            self.history.on_state(view.state, down)
         changes = self._growth.changes(view)
         found = []
         for checker in self._checkers:

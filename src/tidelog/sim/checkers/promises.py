@@ -27,7 +27,7 @@ class AckedRecordsSurvive:
         """Note what leaders have committed by now, for the checkers that come after this one as well."""
         self._noted.forget(changes, history)
         for replica in view.replicas.values():
-            if replica.leads and replica.leader_epoch is not None and history.is_bound(replica.leader_epoch):
+            if replica.leads and replica.leader_epoch is not None:
                 who = (replica.broker_id,)
                 for offset in range(max(self._noted[who], replica.log_start_offset), replica.high_watermark):
                     record = replica.at(offset)
@@ -84,14 +84,13 @@ class DeliveredStaysDeliverable:
         offset = max(self._shown[who], replica.log_start_offset)
         while offset < replica.high_watermark:
             shown, what = replica.at(offset), ""
-            if history.is_promised(offset) or offset not in history.committed:
-                if shown != history.promised(offset):
-                    what = "which is not committed"
-            elif not replica.leads:
+            if not history.was_committed(offset, shown):
+                what = "which is not committed"
+            elif shown != history.promised(offset) and not replica.leads:
                 leader = _leader_of(view, replica.leader_epoch)
-                if leader is None:
-                    break  # it will be seen when there is one
-                if leader.at(offset) != shown and offset >= leader.log_start_offset:
+                if leader is None and replica.leader_epoch == view.state.leader_epoch:
+                    break  # it will be seen when that leader knows that it is one
+                if leader is not None and leader.at(offset) != shown and offset >= leader.log_start_offset:
                     what = f"which {leader.called} does not have, the leader of epoch {replica.leader_epoch}"
             if what:
                 yield Broken(self.name, f"{replica.called} shows {text_of(shown)} at offset={offset}, {what}")
