@@ -88,6 +88,9 @@ class Truncation:
     It has to outlast a loss of power before anything is appended, and before the lineage without those epochs is on
     disk: else the removed records come back, under epochs that they are not of.
 
+    A checkpoint of the high watermark that lies above the end goes back with it, before anything is appended: else what
+    comes in the place of the removed records counts as committed after the next start.
+
     Attributes:
         end_offset: keep what is below. At the log end: only epochs go that no record here is of.
         starts_anew: nothing is kept, the lineage is forgotten, and the log starts at `end_offset`.
