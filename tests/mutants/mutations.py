@@ -89,7 +89,7 @@ def _changes(node: ast.AST, function: tuple[str, ...]) -> Iterator[tuple[tuple[s
             yield function, node, f"({after})"
     elif isinstance(node, ast.stmt) and _can_go(node):
         yield function, node, "pass"
-    if isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) != "None":
+    if isinstance(node, ast.Return) and node.value is not None and ast.unparse(node.value) not in ("None", "False"):
         yield function, node, "return None"
     if isinstance(node, ast.If | ast.While | ast.IfExp) and isinstance(node.test, ast.Name | ast.Attribute | ast.Call):
         yield function, node.test, f"(not {ast.unparse(node.test)})"

@@ -289,7 +289,7 @@ class FollowerReplica:
             self.log_end_offset,
             self.high_watermark,
             self._lineage.entries,
-            _without_number(self._awaited),
+            self._awaited is not None,  # what was asked follows from the rest
             self._retry_ms is not None,
             self._ask_next,
             self._truncation,
@@ -325,17 +325,11 @@ class FollowerReplica:
     def _cut(self, cut: Cut) -> None:
         """Remove what the rule removes, with the epochs that nothing is left of; then ask on, or be reconciled."""
         self._ask_next = cut.ask_next
-        latest, agreed = self._lineage.latest_leader_epoch, cut.agreed_epoch
-        is_epoch_without_records = (
-            agreed is not None
-            and latest is not None
-            and latest > agreed
-            and self._lineage.entries[-1].start_offset >= cut.end_offset
-        )
+        has_newer_epochs = cut.agreed_epoch not in (None, self._lineage.latest_leader_epoch)  # they have no record left
         if cut.end_offset < self.log_start_offset:
             self._ask_next, self._is_nothing_shared = None, True
             self._move(FollowerCause.NOTHING_SHARED)
-        elif cut.end_offset < self.log_end_offset or is_epoch_without_records:
+        elif cut.end_offset < self.log_end_offset or has_newer_epochs:
             is_below = cut.end_offset < self.high_watermark
             self._owe(Truncation(cut.end_offset, below_high_watermark=self.high_watermark if is_below else None))
         else:
@@ -416,12 +410,3 @@ class FollowerReplica:
         self._number = number
         self._awaited = request
         return request
-
-
-def _without_number(request: FollowerRequest | None) -> object:
-    match request:
-        case AskRecords(_, _, _, fetch_offset, last_fetched_epoch, log_start_offset):
-            return (fetch_offset, last_fetched_epoch, log_start_offset)
-        case AskEpochEnd(_, _, _, leader_epoch):
-            return leader_epoch
-    return request is not None

@@ -126,8 +126,7 @@ class LeaderReplica:
             FencedLeaderEpochError: the sender missed an election.
             UnknownLeaderEpochError: the sender knows of a newer one.
         """
-        if sent is not None and sent != self.leader_epoch:
-            check_leader_epoch(self.partition, sent=sent, leader_epoch=self.leader_epoch)
+        check_leader_epoch(self.partition, sent=sent, leader_epoch=self.leader_epoch)
 
     def check_enough_replicas(self) -> None:
         """Before an append with acks=all.
@@ -221,7 +220,7 @@ class LeaderReplica:
         follower.on_fetch(fetch, self.log_end_offset)
         if fetch.follower in self.isr and fetch.fetch_offset < self.high_watermark:
             self._propose(self.isr - {fetch.follower})  # it lost what it once had
-        elif self._may_join(fetch.follower, follower):
+        elif self._may_join(fetch):
             self._propose(self.isr | {fetch.follower})
 
     def on_state(self, state: PartitionImage) -> None:
@@ -233,6 +232,7 @@ class LeaderReplica:
         known = self._followers
         others = (broker for broker in state.replicas if broker != self.broker_id)
         self._followers = {broker: known.get(broker) or FollowerProgress(0) for broker in others}
+        self._propose(self.isr)  # newer state may have come from elsewhere, and not know yet that the leader recovered
 
     def on_proposal_unanswered(self, now_ms: int = 0) -> None:
         """AlterPartition timed out or was refused, whatever the code. It may be granted all the same: it still counts.
@@ -358,18 +358,17 @@ class LeaderReplica:
         if self._proposal_retry_ms is None:
             self._isr.propose(isr)
 
-    def _may_join(self, broker: BrokerId, follower: FollowerProgress) -> bool:
+    def _may_join(self, fetch: AcceptedFetch) -> bool:
         """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5).
 
-        After an unclean election the ISR is the leader alone until the controller knows that it has recovered.
+        After an unclean election nobody does until the controller knows that the leader recovered: until then that is
+        what it is asked, one question at a time.
         """
         return (
-            broker not in self.isr
-            and not self._isr.state.is_recovering
-            and follower.end_offset is not None
-            and follower.end_offset >= self._join_rule(self.high_watermark, self.epoch_start)
-            and follower.broker_epoch is not None
-            and self._active_brokers.get(broker) == follower.broker_epoch
+            fetch.follower not in self.isr
+            and fetch.fetch_offset >= self._join_rule(self.high_watermark, self.epoch_start)
+            and fetch.broker_epoch is not None
+            and self._active_brokers.get(fetch.follower) == fetch.broker_epoch
         )
 
     def _out_of_range(self, offset: Offset) -> KafkaError:

@@ -20,8 +20,9 @@ def check_leader_epoch(partition: TopicPartition, *, sent: LeaderEpoch | None, l
         FencedLeaderEpochError: the sender missed an election and has to refresh its metadata.
         UnknownLeaderEpochError: this broker did; the sender tries again.
     """
-    if sent is None or sent == leader_epoch:
+    if sent is None:
         return
     if sent < leader_epoch:
         raise FencedLeaderEpochError(str(partition), sent_epoch=sent, leader_epoch=leader_epoch)
-    raise UnknownLeaderEpochError(str(partition), sent_epoch=sent, leader_epoch=leader_epoch)
+    if sent > leader_epoch:
+        raise UnknownLeaderEpochError(str(partition), sent_epoch=sent, leader_epoch=leader_epoch)

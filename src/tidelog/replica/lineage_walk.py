@@ -55,8 +55,8 @@ class LineageWalk:
         self._end_at_zero()
 
     def clone(self) -> LineageWalk:
-        copy = LineageWalk(LeaderEpoch(0), self._log_start_offset)
-        copy._sought, copy._learnt = self._sought, self._learnt.copy()
+        copy = LineageWalk.__new__(LineageWalk)
+        copy._sought, copy._log_start_offset, copy._learnt = self._sought, self._log_start_offset, self._learnt.copy()
         return copy
 
     def canonical_key(self) -> tuple[object, ...]:

@@ -33,7 +33,7 @@ class FollowerProgress:
         if fetch.fetch_offset >= log_end_offset:
             self.caught_up_ms = fetch.now_ms
         elif self.log_end_offset_at_fetch is not None and fetch.fetch_offset >= self.log_end_offset_at_fetch:
-            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+            self.caught_up_ms = self.fetched_ms
         self.end_offset = fetch.fetch_offset
         self.broker_epoch = fetch.broker_epoch
         self.fetched_ms = fetch.now_ms

@@ -201,18 +201,14 @@ class StoppedReplicas:
         order = self._pending[replica]
         topic = image.topic_by_id(replica.topic_id)
         state = topic.partitions[replica.partition] if topic and replica.partition < len(topic.partitions) else None
-        is_assigned = state is not None and self.broker_id in state.replicas
+        assigned = state if state is not None and self.broker_id in state.replicas else None
         if order.metadata_offset is not None:
             if image.last_offset is None or image.last_offset < order.metadata_offset:
                 return
-        elif (
-            state is not None
-            and is_assigned
-            and (order.leader_epoch is None or state.leader_epoch <= order.leader_epoch)
-        ):
+        elif assigned is not None and (order.leader_epoch is None or assigned.leader_epoch <= order.leader_epoch):
             return  # it may be this very assignment that the order ends: nothing newer is known here
         del self._pending[replica]
-        if is_assigned:
+        if assigned is not None:
             self._resume.append(replica)
         elif order.is_deletion:
             self._delete.append(replica)

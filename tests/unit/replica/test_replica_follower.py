@@ -152,6 +152,20 @@ def test_a_batch_goes_as_a_whole() -> None:
     assert one.fetches().fetch_offset == 7
 
 
+def test_a_batch_that_goes_as_a_whole_may_leave_no_record() -> None:
+    one = Following(((1, 4), (3, 8)), start=4, in_isr=True)
+    one.told(one.asks(3), 2, 5)
+    assert one.cuts(to=4) == Truncation(Offset(5))
+    assert (one.machine.log_start_offset, one.machine.high_watermark) == (4, 4)
+    one.asks(4)  # there is nothing left to compare, and the leader's lineage is to be learnt
+
+
+def test_a_log_without_records_keeps_the_epoch_that_the_leader_has_too() -> None:
+    one = Following(((3, 9),), start=9, end=9, checkpoint=9)
+    one.told(one.asks(3), 3, 20)
+    assert one.fetches().last_fetched_epoch == 3
+
+
 def test_an_epoch_that_was_led_without_a_record_goes_too() -> None:
     one = Following(((1, 0), (3, 6), (4, 10)))
     one.told(one.asks(3), 3, 10)
@@ -206,10 +220,34 @@ def test_no_refusal_is_a_reason_to_truncate(code: Code) -> None:
     assert one.fetches().fetch_offset == 10
 
 
+def test_out_of_range_is_no_answer_to_a_question_about_epochs() -> None:
+    one = Following()
+    one.machine.on_refused(one.asks(3), Code.OFFSET_OUT_OF_RANGE, 0)
+    assert one.machine.next_deadline_ms() == BACKOFF_MS
+    one.machine.on_tick(BACKOFF_MS)
+    one.asks(3)
+
+
 def test_a_log_without_records_has_nothing_to_ask() -> None:
     one = Following((), end=0)
     request = one.fetches()
     assert (request.fetch_offset, request.last_fetched_epoch) == (0, None)
+
+
+def test_a_log_without_records_diverges_from_nothing() -> None:
+    one = Following((), end=0)
+    one.machine.on_fetched(one.fetches().number, Fetched(diverging=EpochEntry(LeaderEpoch(0), Offset(0))), 0)
+    assert one.machine.take_ready().truncation is None
+    assert one.machine.next_deadline_ms() == BACKOFF_MS
+
+
+def test_a_log_without_records_starts_where_the_leaders_does() -> None:
+    one = Following((), start=10, end=10)
+    one.machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
+    request = one.machine.take_ready().request
+    assert isinstance(request, AskLogStart)
+    one.machine.on_log_start(request.number, Offset(2), 0)
+    assert one.cuts() == Truncation(Offset(2), starts_anew=True)
 
 
 def test_a_log_that_is_wholly_another_starts_anew() -> None:
@@ -293,6 +331,30 @@ def test_a_fetch_that_diverges_is_an_answer_to_cut_by() -> None:
     assert one.fetches().fetch_offset == 6
 
 
+def test_a_fetch_that_diverges_within_its_own_epoch_is_cut_as_well() -> None:
+    one = Following()
+    machine = one.reconciled()
+    machine.on_fetched(one.fetches().number, Fetched(diverging=EpochEntry(LeaderEpoch(3), Offset(8))), 0)
+    assert one.cuts() == Truncation(Offset(8))
+
+
+@pytest.mark.parametrize("end", [9, 10])
+def test_records_that_are_here_are_not_appended_again(end: int) -> None:
+    one = Following()
+    one.reconciled().on_fetched(one.fetches().number, Fetched(Offset(end), Offset(10)), 0)
+    ready = one.machine.take_ready()
+    assert (ready.append, ready.high_watermark) == (None, 10)
+    assert isinstance(ready.request, AskRecords)
+
+
+def test_what_is_appended_need_not_move_the_end() -> None:
+    one = Following()
+    one.reconciled().on_fetched(one.fetches().number, Fetched(Offset(12), Offset(12)), 0)
+    one.machine.take_ready()
+    one.machine.on_appended(Offset(10))
+    assert one.fetches().fetch_offset == 10
+
+
 def test_who_is_out_of_range_serves_nobody() -> None:
     one = Following()
     machine = one.reconciled()
@@ -327,13 +389,14 @@ def test_who_is_behind_the_leaders_log_starts_anew_there() -> None:
     assert (ready.request.fetch_offset, ready.high_watermark, machine.log_start_offset) == (40, 40, 40)
 
 
-def test_who_is_ahead_of_the_leaders_log_asks_again_where_its_epochs_end() -> None:
+@pytest.mark.parametrize("log_start", [2, 10])
+def test_who_is_ahead_of_the_leaders_log_asks_again_where_its_epochs_end(log_start: int) -> None:
     one = Following()
     machine = one.reconciled()
     machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
     request = machine.take_ready().request
     assert request is not None
-    machine.on_log_start(request.number, Offset(2), 0)
+    machine.on_log_start(request.number, Offset(log_start), 0)
     assert machine.take_ready().request is None
     machine.on_tick(BACKOFF_MS)
     one.told(one.asks(3), 3, 9)
@@ -379,6 +442,26 @@ def test_where_the_leaders_log_was_cut_at_its_start_ours_may_know_more() -> None
     assert isinstance(ready.request, AskRecords)
 
 
+def test_an_epoch_that_compaction_left_records_of_another_in_is_noted() -> None:
+    one = Following(((1, 0), (3, 8)), in_isr=False)  # of epoch 3 nothing below 8 was left
+    one.told(one.asks(3), 3, 20)
+    one.told(one.asks(4), 3, 20)
+    one.told(one.asks(2), 2, 5)  # the leader's log starts at 5, with epoch 3
+    one.told(one.asks(1), 1, 5)
+    assert one.machine.take_ready().epochs == ((3, 5),)
+
+
+def test_who_diverges_before_all_is_noted_learns_again() -> None:
+    one = Following((), end=0, in_isr=False)
+    for asked, epoch, end in ((4, 4, 12), (3, 2, 8), (1, 1, 3), (0, 0, 1)):
+        one.told(one.asks(asked), epoch, end)
+    request = one.gets(one.fetches(), Fetched(Offset(6), Offset(4)), epochs=[(0, 0), (1, 1), (2, 3)]).request
+    assert request is not None
+    one.machine.on_fetched(request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(5))), 0)
+    assert one.cuts() == Truncation(Offset(5))
+    one.asks(4)
+
+
 # Consumers, time, the end.
 
 
@@ -401,6 +484,7 @@ def test_consumers_are_served_once_the_leader_of_the_epoch_accepted_a_fetch() ->
 def test_without_a_leader_nothing_is_sent() -> None:
     one = Following(leader=None)
     assert one.machine.state.value == "leaderless"
+    assert one.machine.clone().canonical_key() == one.machine.canonical_key()
     assert one.machine.take_ready().request is None
     assert one.machine.next_deadline_ms() is None
     one.machine.on_stopped()
@@ -465,12 +549,63 @@ def test_what_the_disk_was_not_asked_for_is_a_bug() -> None:
         Following().machine.on_truncated(Offset(2))
     with pytest.raises(InvariantBrokenError):
         Following().machine.on_appended(Offset(12))
+    one = Following()
+    one.told(one.asks(3), 3, 8)
+    with pytest.raises(InvariantBrokenError):
+        one.machine.on_truncated(Offset(8))  # nobody has taken that order yet
+    one = Following()
+    one.reconciled().on_fetched(one.fetches().number, Fetched(Offset(12), Offset(12)), 0)
+    with pytest.raises(InvariantBrokenError):
+        one.machine.on_appended(Offset(12))
+    one.machine.take_ready()
+    with pytest.raises(InvariantBrokenError, match="went back"):
+        one.machine.on_appended(Offset(9))
+
+
+def test_a_state_is_left_for_its_own_causes_alone() -> None:
+    with pytest.raises(InvariantBrokenError, match="LEARNT while"):
+        Following().machine._move(FollowerCause.LEARNT)
 
 
 def test_every_state_can_be_left_and_reached() -> None:
     assert set(TRANSITIONS.values()) | {FollowerState.TRUNCATING, FollowerState.LEADERLESS} == set(FollowerState)
     assert {cause for _, cause in TRANSITIONS} == set(FollowerCause)
     assert {state for state, _ in TRANSITIONS} == set(FollowerState)
+
+
+def test_machines_that_go_on_otherwise_have_other_keys() -> None:
+    one = Following(((0, 0),))
+    before = one.machine.canonical_key()
+    number = one.asks(0)
+    asking = one.machine.canonical_key()
+    assert asking != before
+    one.machine.on_unanswered(number, 0)
+    assert one.machine.canonical_key() not in (before, asking)
+    one.machine.on_tick(BACKOFF_MS)
+    assert one.machine.canonical_key() == before
+
+    one = Following(in_isr=False)
+    one.told(one.asks(3), 3, 100)
+    before = one.machine.canonical_key()
+    one.told(one.asks(4), 2, 8)
+    assert one.machine.canonical_key() != before, "its lineage is known so far"
+
+    appending = Following().reconciled(), Following().reconciled()
+    for machine, high_watermark in zip(appending, (11, 12), strict=True):
+        request = machine.take_ready().request
+        assert request is not None
+        machine.on_fetched(request.number, Fetched(Offset(12), Offset(high_watermark)), 0)
+    assert appending[0].canonical_key() != appending[1].canonical_key()
+    taken = appending[0].canonical_key()
+    appending[0].take_ready()
+    assert appending[0].canonical_key() != taken
+
+
+def test_machines_that_go_on_alike_have_one_key() -> None:
+    told, silent = Following(), Following()
+    for one, answer in ((told, Fetched(None, Offset(4), Offset(0))), (silent, Fetched())):
+        one.reconciled().on_fetched(one.fetches().number, answer, 0)
+    assert told.machine.canonical_key() == silent.machine.canonical_key()
 
 
 def test_a_copy_goes_its_own_way() -> None:

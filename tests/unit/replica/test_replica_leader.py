@@ -29,11 +29,13 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.metadata import PartitionImage
+from tidelog.metadata.configs import broker_values
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
     AcceptedFetch,
     Acknowledgement,
     FollowerFetch,
+    FollowerSettings,
     IsrProposal,
     JoinRule,
     LeaderReplica,
@@ -84,7 +86,6 @@ def leader_of(
         settings=ReplicationSettings(
             min_insync_replicas=min_insync, lag_ms_max=LAG_MS_MAX, proposal_backoff_ms=BACKOFF_MS
         ),
-        now_ms=0,
         join=join,
     )
     if active:
@@ -176,6 +177,11 @@ def test_what_all_hold_is_committed() -> None:
     fetch(leader, 2, 20)
     fetch(leader, 3, 15)
     assert leader.high_watermark == 15
+    leader.on_appended(Offset(30))
+    fetch(leader, 3, 30)
+    assert leader.high_watermark == 20
+    fetch(leader, 2, 25)
+    assert leader.high_watermark == 25
 
 
 def test_latest_has_no_answer_before_the_epoch_is_reached() -> None:
@@ -224,6 +230,16 @@ def test_joining_needs_the_registered_incarnation() -> None:
     assert fetch(leader, 2, 10) is None, "the leader has yet to hear of that incarnation"
     leader.on_brokers({TWO: BrokerEpoch(20)})
     assert fetch(leader, 2, 10) is not None
+
+
+def test_who_does_not_say_which_incarnation_it_is_does_not_join() -> None:
+    leader = leader_of(state_of(isr=[1]), active=False)
+    accepted = leader.accept_fetch(replace(fetch_of(2, 10), broker_epoch=None))
+    assert isinstance(accepted, AcceptedFetch)
+    leader.on_fetch(accepted)
+    assert leader.take_ready().isr_proposal is None
+    fetch(leader, 2, 10)
+    assert isinstance(leader.accept_fetch(replace(fetch_of(2, 10), broker_epoch=None)), AcceptedFetch)
 
 
 def test_until_the_controller_answers_every_possible_isr_counts() -> None:
@@ -298,6 +314,32 @@ def test_after_an_unclean_election_nobody_joins_before_the_controller_knows_that
     assert fetch(leader, 2, 10) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, TWO)))
 
 
+def test_newer_state_that_does_not_know_of_the_recovery_is_told_again() -> None:
+    recovering = replace(state_of(isr=[1]), is_recovering=True)
+    leader = leader_of(recovering)
+    leader.take_ready()
+    leader.on_state(replace(recovering, partition_epoch=PartitionEpoch(10)))
+    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER,)))
+    assert fetch(leader, 2, 10) is None
+
+
+def test_older_news_changes_nothing() -> None:
+    leader = leader_of(state_of(isr=[1]))
+    leader.take_ready()
+    assert fetch(leader, 2, 10) is not None
+    leader.on_proposal_unanswered()
+    before = leader.canonical_key()
+    for partition_epoch in (8, 9):
+        leader.on_state(state_of([1], [1], partition_epoch=partition_epoch))
+        assert leader.canonical_key() == before
+    assert leader.next_deadline_ms() == BACKOFF_MS
+
+
+def test_state_of_another_epoch_is_for_another_machine() -> None:
+    with pytest.raises(InvariantBrokenError, match="another leader epoch"):
+        leader_of().on_state(replace(state_of(partition_epoch=10), leader_epoch=LeaderEpoch(6)))
+
+
 def test_a_refusal_that_nobody_asked_for_holds_nothing_back() -> None:
     leader = leader_of(state_of(isr=[1]))
     leader.on_proposal_unanswered(now_ms=0)
@@ -327,8 +369,10 @@ def test_an_answered_proposal_leaves_no_trace() -> None:
     asked, silent = leader_of(state_of(isr=[1])), leader_of(state_of(isr=[1]), active=False)
     for leader in (asked, silent):
         fetch(leader, 2, 10)
-        leader.on_state(state_of(isr=[1], partition_epoch=10))
         leader.on_brokers({TWO: BrokerEpoch(20), THREE: BrokerEpoch(30)})
+    assert asked.canonical_key() != silent.canonical_key()
+    for leader in (asked, silent):
+        leader.on_state(state_of(isr=[1], partition_epoch=10))
     assert asked.canonical_key() == silent.canonical_key()
 
 
@@ -461,6 +505,30 @@ def test_a_follower_that_keeps_up_with_a_busy_log_stays() -> None:
     assert proposal.isr == {1}
 
 
+def test_who_was_at_the_end_is_caught_up_as_of_then() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]))
+    fetch(leader, 2, 10, now_ms=500)
+    leader.on_appended(Offset(11))
+    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1
+    fetch(leader, 2, 10, now_ms=700)
+    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1, "it has all that there was at 500, as is known"
+    leader.on_appended(Offset(15))
+    fetch(leader, 2, 10, now_ms=900)
+    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1
+    fetch(leader, 2, 14, now_ms=950)
+    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1
+    leader.on_appended(Offset(16))
+    fetch(leader, 2, 15, now_ms=990)
+    assert leader.next_deadline_ms() == 950 + LAG_MS_MAX + 1
+
+
+def test_a_replica_that_is_new_was_never_caught_up() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]))
+    fetch(leader, 2, 10)
+    leader.on_state(state_of([1, 2, 3], [1, 2, 3], partition_epoch=10))
+    assert leader.next_deadline_ms() == LAG_MS_MAX + 1
+
+
 def test_a_follower_at_the_end_stays_while_nothing_is_written() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]))
     fetch(leader, 2, 10)
@@ -526,6 +594,22 @@ def test_a_producer_waits_for_its_records_and_no_longer_than_it_wants_to() -> No
     assert leader.take_ready().acks == ()
 
 
+def test_whom_time_left_waiting_are_answered_in_their_order() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]))
+    leader.on_appended(Offset(20))
+    for number, (end, deadline_ms) in enumerate([(11, 100), (15, 900), (12, 900)]):
+        leader.on_produced(CorrelationId(number), Offset(end), deadline_ms)
+    leader.on_tick(100)
+    assert leader.take_ready().acks == (Acknowledgement(CorrelationId(0), Code.REQUEST_TIMED_OUT),)
+    accepted = leader.accept_fetch(fetch_of(2, 12))
+    assert isinstance(accepted, AcceptedFetch)
+    leader.on_fetch(accepted)
+    assert leader.take_ready().acks == (Acknowledgement(CorrelationId(2), Code.NONE),)
+    leader.on_stopped()
+    leader.on_stopped()
+    assert leader.take_ready().acks == (Acknowledgement(CorrelationId(1), Code.NOT_LEADER_OR_FOLLOWER),)
+
+
 def test_a_producer_is_told_when_too_few_are_left() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]), min_insync=1)
     leader.on_appended(Offset(12))
@@ -578,8 +662,16 @@ def test_what_is_not_committed_is_not_deleted() -> None:
     assert leader.log_start_offset == 5
     with pytest.raises(InvariantBrokenError):
         leader.on_log_start_moved(Offset(6))
+    leader.on_appended(Offset(10))
     with pytest.raises(InvariantBrokenError):
         leader.on_appended(Offset(9))
+
+
+def test_what_is_not_said_is_as_kafka_has_it() -> None:
+    values, settings = broker_values({}), ReplicationSettings()
+    assert settings.min_insync_replicas == values["min.insync.replicas"]
+    assert settings.lag_ms_max == values["replica.lag.time.max.ms"]
+    assert settings.proposal_backoff_ms == FollowerSettings().fetch_backoff_ms == 1000
 
 
 STEPS = st.lists(

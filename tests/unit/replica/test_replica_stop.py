@@ -173,6 +173,37 @@ def test_without_an_offset_only_a_newer_assignment_lifts_the_order() -> None:
     assert stopped.take_ready() == StopReady((REPLICA,), (REPLICA,), ())
 
 
+def test_without_an_offset_what_is_assigned_to_others_alone_goes() -> None:
+    stopped = StoppedReplicas(US)
+    stopped.on_order(order(offset=None), HeldReplica(OLD, EPOCH), image(10, epoch=5, replicas=(OTHER,)))
+    assert stopped.take_ready() == StopReady((REPLICA,), (REPLICA,), ())
+
+
+def test_before_any_metadata_nothing_is_deleted() -> None:
+    stopped = StoppedReplicas(US)
+    stopped.on_order(order(), HeldReplica(OLD, None), MetadataImage())
+    assert stopped.take_ready() == StopReady((REPLICA,), (), ())
+    assert stopped.is_stopped(REPLICA)
+
+
+@pytest.mark.parametrize("epochs", [(None, 6), (6, None)])
+def test_who_is_deleted_for_good_is_not_brought_back_by_another_order(epochs: tuple[int | None, int | None]) -> None:
+    stopped = StoppedReplicas(US)
+    for epoch in epochs:
+        stopped.on_order(order(epoch=epoch, offset=None), HeldReplica(OLD, EPOCH), image(10, epoch=5))
+    stopped.on_image(image(11, epoch=7))
+    assert stopped.is_stopped(REPLICA)
+
+
+@pytest.mark.parametrize("deletions", [(True, False), (False, True)])
+def test_one_of_two_orders_to_delete_is_enough(deletions: tuple[bool, bool]) -> None:
+    stopped = StoppedReplicas(US)
+    for deletes in deletions:
+        stopped.on_order(order(deletes=deletes), HeldReplica(OLD, EPOCH), image(10, epoch=5))
+    stopped.on_image(image(20, epoch=None))
+    assert stopped.take_ready() == StopReady((REPLICA,), (REPLICA,), ())
+
+
 def test_a_second_order_joins_the_first() -> None:
     stopped = StoppedReplicas(US)
     held, applied = HeldReplica(OLD, EPOCH), image(10, epoch=5)

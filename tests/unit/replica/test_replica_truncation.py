@@ -59,6 +59,10 @@ def test_a_log_without_records_asks_for_what_retention_left_of_its_lineage() -> 
     assert truncation_point(own_log((), start=9), None) == cut(9)
 
 
+def test_an_epoch_that_a_batch_took_along_is_asked_for_no_more() -> None:
+    assert truncation_point(own_log(((1, 0),), end=6), epoch_end((3, 2, 9))) == cut(6, ask=1)
+
+
 def test_an_epoch_that_was_led_without_a_record_is_not_asked_for() -> None:
     assert truncation_point(own_log(((1, 0), (5, 9))), None) == cut(9, ask=1)
 
@@ -151,6 +155,13 @@ def test_a_newcomer_learns_what_lies_above_its_log_start(
     leader = LeaderEpochLineage((LeaderEpoch(epoch), Offset(offset)) for epoch, offset in entries)
     walk = walked(leader, entries[-1][0], log_start=log_start)
     assert walk.entries == tuple(EpochEntry(LeaderEpoch(epoch), Offset(offset)) for epoch, offset in learnt)
+
+
+def test_a_walk_that_is_done_learns_no_more() -> None:
+    walk = walked(LeaderEpochLineage([(LeaderEpoch(1), Offset(0)), (LeaderEpoch(3), Offset(6))]), 3, log_start=7)
+    before = walk.canonical_key()
+    walk.on_answer(LeaderEpoch(0), Offset(0))
+    assert (walk.canonical_key(), walk.question) == (before, None)
 
 
 @given(
