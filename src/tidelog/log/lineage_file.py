@@ -78,6 +78,11 @@ class LineageFile:
 
             self._change(assign_each)
 
+    def assign_entries(self, entries: Iterable[tuple[LeaderEpoch, Offset]]) -> None:
+        """Several in their order, in one write."""
+        wanted = list(entries)
+        self._change(lambda lineage: any([lineage.assign(*entry) for entry in wanted]))
+
     def truncate_from_end(self, end_offset: Offset) -> None:
         self._change(lambda lineage: lineage.truncate_from_end(end_offset))
 

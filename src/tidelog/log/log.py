@@ -12,6 +12,8 @@ which may run on others. Offsets given and returned are exclusive where they are
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidelog.base.errors import CorruptLogError, DiskError, OffsetOutOfRangeError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
@@ -27,7 +29,7 @@ from tidelog.log.segments import Placed, Segments
 from tidelog.log.slice import LogSlice
 from tidelog.log.snapshots import end_transactions, replay
 from tidelog.log.timestamps import TimestampOffset, first_at_or_after, newest
-from tidelog.records.lineage import LeaderEpochLineage
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
 
 class Log:
@@ -171,6 +173,11 @@ class Log:
         is_newest = latest is None or leader_epoch >= latest
         invariant(is_newest, "{}: leader epoch {} after {}", self.topic_partition, leader_epoch, latest)
         self._lineage_file.assign(leader_epoch, self.log_end_offset)
+
+    def correct_lineage(self, entries: Sequence[EpochEntry]) -> None:
+        """Persist what a follower learnt of its leader's lineage, in one write. Raises DiskError: it is as it was."""
+        self._check_usable()
+        self._lineage_file.assign_entries(entries)
 
     def append_as_leader(
         self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: int, origin: Origin = "client"

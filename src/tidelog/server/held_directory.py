@@ -12,6 +12,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
 from uuid import UUID
 
 from tidelog.base.errors import DiskError
@@ -21,12 +22,22 @@ from tidelog.log import Log, LogConfig
 from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirectory
 from tidelog.log.recovery import PARTITION_METADATA_FILE
-from tidelog.server.partition import Partition
 
 logger = logging.getLogger("tidelog.server.log_files")
 
 PROBE_FILE = ".tidelog-probe"
 FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class Kept(Protocol):
+    """A replica whose log may lie here: what the checkpoints say of it."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def high_watermark(self) -> Offset: ...
 
 
 def is_full(error: DiskError) -> bool:
@@ -43,6 +54,7 @@ class HeldDirectory:
         directory_id: by which the metadata names it.
         failure: why it is out of use, until the node is started again.
         was_clean: how the last stop went.
+        stopped_epoch: the broker epoch in which it stopped, cleanly; None where that is not known.
         partition_count: of the logs in it; new ones go where there are fewest.
         logs: those that are open and not deleted, the metadata log included.
     """
@@ -51,6 +63,7 @@ class HeldDirectory:
         self.directory_id = directory_id
         self.failure: str | None = None
         self.was_clean = False
+        self.stopped_epoch: BrokerEpoch | None = None
         self.partition_count = len(directory.partitions())
         self.logs: dict[TopicPartition, Log] = {}
         self._directory = directory
@@ -92,7 +105,7 @@ class HeldDirectory:
 
     def take_clean_shutdown(self) -> None:
         """Learn how the last stop went; from now on a crash is one."""
-        self.was_clean = self._directory.take_clean_shutdown().was_clean
+        self.was_clean, self.stopped_epoch = self._directory.take_clean_shutdown()
 
     # Logs.
 
@@ -245,14 +258,14 @@ class HeldDirectory:
 
     # Checkpoints.
 
-    def write_high_watermarks(self, partitions: Iterable[Partition]) -> None:
+    def write_high_watermarks(self, partitions: Iterable[Kept]) -> None:
         with self._checkpoint_lock:
             offsets = {each.topic_partition: each.high_watermark for each in self._kept(partitions)}
             self._checkpointed |= offsets.keys()
             self._high_watermarks |= offsets  # who goes offline keeps what was written last
             self._directory.write_high_watermarks(self._high_watermarks)
 
-    def write_recovery_points(self, partitions: Iterable[Partition]) -> None:
+    def write_recovery_points(self, partitions: Iterable[Kept]) -> None:
         """With the log starts: before segments below one are deleted."""
         with self._checkpoint_lock:
             logs = [partition.log for partition in self._kept(partitions)]
@@ -265,13 +278,13 @@ class HeldDirectory:
             self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
             self._directory.write_recovery_points(self._recovery_points)
 
-    def _kept(self, partitions: Iterable[Partition]) -> list[Partition]:
+    def _kept(self, partitions: Iterable[Kept]) -> list[Kept]:
         """Those that lie here, and whose topics were not deleted since the list was made."""
         return [each for each in partitions if self.logs.get(each.topic_partition) is each.log]
 
     # Stop.
 
-    def logs_to_close(self, partitions: Iterable[Partition]) -> list[Log]:
+    def logs_to_close(self, partitions: Iterable[Kept]) -> list[Log]:
         """Of the partitions that are served, and the metadata log; what is offline is let go of as it is."""
         if self.failure is not None:
             return []
@@ -280,7 +293,7 @@ class HeldDirectory:
             logs.append(self.logs[CLUSTER_METADATA])
         return logs
 
-    def leave(self, partitions: Iterable[Partition], broker_epoch: BrokerEpoch | None) -> bool:
+    def leave(self, partitions: Iterable[Kept], broker_epoch: BrokerEpoch | None) -> bool:
         """The logs are closed: write the checkpoints, and mark the directory as clean if all of it went well.
 
         Args:

@@ -93,6 +93,10 @@ class SimulatedNetwork:
         self.block(one, other)
         self.block(other, one)
 
+    def unblock(self, source: str, target: str) -> None:
+        """Let through again from one machine to another what is sent from now on; streams wait for `heal`."""
+        self._blocked.discard((source, target))
+
     def heal(self) -> None:
         """Let everything through again. What was held arrives, unless somebody gave up meanwhile."""
         self._blocked.clear()

@@ -1,0 +1,238 @@
+"""Who looks at all replicas from outside after every step, keeps what clients were told, and says what is broken."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.client.core.values import PositionReset
+from tidelog.metadata.image import MetadataImage, PartitionImage
+from tidelog.sim.checkers.history import PartitionHistory
+from tidelog.sim.checkers.partition import PartitionCheckers
+from tidelog.sim.checkers.readers import NoSilentLoss
+from tidelog.sim.checkers.stopping import BrokerView, HeldLog, StoppedMeansStopped
+from tidelog.sim.checkers.views import Broken, PartitionView, ReplicaView
+from tidelog.sim.replicas.broker import Broker
+from tidelog.sim.replicas.messages import ReplicaName
+from tidelog.sim.replicas.picture import LogPicture
+from tidelog.sim.replicas.plan import Plan
+
+
+class Watched(Protocol):
+    """The world."""
+
+    @property
+    def latest(self) -> MetadataImage: ...
+    @property
+    def brokers(self) -> Mapping[BrokerId, Broker]: ...
+    def image_at(self, number: int) -> MetadataImage: ...
+
+
+class WatchedPartition:
+    """One partition, for as long as its topic exists."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.history = PartitionHistory(None if plan.is_synced else plan.min_insync_replicas - 1)
+        self.checkers = PartitionCheckers(self.history)
+        self.readers = NoSilentLoss(self.checkers.prefixes.before)
+        self.is_excused = False  # somebody decided that something may be lost
+
+
+class Watch:
+    """See the module.
+
+    Attributes:
+        facts: what happened, counted.
+        broken: what did not hold, in the order in which it was seen; of each invariant the first.
+    """
+
+    def __init__(self, plan: Plan, world: Watched) -> None:
+        self.facts: Counter[str] = Counter()
+        self.broken: list[Broken] = []
+        self.is_touched = False
+        self._plan = plan
+        self._world = world
+        self._partitions: dict[ReplicaName, WatchedPartition] = {}
+        self._gone_checks: Counter[str] = Counter()
+        self._pictures: dict[tuple[BrokerId, ReplicaName], LogPicture] = {}
+        self._stopping = StoppedMeansStopped()
+        self._stopping_checks = 0
+
+    @property
+    def checks(self) -> Counter[str]:
+        """Made so far, by invariant."""
+        made = Counter(self._gone_checks)
+        for each in self._partitions.values():
+            made.update(each.checkers.made)
+        made[StoppedMeansStopped.name] += self._stopping_checks
+        return made
+
+    def partition(self, name: ReplicaName) -> WatchedPartition:
+        """What is known of one; None of it, at first."""
+        if name not in self._partitions:
+            self._partitions[name] = WatchedPartition(self._plan)
+        return self._partitions[name]
+
+    def picture(self, broker: BrokerId, name: ReplicaName) -> LogPicture:
+        """Of the log of one replica."""
+        return self._pictures.setdefault((broker, name), LogPicture())
+
+    def expect(self, holds: bool, invariant: str, what: str) -> None:
+        """A check is made."""
+        self._gone_checks[invariant] += 1
+        if not holds:
+            self._note([Broken(invariant, what)])
+
+    # What happens.
+
+    def on_decided(self, before: MetadataImage, after: MetadataImage) -> None:
+        """The controller committed something."""
+        self.is_touched = True
+        for topic_id, topic in after.topics_by_id.items():
+            known = before.topics_by_id.get(topic_id)
+            if known is topic or known is None:
+                continue
+            for index, state in enumerate(topic.partitions):
+                if _is_unclean(known.partitions[index], state):
+                    self.facts["unclean election"] += 1
+                    found = self.partition(ReplicaName(topic_id, index))  # type: ignore[arg-type]
+                    found.history.on_unclean_election(state.leader_epoch)
+                    found.is_excused = True
+        for name in [name for name in self._partitions if name.topic_id not in after.topics_by_id]:
+            if name.topic_id in before.topics_by_id:
+                self._gone_checks.update(self._partitions.pop(name).checkers.made)
+
+    def on_power_lost(self, broker: BrokerId, *, is_disk_lost: bool = False) -> None:
+        """Of one broker."""
+        for topic_id, topic in self._world.latest.topics_by_id.items():
+            for index, state in enumerate(topic.partitions):
+                if broker in state.replicas:
+                    found = self.partition(ReplicaName(topic_id, index))  # type: ignore[arg-type]
+                    found.history.on_power_lost(broker)
+                    found.is_excused |= self.doubtful_in(topic_id, state) > self._plan.min_insync_replicas - 1
+        if is_disk_lost:
+            self._stopping.on_disk_lost(broker)
+            for (holder, _), picture in self._pictures.items():
+                if holder == broker:
+                    picture.restart()
+
+    def doubtful_in(self, topic_id: object, state: PartitionImage) -> int:
+        """How many of a partition's replicas have lost power and not won their seats back yet."""
+        history = self.partition(ReplicaName(topic_id, 0)).history  # type: ignore[arg-type]
+        return sum(history.is_doubtful(broker) for broker in state.replicas)
+
+    def is_doubtful(self, topic_id: object, broker: BrokerId) -> bool:
+        """Whether one replica is among those."""
+        return self.partition(ReplicaName(topic_id, 0)).history.is_doubtful(broker)  # type: ignore[arg-type]
+
+    # What clients are told.
+
+    def on_acknowledged(self, name: ReplicaName, values: tuple[str, ...], offset: Offset, acks: int) -> None:
+        """A producer with acks=all was told that its records are committed."""
+        self.facts["batch acknowledged"] += 1
+        self.check()
+        found = self._partitions.get(name)
+        if acks != -1 or found is None or found.is_excused:
+            return
+        for place, value in enumerate(values, start=offset):
+            known = found.history.committed.get(place)
+            has = "nothing" if known is None else known.record[1]
+            what = f"{value} was acknowledged at offset={place}, where {has} is committed"
+            self.expect(has == value, "AckedRecordsSurvive", what)
+
+    def on_given(self, reader: str, name: ReplicaName, offset: int, leader_epoch: LeaderEpoch, value: str) -> None:
+        """A consumer was given a record."""
+        self.facts["record delivered"] += 1
+        if self._world.latest.topic_by_id(name.topic_id) is not None:
+            self._gone_checks[NoSilentLoss.name] += 1
+            self._note(self.partition(name).readers.on_given(reader, offset, (leader_epoch, value)))
+
+    def on_told(self, reader: str, name: ReplicaName, reset: PositionReset) -> None:
+        """A consumer was told that what it stood on is gone."""
+        self.facts[f"reader told: {reset.reason.value}"] += 1
+        self.partition(name).readers.on_told(reader, reset.divergent_offset, reset.new_offset)
+
+    def on_stuck(self, reader: str, error: Exception) -> None:
+        """A consumer gave up, which none of them has a reason to."""
+        self._note([Broken("Progress", f"{reader} reads no more: {error}")])
+
+    def on_fact(self, kind: str) -> None:
+        """Something worth counting."""
+        self.facts[kind] += 1
+
+    def on_step(self) -> None:
+        """A broker, or a client, did something."""
+        self.is_touched = True
+
+    # Looking.
+
+    def after_step(self) -> None:
+        """Look, if anything may have changed."""
+        if self.is_touched:
+            self.check()
+
+    def check(self) -> None:
+        """Look at everything."""
+        self.is_touched = False
+        latest = self._world.latest
+        for topic_id, topic in latest.topics_by_id.items():
+            for index, state in enumerate(topic.partitions):
+                name = ReplicaName(topic_id, index)  # type: ignore[arg-type]
+                self._note(self.partition(name).checkers.check(self.view(name, state)))
+        running = [broker for broker in self._world.brokers.values() if broker.is_registered and not broker.is_failed]
+        views = [self._broker_view(broker) for broker in running]
+        self._stopping_checks += 1
+        self._note(self._stopping.check(views, latest))
+
+    def view(self, name: ReplicaName, state: PartitionImage) -> PartitionView:
+        """All replicas of a partition, as they are now."""
+        views: dict[BrokerId, ReplicaView] = {}
+        for broker in state.replicas:
+            process = self._world.brokers.get(broker)
+            replica = None if process is None else process.replicas.get(name)
+            if replica is not None and not replica.is_stopped and replica.log.failure is None:
+                views[broker] = replica.view()
+            else:
+                picture = self._pictures.get((broker, name))
+                if picture is not None:
+                    views[broker] = _down(broker, picture)
+        return PartitionView(state, views)
+
+    def check_settled(self) -> None:
+        """All is healed, and read to its end."""
+        self.check()
+        for name, found in self._partitions.items():
+            topic = self._world.latest.topic_by_id(name.topic_id)
+            if topic is None:
+                continue
+            state = topic.partitions[name.partition]
+            leader = None if state.leader is None else self.view(name, state).replicas.get(state.leader)
+            if leader is not None:
+                self._gone_checks[NoSilentLoss.name] += 1
+                self._note(found.readers.check_settled(leader.log_start_offset, leader.records))
+
+    def _broker_view(self, broker: Broker) -> BrokerView:
+        held = frozenset(broker.logs_on_disk())
+        serving = frozenset(HeldLog(*name) for name, each in broker.replicas.items() if not each.is_stopped)
+        stopped = frozenset(log for log in held if broker.is_told_to_stop(ReplicaName(*log)))
+        return BrokerView(broker.broker_id, held, stopped, serving, self._world.image_at(broker.applied_number))
+
+    def _note(self, broken: Iterable[Broken]) -> None:
+        for each in broken:
+            if all(known.invariant != each.invariant for known in self.broken):
+                self.broken.append(each)
+
+
+def _is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
+    if after.leader_epoch == before.leader_epoch or not after.is_recovering or after.leader is None:
+        return False
+    return after.leader not in (*before.isr, *before.eligible_leader_replicas)
+
+
+def _down(broker: BrokerId, picture: LogPicture) -> ReplicaView:
+    """Of a broker that does not run, or has not come so far yet."""
+    return ReplicaView(
+        broker, False, False, None, picture.log_start_offset, picture.records, (), picture.log_start_offset
+    )
