@@ -153,6 +153,9 @@ OLD_RULES = {
     "forgotten-proposals": OldRule(
         Rules(leader=ForgetfulLeader), "A change of the ISR that was not answered was not granted."
     ),
+    "acks-duplicates-at-once": OldRule(
+        Rules(acks_duplicates=True), "A duplicate is acknowledged at once: it has been written before."
+    ),
     "commits-alone": OldRule(
         Rules(leader=CommittingAlone),
         "What everyone in sync has is committed, however few (before KIP-966).",

@@ -60,6 +60,7 @@ class Rules:
         trims_lineage: whether epochs go that no record is left of, when a broker is back from a loss of power.
         syncs_truncation: whether a truncation is on disk before the lineage says so (rule 10).
         lowers_checkpoint: whether a truncation takes back the high watermark on disk too (rule 4).
+        acks_duplicates: whether a duplicate is acknowledged at once, whatever became of the original (rule 10).
         serves_unreconciled: whether a follower serves consumers before it knows how far it agrees (rule 9).
     """
 
@@ -78,6 +79,7 @@ class Rules:
     trims_lineage: bool = True
     syncs_truncation: bool = True
     lowers_checkpoint: bool = True
+    acks_duplicates: bool = False
     serves_unreconciled: bool = False
 
     def new_log(self) -> ModelLog:

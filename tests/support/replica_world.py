@@ -26,6 +26,7 @@ from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
     AcceptedFetch,
+    Acknowledgement,
     AskEpochEnd,
     AskLogStart,
     AskRecords,
@@ -74,7 +75,7 @@ class ReplicaWorld:
         self.checkers = PartitionCheckers(PartitionHistory(self._min_insync - 1))
         self.produced = 0
         self.events: list[str] = []  # what a reader of a story is told beside the logs
-        self.waiting: dict[CorrelationId, str] = {}  # the producers that wait for acks=all, and what they sent
+        self.waiting: dict[CorrelationId, Offset] = {}  # the producers that wait for acks=all, and the end of it
         for node in self.nodes.values():
             self._apply(node)
 
@@ -95,14 +96,22 @@ class ReplicaWorld:
             except KafkaError as error:
                 self.events.append(f"{name_of(broker)} refuses {value}: {error.code.name}")
                 return
-        record = Stored(node.leader.leader_epoch, value)
-        node.log.append([record])
-        node.leader.on_appended(node.log.end_offset)
+        values = [record.value for record in node.log.records]
+        is_duplicate = value in values  # as its sequence number tells
+        if is_duplicate:
+            end_offset = Offset(values.index(value) + 1)
+        else:
+            node.log.append([Stored(node.leader.leader_epoch, value)])
+            end_offset = node.log.end_offset
+            node.leader.on_appended(end_offset)
         if acks_all:
             self.produced += 1
             number = CorrelationId(self.produced)
-            self.waiting[number] = value
-            node.leader.on_produced(number, node.log.end_offset, self.now_ms + PRODUCE_MS_MAX)
+            self.waiting[number] = end_offset
+            if is_duplicate and self.rules.acks_duplicates:
+                self._tell_producer(node, Acknowledgement(number, Code.NONE))
+            else:
+                node.leader.on_produced(number, end_offset, self.now_ms + PRODUCE_MS_MAX)
         self.run(node)
 
     def consume(self, broker: BrokerId, offset: Offset, sent: LeaderEpoch) -> None:
@@ -220,9 +229,7 @@ class ReplicaWorld:
             leading = node.leader.take_ready()
             node.log.high_watermark = leading.high_watermark
             for ack in leading.acks:
-                value = self.waiting.pop(ack.correlation_id)
-                told = "acknowledges" if ack.code is Code.NONE else f"answers {ack.code.name} for"
-                self.events.append(f"{name_of(node.broker_id)} {told} {value}")
+                self._tell_producer(node, ack)
             if leading.isr_proposal is not None:
                 self.messages.append(Propose(node.broker_id, node.brokers, leading.isr_proposal))
             return
@@ -235,7 +242,9 @@ class ReplicaWorld:
                 before = node.log.end_offset
                 node.log.truncate(ready.truncation.end_offset, is_synced=self.rules.syncs_truncation)
                 if before > node.log.end_offset:
-                    self.events.append(f"{name_of(node.broker_id)} keeps {node.log.end_offset} of {before}")
+                    committed = ready.truncation.below_high_watermark
+                    report = "" if committed is None else f", and reports: it had thought {committed} committed"
+                    self.events.append(f"{name_of(node.broker_id)} keeps {node.log.end_offset} of {before}{report}")
                 follower.on_truncated(node.log.end_offset)
                 continue
             if ready.append is not None:
@@ -249,6 +258,15 @@ class ReplicaWorld:
                 self.messages.append(Ask(node.broker_id, node.broker_epoch, ready.request))
             return
 
+    def _tell_producer(self, node: Node, ack: Acknowledgement) -> None:
+        """Its answer; what is acknowledged is promised from now on."""
+        offset = self.waiting.pop(ack.correlation_id) - 1
+        record = node.log.records[offset]
+        told = "acknowledges" if ack.code is Code.NONE else f"answers {ack.code.name} for"
+        self.events.append(f"{name_of(node.broker_id)} {told} {record.value}")
+        if ack.code is Code.NONE and node.leader is not None:
+            self.checkers.history.on_committed(node.leader.leader_epoch, offset, record)
+
     def _apply(self, node: Node) -> None:
         """Begin to lead or to follow, as the metadata at the node's place in history says."""
         state = self.history[node.applied]
@@ -259,6 +277,10 @@ class ReplicaWorld:
                 node.leader.on_state(state)
             self.run(node)
             return
+        if node.leader is not None:
+            node.leader.on_stopped()
+            for ack in node.leader.take_ready().acks:
+                self._tell_producer(node, ack)
         node.leader = node.follower = node.asked = None
         bounds = LogBounds(Offset(0), node.log.end_offset, node.log.high_watermark)
         if state.leader == node.broker_id:
