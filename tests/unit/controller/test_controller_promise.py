@@ -1,0 +1,306 @@
+"""Brokers stop, crash, lose their power and come back in any order: whoever may be elected has all that is committed.
+
+Leaders and followers are logs here, which know what they last heard of the controller. The controller is the real one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId
+from tidelog.controller import (
+    BrokerToRegister,
+    ConfigChange,
+    ConfigsToAlter,
+    ControllerSettings,
+    ControllerState,
+    IsrChange,
+    IsrMember,
+    PartitionToAlter,
+)
+from tidelog.metadata import ConfigResource, Endpoint, PartitionImage, ResourceType
+from tidelog.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    PartitionRecord,
+    TopicRecord,
+    decode_record,
+    encode_record,
+)
+
+TOPIC = TopicId(UUID(int=7))
+FIRST = PartitionIndex(0)
+BROKERS = st.sampled_from([BrokerId(number) for number in (1, 2, 3)])
+
+
+@dataclass
+class Heard:
+    """The partition as one step of the metadata has it, with what must be in sync there."""
+
+    state: PartitionImage
+    isr_size_min: int
+
+
+@dataclass
+class Replica:
+    """A broker: what it has written, and what it last heard."""
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    log: list[int] = field(default_factory=list)
+    is_up: bool = True
+    stopped_in: BrokerEpoch | None = None
+    has_lost: bool = False  # and has not registered since
+    heard: int = 0
+    proposed: set[BrokerId] = field(default_factory=set)
+
+
+class Partition(RuleBasedStateMachine):
+    """One partition of three replicas under the real controller."""
+
+    @initialize(min_insync=st.integers(1, 3))
+    def begin(self, min_insync: int) -> None:
+        self.controller = ControllerState(ControllerSettings())
+        self.next_offset = 0
+        self.min_insync = min_insync
+        self.replicas: dict[BrokerId, Replica] = {}
+        self.history: list[Heard] = []
+        self.committed: list[int] = []
+        self.on_the_way: list[tuple[BrokerId, BrokerEpoch, IsrChange]] = []
+        self.written = 0
+        self.power_losses_left = min_insync - 1
+        for number in (1, 2, 3):
+            self._register(BrokerId(number), None)
+            epoch = self.replicas[BrokerId(number)].broker_epoch
+            self._apply(BrokerRegistrationChangeRecord(broker_id=number, broker_epoch=epoch, fenced=-1))
+        self._apply(TopicRecord(name="t", topic_id=TOPIC))
+        self._apply(
+            ConfigRecord(
+                resource_type=ResourceType.TOPIC, resource_name="t", name="min.insync.replicas", value=str(min_insync)
+            )
+        )
+        everyone = [1, 2, 3]
+        self._apply(
+            PartitionRecord(
+                partition_id=0,
+                topic_id=TOPIC,
+                replicas=everyone,
+                isr=everyone,
+                leader=1,
+                leader_epoch=0,
+                partition_epoch=0,
+            )
+        )
+        self._remember()
+
+    # What brokers, producers and operators do.
+
+    @rule(broker=BROKERS)
+    def follow(self, broker: BrokerId) -> None:
+        """A follower truncates to its leader's log, and has all of it."""
+        leader = self._leader_of(broker)
+        if leader is not None:
+            self.replicas[broker].log = list(self.replicas[leader].log)
+
+    @rule()
+    def write(self) -> None:
+        """All know of the leader, and a record is written there."""
+        self.all_hear()
+        if self.state.leader is not None:
+            self.write_at(self.state.leader)
+
+    @rule(broker=BROKERS)
+    def write_at(self, broker: BrokerId) -> None:
+        """A record at one that believes that it leads: committed if all that may be in sync, as it sees it, have it."""
+        if not self._leads(broker):
+            return
+        leader = self.replicas[broker]
+        self.written += 1
+        leader.log.append(self.written)
+        heard = self.history[leader.heard]
+        members = ({*heard.state.isr} | leader.proposed) - {broker}
+        if len(heard.state.isr) < heard.isr_size_min or any(self._leader_of(one) != broker for one in members):
+            return
+        for member in members:
+            self.replicas[member].log = list(leader.log)
+        self.committed += [record for record in leader.log if record not in self.committed]
+
+    @rule(other=BROKERS)
+    def alter_now(self, other: BrokerId) -> None:
+        """All know of the leader; what it asks is decided at once."""
+        self.all_hear()
+        if self.state.leader is not None and self._leads(self.state.leader):
+            self.propose(self.state.leader, other)
+            self.alter(0)
+
+    @rule(broker=BROKERS, other=BROKERS)
+    def propose(self, broker: BrokerId, other: BrokerId) -> None:
+        """A leader asks that another one joins, having caught up, or leaves; or for the ISR that there is."""
+        if not self._leads(broker):
+            return
+        leader, state = self.replicas[broker], self.history[self.replicas[broker].heard].state
+        isr = {*state.isr}
+        if other in isr - {broker}:
+            isr.remove(other)
+        elif other != broker and not state.is_recovering:
+            if self._leader_of(other) != broker:
+                return
+            self.replicas[other].log = list(leader.log)
+            isr.add(other)
+        leader.proposed |= isr
+        members = tuple(IsrMember(one, self.replicas[one].broker_epoch) for one in sorted(isr))
+        change = IsrChange(state.leader_epoch, state.partition_epoch, members)
+        self.on_the_way.append((broker, leader.broker_epoch, change))
+
+    @rule(age=st.integers(0, 5))
+    def alter(self, age: int) -> None:
+        """What a leader asked comes to the controller, perhaps late, perhaps not for the last time."""
+        if not self.on_the_way:
+            return
+        sender, epoch, change = self.on_the_way[max(len(self.on_the_way) - 1 - age, 0)]
+        if self.controller.metadata.brokers[sender].broker_epoch != epoch:
+            return
+        decision = self.controller.decide_alter_partitions(sender, epoch, [PartitionToAlter(TOPIC, FIRST, change)])
+        self._apply(*decision.records)
+        assert bool(decision.records) == (decision.reply[0].code == Code.NONE)
+
+    @rule(broker=BROKERS, steps=st.integers(1, 9))
+    def hear(self, broker: BrokerId, steps: int) -> None:
+        """A broker applies more of the metadata."""
+        replica = self.replicas[broker]
+        if replica.is_up and replica.heard < len(self.history) - 1:
+            replica.heard = min(replica.heard + steps, len(self.history) - 1)
+            replica.proposed = set()
+
+    @rule()
+    def all_hear(self) -> None:
+        for broker in self.replicas:
+            self.hear(broker, len(self.history))
+
+    @rule(broker=BROKERS)
+    def stop(self, broker: BrokerId) -> None:
+        """A clean shutdown: all is on disk, and the next incarnation can tell."""
+        replica = self.replicas[broker]
+        if replica.is_up:
+            replica.is_up, replica.stopped_in = False, replica.broker_epoch
+
+    @rule(broker=BROKERS)
+    def crash(self, broker: BrokerId) -> None:
+        self.replicas[broker].is_up = False
+
+    @rule(broker=BROKERS, keeps=st.integers(0, 2))
+    def lose_power(self, broker: BrokerId, keeps: int) -> None:
+        """As often as the promise allows."""
+        replica = self.replicas[broker]
+        if replica.is_up and self.power_losses_left:
+            self.power_losses_left -= 1
+            replica.is_up, replica.has_lost = False, True
+            del replica.log[keeps:]
+
+    @precondition(lambda self: not all(replica.is_up for replica in self.replicas.values()))
+    @rule(data=st.data(), is_let_in=st.booleans())
+    def restart(self, data: st.DataObject, is_let_in: bool) -> None:
+        broker = data.draw(st.sampled_from([one for one in self.replicas if not self.replicas[one].is_up]))
+        replica = self.replicas[broker]
+        self._register(broker, replica.stopped_in)
+        replica.heard = len(self.history) - 1
+        if is_let_in:
+            self.fence(broker, is_fenced=False)
+
+    @rule(broker=BROKERS, is_fenced=st.booleans())
+    def fence(self, broker: BrokerId, is_fenced: bool) -> None:
+        """The controller loses sight of a broker, or sees it again."""
+        replica = self.replicas[broker]
+        decide = self.controller.decide_fence_broker if is_fenced else self.controller.decide_unfence_broker
+        if is_fenced or replica.is_up:
+            self._apply(*decide(broker, self.controller.metadata.brokers[broker].broker_epoch).records)
+
+    @rule(fewer=st.integers(1, 2))
+    def need_fewer(self, fewer: int) -> None:
+        """Fewer must be in sync from now on, so less is promised."""
+        if fewer < self.min_insync and not any(replica.has_lost for replica in self.replicas.values()):
+            self.min_insync, self.power_losses_left = fewer, min(fewer - 1, self.power_losses_left)
+            resource = ConfigResource(ResourceType.TOPIC, "t")
+            change = ConfigChange("min.insync.replicas", 0, str(fewer))
+            self._apply(*self.controller.decide_alter_configs([ConfigsToAlter(resource, [change])]).records)
+
+    # What must hold.
+
+    @invariant()
+    def the_leader_is_in_sync_and_epochs_only_grow(self) -> None:
+        before = self.history[0].state
+        for heard in self.history:
+            state = heard.state
+            assert state.leader is None or state.leader in state.isr
+            assert not {*state.isr} & {*state.eligible_leader_replicas}
+            assert not {*state.eligible_leader_replicas} & {*state.last_known_eligible_leader_replicas}
+            assert len(state.isr) < heard.isr_size_min or not state.eligible_leader_replicas
+            assert before.leader_epoch <= state.leader_epoch <= before.leader_epoch + 1
+            assert before.leader == state.leader or before.leader_epoch < state.leader_epoch
+            assert before.partition_epoch <= state.partition_epoch
+            before = state
+
+    @invariant()
+    def who_may_be_elected_has_all_that_is_committed(self) -> None:
+        state = self.state
+        for broker in (*state.isr, *state.eligible_leader_replicas):
+            replica = self.replicas[broker]
+            if not replica.has_lost:
+                assert {*self.committed} <= {*replica.log}, f"broker {broker} may be elected"
+
+    @invariant()
+    def nobody_waits_without_need(self) -> None:
+        state, brokers = self.state, self.controller.metadata.brokers
+        assert all(brokers[broker].is_active for broker in state.isr)
+        if state.leader is None:
+            assert not any(brokers[broker].is_active for broker in state.eligible_leader_replicas)
+
+    @property
+    def state(self) -> PartitionImage:
+        return self.controller.metadata.topics_by_id[TOPIC].partitions[0]
+
+    def _leads(self, broker: BrokerId) -> bool:
+        replica = self.replicas[broker]
+        return replica.is_up and self.history[replica.heard].state.leader == broker
+
+    def _leader_of(self, broker: BrokerId) -> BrokerId | None:
+        """Whom a broker follows, if that one believes that it leads, in the same leader epoch."""
+        replica = self.replicas[broker]
+        heard = self.history[replica.heard].state
+        if not replica.is_up or heard.leader is None or heard.leader == broker or not self._leads(heard.leader):
+            return None
+        leads_in = self.history[self.replicas[heard.leader].heard].state.leader_epoch
+        return heard.leader if leads_in == heard.leader_epoch else None
+
+    def _register(self, broker: BrokerId, stopped_in: BrokerEpoch | None) -> None:
+        new = BrokerToRegister(
+            broker,
+            UUID(int=self.next_offset + 1),
+            (Endpoint("PLAINTEXT", "h", 9092),),
+            previous_broker_epoch=stopped_in,
+        )
+        decision = self.controller.decide_register_broker(new, next_offset=Offset(self.next_offset))
+        replica = self.replicas.setdefault(broker, Replica(broker, decision.reply.broker_epoch))
+        replica.broker_epoch, replica.is_up = decision.reply.broker_epoch, True
+        replica.stopped_in, replica.has_lost, replica.proposed = None, False, set()
+        self._apply(*decision.records)
+
+    def _apply(self, *records: object) -> None:
+        for record in records:
+            self.controller.apply(decode_record(encode_record(record)))
+        self.next_offset += len(records)
+        if self.history and records:
+            self._remember()
+
+    def _remember(self) -> None:
+        self.history.append(Heard(self.state, min(self.min_insync, 3)))
+
+
+TestPartition = Partition.TestCase
+TestPartition.settings = settings(stateful_step_count=40, report_multiple_bugs=False)
