@@ -11,6 +11,7 @@ from random import Random
 
 from support.replica_values import Message, Rules
 from support.replica_world import InvariantBrokenInWorldError, ReplicaWorld
+from tidelog.base.errors import InvariantBrokenError
 from tidelog.base.ids import BrokerId
 
 STEPS = 120
@@ -64,11 +65,13 @@ class RandomReplicas:
         """Take so many steps, or fewer if something breaks. Returns what did."""
         for number in range(steps):
             self.steps = number + 1
-            self._step(number)
             try:
+                self._step(number)
                 self.world.check()
             except InvariantBrokenInWorldError as broken:
                 return str(broken).splitlines()
+            except InvariantBrokenError as broken:
+                return [f"its own invariant: {broken}"]
         return []
 
     def _step(self, number: int) -> None:
