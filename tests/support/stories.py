@@ -7,9 +7,14 @@ from pathlib import Path
 
 from support.datadriven import Command, blocks
 from support.reader_story import ReaderStory
+from support.stop_story import StopStory
 from support.story import Story
 
-KINDS: dict[str, Callable[[], Story | ReaderStory]] = {"cluster": Story, "topic": ReaderStory}
+KINDS: dict[str, Callable[[], Story | ReaderStory | StopStory]] = {
+    "cluster": Story,
+    "topic": ReaderStory,
+    "brokers": StopStory,
+}
 
 
 def player_of(path: Path) -> Callable[[list[Command]], list[str]]:
