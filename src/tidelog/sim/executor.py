@@ -6,9 +6,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tidelog.sim.loop import SimulatedLoop
 
@@ -61,21 +60,13 @@ class SimulatedExecutor:
         if outcome.cancelled():
             return
         try:
-            result = work()
-        except Exception as error:  # whatever it is, it belongs to whoever awaits
-            self._tell_later(outcome, partial(outcome.set_exception, error))
-        else:
-            self._tell_later(outcome, partial(outcome.set_result, result))
-
-    def _tell_later(self, outcome: asyncio.Future[T], tell: Callable[[], None]) -> None:
-        def tell_if_heard() -> None:
-            if not outcome.done():
-                tell()
-
+            result, error = work(), None
+        except Exception as raised:  # whatever it is, it belongs to whoever awaits
+            result, error = None, raised
         if self._random.random() < 0.5:
-            self._loop.call_soon(tell_if_heard)
+            self._loop.call_soon(_tell, outcome, result, error)
         else:
-            self._loop.call_later(self._random.random() * self.faults.wait_ms_max / 1000, tell_if_heard)
+            self._loop.call_later(self._random.random() * self.faults.wait_ms_max / 1000, _tell, outcome, result, error)
 
     def _wait_seconds(self) -> float:
         faults = self.faults
@@ -84,3 +75,12 @@ class SimulatedExecutor:
             self.injected["disk stall"] += 1
             longest_ms = faults.stall_ms_max
         return self._random.random() * longest_ms / 1000
+
+
+def _tell(outcome: asyncio.Future[Any], result: object, error: Exception | None) -> None:
+    if outcome.done():
+        return
+    if error is None:
+        outcome.set_result(result)
+    else:
+        outcome.set_exception(error)

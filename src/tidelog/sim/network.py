@@ -114,10 +114,11 @@ class SimulatedNetwork:
 
     def draws_reset(self) -> bool:
         """Whether the next write ends its stream."""
-        is_reset = bool(self.faults.reset_rate) and self._random.random() < self.faults.reset_rate
-        if is_reset:
-            self.injected["network reset"] += 1
-        return is_reset
+        rate = self.faults.reset_rate
+        if not rate or self._random.random() >= rate:
+            return False
+        self.injected["network reset"] += 1
+        return True
 
     def draws_half(self) -> bool:
         """One way or the other."""
@@ -125,9 +126,9 @@ class SimulatedNetwork:
 
     def delay_seconds(self) -> float:
         """What the next piece takes."""
-        faults = self.faults
-        delay_ms = faults.delay_ms_min + self._random.random() * (faults.delay_ms_max - faults.delay_ms_min)
-        if faults.straggle_rate and self._random.random() < faults.straggle_rate:
+        faults, draw = self.faults, self._random.random
+        delay_ms = faults.delay_ms_min + draw() * (faults.delay_ms_max - faults.delay_ms_min)
+        if faults.straggle_rate and draw() < faults.straggle_rate:
             self.injected["network straggle"] += 1
             delay_ms *= 10
         return delay_ms / 1000
@@ -146,13 +147,9 @@ class SimulatedNetwork:
         """The loop's time."""
         return self.loop.time()
 
-    def on_write(self, stream: str, data: bytes) -> None:
-        """Bytes leave."""
-        self._trace.add(self.loop.now_us, f"send {stream}", data)
-
-    def on_read(self, stream: str, data: bytes) -> None:
-        """Bytes reached their reader."""
-        self._trace.add(self.loop.now_us, f"recv {stream}", data)
+    def tell(self, event: str, data: bytes) -> None:
+        """Bytes leave, or reached their reader."""
+        self._trace.add(self.loop.now_us, event, data)
 
     def on_lost(self, transport: SimulatedTransport) -> None:
         """A stream is at its end, on one side."""

@@ -9,13 +9,13 @@ What goes wrong is drawn before the run begins; `without` leaves parts of it out
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
-from importlib import import_module
+from collections.abc import Collection
 
 from tidelog.client.factory import AsyncFactory
 from tidelog.sim.faults import MS_PER_MINUTE, Fault, draw_faults
 from tidelog.sim.loop import StuckError
 from tidelog.sim.one_node import HurtNode
+from tidelog.sim.replicas.run import run_replicas
 from tidelog.sim.report import Report
 from tidelog.sim.witness import InvariantBrokenInRunError
 from tidelog.sim.workload import Plan, Workload, draw_plan
@@ -23,7 +23,6 @@ from tidelog.sim.world import SimulatedWorld
 
 MINUTES = 1.0
 """Of virtual time, in which things go wrong."""
-NODES_MAX = 7
 HEALED_SECONDS_MAX = 240.0
 """Of virtual time, in which everything that was begun must come to its end once nothing is in the way any more."""
 LIMIT_SECONDS_BESIDE = 7_200.0
@@ -39,8 +38,7 @@ def run_seed(seed: int, *, nodes: int = 1, minutes: float = MINUTES, without: Co
         without: places in the report's `schedule` of what is left out.
     """
     if nodes > 1:
-        run_replicas: Callable[..., Report] = import_module("tidelog.sim.replicas.run").run_replicas
-        return run_replicas(seed, nodes=nodes, minutes=minutes, without=frozenset(without))
+        return run_replicas(seed, nodes=nodes, minutes=minutes, without=without)
     with SimulatedWorld(seed) as world:
         story = OneNodeStory(world, draw_plan(world.rng.stream("plan")))
         faults = draw_faults(world.rng.stream("faults"), minutes)

@@ -8,6 +8,8 @@ from hashlib import blake2b
 from tidelog.base.ports import Buffer
 
 EVENTS_KEPT = 200
+_HASHED_AT_ONCE = 256
+"""Pieces: to hash them one by one would cost more than to write them down."""
 
 
 class Trace:
@@ -15,13 +17,18 @@ class Trace:
 
     Attributes:
         count: of events so far.
-        last: the last of them, to be read by people.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.last: deque[str] = deque(maxlen=EVENTS_KEPT)
+        self._last: deque[str] = deque(maxlen=EVENTS_KEPT)
+        self._pieces: list[bytes] = []
         self._hash = blake2b(digest_size=16)
+
+    @property
+    def last(self) -> list[str]:
+        """The last events, to be read by people."""
+        return list(self._last)
 
     def add(self, now_us: int, event: str, data: Buffer = b"") -> None:
         """Something happened.
@@ -33,11 +40,19 @@ class Trace:
         """
         self.count += 1
         line = f"{now_us} {event} {len(data)}\n"
-        self.last.append(line)
-        self._hash.update(line.encode())
-        self._hash.update(data)
+        self._last.append(line)
+        pieces = self._pieces
+        pieces.append(line.encode())
+        pieces.append(bytes(data))
+        if len(pieces) >= _HASHED_AT_ONCE:
+            self._hash_pieces()
 
     @property
     def digest(self) -> str:
         """Of all events so far."""
+        self._hash_pieces()
         return self._hash.hexdigest()
+
+    def _hash_pieces(self) -> None:
+        self._hash.update(b"".join(self._pieces))
+        self._pieces.clear()

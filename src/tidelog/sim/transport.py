@@ -48,6 +48,7 @@ class SimulatedTransport(asyncio.Transport):
         self.is_dead = False  # its process is
         self._network = network
         self._name = f"{address[0]}:{address[1]}>{peer_address[0]}:{peer_address[1]}"
+        self._sent, self._received = f"send {self._name}", f"recv {self._name}"
         self._protocol: asyncio.BaseProtocol | None = None
         self._backlog: deque[bytes] = deque()
         self._backlog_bytes = 0
@@ -114,10 +115,18 @@ class SimulatedTransport(asyncio.Transport):
         if self._is_closing or not len(data):
             return
         held = bytes(data)
-        self._network.on_write(self._name, held)
-        if self._network.draws_reset():
+        network, size = self._network, len(held)
+        network.tell(self._sent, held)
+        if network.draws_reset():
             self.reset()
             return
+        if not self._backlog and size <= SEGMENT_BYTES_MAX and self._window_bytes < WINDOW_BYTES and not self.is_dead:
+            at_once = network.cut(size)
+            self._window_bytes += at_once
+            self._send(held if at_once == size else held[:at_once])
+            if at_once == size:
+                return
+            held = held[at_once:]
         self._backlog.append(held)
         self._backlog_bytes += len(held)
         self._push()
@@ -216,8 +225,8 @@ class SimulatedTransport(asyncio.Transport):
             self.get_protocol().resume_writing()
 
     def _send(self, piece: bytes) -> None:
-        when = max(self._last_arrival, self._network.now + self._network.delay_seconds())
-        self._last_arrival = when
+        network = self._network
+        when = self._last_arrival = max(network.loop.time() + network.delay_seconds(), self._last_arrival)
         self._under_way.append((when, piece))
         if self.peer is not None and self.peer.is_dead:
             self._mind_silence()
@@ -239,11 +248,11 @@ class SimulatedTransport(asyncio.Transport):
             if not self.is_dead:
                 self._later(GIVE_UP_SECONDS, self._give_up, self._held_since)
             return
-        now = self._network.now
-        while self._under_way and self._under_way[0][0] <= now:
-            peer._inbox.append(self._under_way.popleft()[1])
-        if self._under_way:
-            self._schedule_arrival(self._under_way[0][0])
+        now, under_way = self._network.loop.time(), self._under_way
+        while under_way and under_way[0][0] <= now:
+            peer._inbox.append(under_way.popleft()[1])
+        if under_way:
+            self._schedule_arrival(under_way[0][0])
         peer._hand_on()
 
     def _hand_on(self) -> None:
@@ -256,7 +265,7 @@ class SimulatedTransport(asyncio.Transport):
                 self._on_end()
                 break
             taken += len(piece)
-            self._network.on_read(self._name, piece)
+            self._network.tell(self._received, piece)
             self._feed(piece)
         peer = self.peer
         if taken and peer is not None:

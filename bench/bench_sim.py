@@ -1,0 +1,66 @@
+"""How fast a simulation is: one production node with its clients on a virtual clock, every checker on, on one core.
+
+100 produce requests each second, each synced before it is acknowledged, and two consumers that are given every record.
+Times are those of the process: what else the machine does is left out.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from harness import LONG, figure, median, say
+
+from tidelog.sim.run import OneNodeStory, run_seed
+from tidelog.sim.workload import Plan
+from tidelog.sim.world import SimulatedWorld
+
+ROUNDS = 7 if LONG else 5
+VIRTUAL_MINUTES = 1.0 if LONG else 0.5
+SEEDS = range(1, 33)
+REPLICAS = 3
+
+
+def time_steady_load() -> tuple[float, float]:
+    """Virtual seconds for each real one, and events each second."""
+    with SimulatedWorld(1) as world:
+        story = OneNodeStory(world, Plan(interval_ms=10, consumers=2))
+        started = time.process_time()
+        report = story.run(VIRTUAL_MINUTES, [])
+        seconds = time.process_time() - started
+    assert not report.broken, report.broken
+    return report.virtual_seconds / seconds, report.events / seconds
+
+
+def time_seeds(nodes: int) -> tuple[float, float]:
+    """Of runs as `tidelog sim run` makes them: virtual seconds for each real one, and faults injected in each run."""
+    virtual_seconds = faults = 0.0
+    started = time.process_time()
+    for seed in SEEDS:
+        report = run_seed(seed, nodes=nodes, minutes=0.2)
+        assert not report.broken, report.broken
+        virtual_seconds += report.virtual_seconds
+        faults += sum(report.faults.values())
+    return virtual_seconds / (time.process_time() - started), faults / len(SEEDS)
+
+
+def main() -> None:
+    logging.getLogger("tidelog").setLevel(logging.CRITICAL + 1)  # nodes that are hurt say so
+    say(f"{ROUNDS} rounds of {VIRTUAL_MINUTES * 60:.0f} virtual seconds, 100 requests/s, two consumers")
+    rounds = [time_steady_load() for _ in range(ROUNDS)]
+    figure(
+        "simulated node, 100 requests/s, 2 consumers",
+        median([speed for speed, _ in rounds]),
+        "x real time",
+        at_least=20,
+    )
+    figure("simulated node, events", median([events for _, events in rounds]), "events/s")
+    for nodes in (1, REPLICAS):
+        say(f"seeds {SEEDS.start}..{SEEDS.stop - 1}, {nodes} nodes")
+        speed, faults = time_seeds(nodes)
+        what = "one node and its clients" if nodes == 1 else f"replicas of {nodes} nodes"
+        figure(f"simulated seeds, {what}", speed, "x real time", note=f"{faults:.0f} faults a run")
+
+
+if __name__ == "__main__":
+    main()
