@@ -7,7 +7,7 @@ in which any of it changed, what changed is checked. The invariants bear the nam
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import TidelogError
@@ -97,6 +97,13 @@ class Witness:
         self.checks[invariant] += 1
         if not holds and all(known.invariant != invariant for known in self.broken):
             self.broken.append(Broken(invariant, what if isinstance(what, str) else what()))
+
+    def note(self, invariants: Iterable[str], found: Iterable[Broken]) -> None:
+        """Checks that somebody else made, and what they found."""
+        self.checks.update(invariants)
+        for broken in found:
+            if all(known.invariant != broken.invariant for known in self.broken):
+                self.broken.append(broken)
 
     # What happens to the node.
 

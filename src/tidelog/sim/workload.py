@@ -6,15 +6,13 @@ All of them are production code. Each tells the witness what it was told, at the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
 
 from tidelog.base.errors import RecordsLostError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.client.async_admin import AsyncAdmin
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.async_producer import AsyncProducer
 from tidelog.client.core.values import RecordMetadata
@@ -23,6 +21,7 @@ from tidelog.client.factory import AsyncFactory
 from tidelog.client.futures import Future
 from tidelog.client.group_descriptions import CommittedOffset
 from tidelog.client.options import CompressionType
+from tidelog.sim.administration import Administration, refused
 from tidelog.sim.rng import SeededRng
 from tidelog.sim.witness import Witness
 
@@ -31,7 +30,6 @@ GROUP = "followers"
 POLL_MS = 500
 INTERVALS_MS = (10, 20, 50, 100, 200)
 CODECS: tuple[CompressionType, ...] = ("none", "none", "none", "lz4", "zstd")
-MADE_TOPICS_MAX = 10
 CLOSE_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 
@@ -229,7 +227,7 @@ class Workload:
                     self._witness.on_sought(name, partition, committed.offset)
                     for _ in range(self._rng.randrange(1, 6)):
                         await self._poll(name, consumer)
-                    with _refused() as refusals:
+                    with refused() as refusals:
                         position = await consumer.position(partition)
                         wanted = CommittedOffset(position.offset, position.leader_epoch)
                         possible.add(wanted.offset)
@@ -237,7 +235,7 @@ class Workload:
                         possible = {wanted.offset}
                         committed = wanted
                 self._witness.on_left(name)
-                with _refused() as refusals:
+                with refused() as refusals:
                     found = (await admin.list_group_offsets(GROUP)).get(partition)
                 if refusals or not self._witness.keeps_all:
                     possible.add(committed.offset)
@@ -250,71 +248,11 @@ class Workload:
                 if found is not None:
                     committed, possible = found, {found.offset}
 
-    # Administration.
-
     async def _administer(self) -> None:
-        """Make topics, delete them, look at them: who was told that it is done sees it, and none goes back."""
-        there: set[str] = set()
-        unclear: set[str] = set()
-        gone_ids: set[str | None] = set()
-        seen_ids: set[str | None] = set()
         async with self._factory.admin() as admin:
-            for number in count(1):
-                if self._is_stopping.is_set():
-                    break
-                await asyncio.sleep(self._rng.random())
-                with _refused() as refusals:
-                    if len(there) < MADE_TOPICS_MAX and self._rng.random() < 0.6:
-                        name = f"made-{number}"
-                        unclear.add(name)
-                        await admin.create_topics([NewTopic(name, self._rng.randrange(1, 3), 1)])
-                        unclear.remove(name)
-                        there.add(name)
-                    elif there:
-                        name = min(there)
-                        there.remove(name)
-                        unclear.add(name)
-                        self._witness.may_be_deleted.add(name)
-                        await admin.delete_topics([name])
-                        unclear.remove(name)
-                if refusals:
-                    continue
-                with _refused():
-                    await self._look(admin, there, unclear, seen_ids, gone_ids)
-
-    async def _look(
-        self,
-        admin: AsyncAdmin,
-        there: set[str],
-        unclear: set[str],
-        seen_ids: set[str | None],
-        gone_ids: set[str | None],
-    ) -> None:
-        listed = [topic for topic in await admin.list_topics() if topic.name.startswith("made-")]
-        names = {topic.name for topic in listed}
-        self._witness.expect(
-            there <= names <= there | unclear,
-            "OwnWritesSeen",
-            lambda: f"{sorted(there)} should be listed, and perhaps {sorted(unclear)}; {sorted(names)} are",
-        )
-        ids = {topic.topic_id for topic in listed}
-        gone_ids |= seen_ids - ids
-        seen_ids |= ids
-        self._witness.expect(
-            not gone_ids & ids, "MetadataNeverGoesBack", lambda: f"topics that were gone are listed: {gone_ids & ids}"
-        )
-
-
-@contextmanager
-def _refused() -> Iterator[list[TidelogError]]:
-    """What goes wrong with clients is told to the caller, who may try again."""
-    refusals: list[TidelogError] = []
-    try:
-        yield refusals
-    except TidelogError as error:
-        refusals.append(error)
+            await Administration(admin, self._rng, self._witness).run(self._is_stopping.is_set)
 
 
 async def _close(producer: AsyncProducer) -> None:
-    with _refused():
+    with refused():
         await producer.close()
