@@ -5,6 +5,7 @@ Brokers are letters. All of them hear of an election at once, and fence whoever 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -53,9 +54,13 @@ class Replica:
         self.records.append(record)
         self.headers.append(header)
 
-    def copy_of(self, other: Replica) -> None:
-        self.records, self.headers = list(other.records), list(other.headers)
+    def copy_of(self, other: Replica, *, lag: int = 0) -> None:
+        """Have what the other has, but for the last `lag` records."""
+        end_offset = max(0, len(other.records) - lag)
+        self.records, self.headers = other.records[:end_offset], other.headers[:end_offset]
         self.lineage = other.lineage.clone()
+        if lag:
+            self.lineage.truncate_from_end(Offset(end_offset))
 
     def producers(self) -> ProducerStates:
         """As they follow from the log."""
@@ -118,11 +123,11 @@ class ReadingClient:
     """
 
     def __init__(self, world: PartitionWorld, policy: ResetPolicy, rules: ReaderRules, events: list[str]) -> None:
-        self._world = world
+        self.world = world
         self._policy = policy
         self._rules = rules
         self._events = events
-        self._now_ms = 0
+        self.now_ms = 0
         self.broken: list[str] = []
         self.checker = NoSilentLoss(lambda leader_epoch, offset: world.before.get((leader_epoch, offset)))
         self.checker.on_sought(READER, 0)
@@ -157,17 +162,17 @@ class ReadingClient:
 
     def learn(self) -> None:
         """The metadata comes, and what it means is found out."""
-        topic_id = self._world.topic_id if self._rules.knows_topic_ids else None
-        self.reader.on_metadata(topic_id, self._world.view(), self._now_ms)
+        topic_id = self.world.topic_id if self._rules.knows_topic_ids else None
+        self.reader.on_metadata(topic_id, self.world.view(), self.now_ms)
         self._hear()
-        while isinstance(need := self.reader.need(self._now_ms), Validate):
+        while isinstance(need := self.reader.need(self.now_ms), Validate):
             self._ask(need)
 
     def fetch(self) -> None:
         """Ask once for what comes next, and deliver nothing."""
         if self.reader.leader_id is None:
             self.learn()
-        need = self.reader.need(self._now_ms)
+        need = self.reader.need(self.now_ms)
         assert isinstance(need, FetchFrom), need
         self._ask(need)
 
@@ -177,11 +182,11 @@ class ReadingClient:
         for _ in range(ROUNDS_MAX):
             given = self.subscription.take_records(count)
             for record in given:
-                self._give(record)
+                self.give(record)
             count -= len(given)
-            self._now_ms += ROUND_MS
-            need = self.reader.need(self._now_ms)
-            at_end = isinstance(need, FetchFrom) and need.offset == self._world.led.end_offset
+            self.now_ms += ROUND_MS
+            need = self.reader.need(self.now_ms)
+            at_end = isinstance(need, FetchFrom) and need.offset == self.world.led.end_offset
             if not count or (at_end and not self.reader.held) or self.reader.error is not None:
                 break
             if isinstance(need, NeedsMetadata):
@@ -189,32 +194,35 @@ class ReadingClient:
             elif need is not None and not at_end:
                 self._ask(need)
         book = self.checker.books[READER]
-        if book.next_offset == self._world.led.end_offset:
-            self.broken += map(str, self.checker.check_settled(0, self._world.led.records))
+        if book.next_offset == self.world.led.end_offset:
+            self.broken += map(str, self.checker.check_settled(0, self.world.led.records))
 
-    def _give(self, record: ConsumerRecord) -> None:
+    def give(self, record: ConsumerRecord) -> None:
         assert record.leader_epoch is not None
         given = (LeaderEpoch(record.leader_epoch), (record.value or b"").decode())
         self.broken += map(str, self.checker.on_given(READER, record.offset, given))
 
     def _ask(self, need: LookUp | Validate | FetchFrom) -> None:
-        world, reader, generation = self._world, self.reader, self.reader.generation
+        world, reader, generation = self.world, self.reader, self.reader.generation
         reader.in_flight = generation
         log = world.led
         if reader.leader_epoch != world.leader_epoch:
             self._events.append(f"{world.leader} refuses the reader: FENCED_LEADER_EPOCH")
-            reader.on_refused(generation, refusal(Code.FENCED_LEADER_EPOCH), self._now_ms)
+            reader.on_refused(generation, refusal(Code.FENCED_LEADER_EPOCH), self.now_ms)
+        elif isinstance(need, FetchFrom) and reader.topic_id not in (None, world.topic_id):
+            reader.on_refused(generation, refusal(Code.UNKNOWN_TOPIC_ID), self.now_ms)
         elif isinstance(need, Validate):
             answer = log.lineage.end_offset_for(need.leader_epoch, log.end_offset)
             says = "it cannot tell" if answer is None else str(answer[1])
             if answer is not None and answer[0] != need.leader_epoch:
                 says = f"it knows {answer[0]} before that, and its end: {says}"
             self._events.append(f"{READER} asks {world.leader} where epoch {need.leader_epoch} ends: {says}")
-            reader.on_epoch_end(generation, need.leader_epoch, answer, self._now_ms)
+            reader.on_epoch_end(generation, need.leader_epoch, answer, self.now_ms)
         elif isinstance(need, LookUp):
-            assert need.timestamp in (EARLIEST, LATEST)
-            offset = Offset(0) if need.timestamp == EARLIEST else log.end_offset
-            reader.on_looked_up(generation, offset, world.leader_epoch, self._now_ms)
+            # Records are as old as their offsets.
+            offset = {EARLIEST: Offset(0), LATEST: log.end_offset}.get(need.timestamp, Offset(need.timestamp))
+            found = offset if need.timestamp < log.end_offset else None
+            reader.on_looked_up(generation, found, world.leader_epoch, self.now_ms)
             if reader.offset is not None:
                 self._events.append(f"{READER} begins at {reader.offset}")
                 book = self.checker.books[READER]
@@ -252,12 +260,19 @@ class ReadingClient:
                 continue  # told already
             where = "somewhere" if divergent_offset is None else f"from {divergent_offset} on"
             self._events.append(f"{READER} is told: what it had {where} is gone; it stood at {position.offset} ({why})")
-            has, log = list(book.records.items()), self._world.led
-            if has and all(log.records[offset : offset + 1] == [record] for offset, record in has):
-                self.broken.append(
-                    f"OnlyLossIsTold: {READER} was told of a loss, and {self._world.leader} has all of it"
-                )
-            self.checker.on_told(READER, divergent_offset, new_offset)
+            if book.records and self.is_intact(book.records):
+                what = f"{READER} was told of a loss, and {self.world.leader} has all of it"
+                self.broken.append(f"OnlyLossIsTold: {what}")
+            self.undo(divergent_offset, new_offset, is_recreated="recreated" in why.lower())
+
+    def is_intact(self, records: Mapping[int, Record]) -> bool:
+        """Whether the leader has all of these where they were."""
+        log = self.world.led.records
+        return all(log[offset : offset + 1] == [record] for offset, record in records.items())
+
+    def undo(self, divergent_offset: int | None, new_offset: int | None, *, is_recreated: bool) -> None:
+        """What it does about a loss that it is told of."""
+        self.checker.on_told(READER, divergent_offset, new_offset)
 
     def line(self) -> str:
         has = [text_of(record) for _, record in sorted(self.checker.books[READER].records.items())]
