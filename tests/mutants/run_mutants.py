@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from mutants.known import Known, StaleError, load_known
 from mutants.mutations import Mutant, mutants_of
-from mutants.trial import LOADS_NOT, Changed, Running, attempt, fork, load_all_but_the_package, measure
+from mutants.trial import LOADS_NOT, TIME_LIMIT, Bench, Running, with_collected
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "tidelog" / "replica"
@@ -29,7 +29,6 @@ SELECTED = ("tests/unit/replica", "tests/scenarios")
 CAUGHT_PERCENT_MIN = 95
 JOBS = os.cpu_count() or 1
 KINDS = {"tests/unit": "a unit test", "tests/scenarios": "a story", "tests/exhaustive": "a small world"}
-TIME_LIMIT = "the time limit"
 
 
 class Outcome(NamedTuple):
@@ -56,25 +55,27 @@ def main(files: Sequence[str]) -> int:
     except StaleError as stale:
         print(f"error: {stale}", file=sys.stderr)
         return 1
-    selected = [test for test in SELECTED if Path(test).exists()]
-    print(f"{len(mutants)} mutants of {len(sources)} files; first the tests on the code as it is", flush=True)
-    began = time.monotonic()
-    baseline = measure(selected)
-    if baseline.failed:
-        print(f"error: without any mutant this fails: {baseline.failed}", file=sys.stderr)
-        return 1
-    once = time.monotonic() - began
-    load_all_but_the_package(baseline.modules)
     tried = [mutant for mutant in mutants if not files or mutant.file in files]
-    print(f"{len(baseline.seconds)} tests in {once:.1f} s; {len(tried)} mutants to try, {JOBS} at a time", flush=True)
-    outcomes = list(_try_all(tried, selected, baseline.seconds, cpu_seconds=int(3 * once) + 5))
-    print(f"\ntried in {time.monotonic() - began:.0f} s")
+    outcomes: list[Outcome] = []
+    began = time.monotonic()
+    with_collected(
+        [test for test in SELECTED if Path(test).exists()], lambda bench: outcomes.extend(_try(tried, bench))
+    )
+    if not outcomes:
+        return 1
+    print(f"\n{len(outcomes)} mutants tried in {time.monotonic() - began:.0f} s")
     return _report(sources, known, outcomes)
 
 
-def _try_all(
-    mutants: Sequence[Mutant], tests: Sequence[str], seconds: Mapping[str, float], *, cpu_seconds: int
-) -> Iterator[Outcome]:
+def _try(mutants: Sequence[Mutant], bench: Bench) -> Iterator[Outcome]:
+    print("first the tests on the code as it is", flush=True)
+    baseline = bench.measure()
+    if baseline.failed:
+        print(f"error: without any mutant this fails: {baseline.failed}", file=sys.stderr)
+        return
+    once = sum(baseline.seconds.values())
+    print(f"{len(baseline.seconds)} tests, {once:.1f} s; {len(mutants)} mutants, {JOBS} at a time", flush=True)
+    cpu_seconds = int(3 * once) + 10
     waiting = list(reversed(mutants))
     running: dict[int, tuple[Mutant, Running]] = {}
     began = shown = time.monotonic()
@@ -82,8 +83,7 @@ def _try_all(
     while waiting or running:
         while waiting and len(running) < JOBS:
             mutant = waiting.pop()
-            changed = Changed(SOURCES / mutant.file, mutant.source)
-            trial = fork(attempt(changed, tests, seconds, cpu_seconds))
+            trial = bench.attempt(mutant, cpu_seconds=cpu_seconds)
             running[trial.pid] = mutant, trial
         pid, _ = os.wait()
         mutant, trial = running.pop(pid)

@@ -1,45 +1,40 @@
 """Tests run against one mutant, in a process forked for it: it ends with the first test that fails.
 
-The parent has loaded all that a mutant does not change, once, so a trial costs little more than its tests.
+The tests are collected once. The process of a mutant has them all in memory, puts the changed code in the place of the
+one function that it is about, and runs what there is: so a trial costs little more than its tests.
 """
 
 from __future__ import annotations
 
+import ast
 import gc
-import importlib
-import importlib.abc
 import json
 import os
 import resource
 import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, SourceFileLoader
-from importlib.util import spec_from_file_location
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import hypothesis
 import pytest
 
+from mutants.mutations import Mutant
+
 PACKAGE = "tidelog.replica"
 MEMORY_BYTES_MAX = 3 << 30
+EXAMPLES_MAX = 40
 LOADS_NOT = "loads not"
+TIME_LIMIT = "the time limit"
 
 
 class Baseline(NamedTuple):
-    """How the tests go on the code as it is.
-
-    Attributes:
-        failed: the first test that does; empty if none does.
-        seconds: of each test, by its name.
-        modules: that were loaded in the end.
-    """
+    """How the tests go on the code as it is: the first that fails, if one does, and how long each of them takes."""
 
     failed: str
     seconds: Mapping[str, float]
-    modules: Sequence[str]
 
 
 class Running(NamedTuple):
@@ -55,75 +50,126 @@ class Running(NamedTuple):
         return json.loads(text) if text else None
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
-    """One module with another source than its file has."""
+class Bench:
+    """The tests, collected and ready; told by pytest of each that has run."""
 
-    path: Path
-    source: str
-
-    @property
-    def module(self) -> str:
-        return PACKAGE if self.path.stem == "__init__" else f"{PACKAGE}.{self.path.stem}"
-
-
-class _ChangedLoader(SourceFileLoader):
-    def __init__(self, changed: Changed) -> None:
-        super().__init__(changed.module, str(changed.path))
-        self._source = changed.source
-
-    def get_code(self, fullname: str) -> types.CodeType:
-        code: types.CodeType = compile(self._source, self.path, "exec", dont_inherit=True)
-        return code
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds the changed module instead of the file; nothing of the package at all when there is none."""
-
-    def __init__(self, changed: Changed | None) -> None:
-        self._changed = changed
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if self._changed is None:
-            if fullname == PACKAGE:
-                raise ImportError(f"{fullname} is loaded by those who have changed it")
-        elif fullname == self._changed.module:
-            return spec_from_file_location(fullname, self._changed.path, loader=_ChangedLoader(self._changed))
-        return None
-
-
-class _Watch:
-    """A plugin that has the fastest tests run first, and notes what comes of them."""
-
-    def __init__(self, seconds: Mapping[str, float]) -> None:
-        self._expected = seconds
-        self.seconds: dict[str, float] = {}
-        self.failed = ""
-
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        items.sort(key=lambda item: self._expected.get(item.nodeid, 0.0))
+    def __init__(self, session: pytest.Session, temporary: Path) -> None:
+        self._items = session.items
+        self._temporary = temporary
+        self._seconds: dict[str, float] = {}
+        self._setups: dict[str, float] = {}
+        self._failed = ""
+        session.config.pluginmanager.register(self)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
-        if report.failed and not self.failed:
-            self.failed = report.nodeid
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0.0) + report.duration
+        if report.when == "setup":  # of what the tests of a file share: the first of them pays for all
+            file = report.nodeid.partition("::")[0]
+            self._setups[file] = max(self._setups.get(file, 0.0), report.duration)
+        if report.failed and not self._failed:
+            self._failed = report.nodeid
+
+    def measure(self) -> Baseline:
+        """Run all on the code as it is. From then on the fastest run first."""
+        running = fork(lambda: (self._run(), self._seconds, self._setups))
+        told = running.take_result()
+        os.waitpid(running.pid, 0)
+        failed, seconds, setups = ("pytest itself", {}, {}) if told is None else told
+        self._items.sort(key=lambda item: seconds.get(item.nodeid, 0) + setups.get(item.nodeid.partition("::")[0], 0))
+        gc.collect()
+        gc.freeze()  # what is shared with the trials stays shared
+        return Baseline(failed, seconds)
+
+    def attempt(self, mutant: Mutant, *, cpu_seconds: int) -> Running:
+        """Try one mutant. The result is the name of the test that catches it; empty if none does."""
+
+        def task() -> str:
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
+            try:
+                put_in_force(mutant)
+            except Exception:
+                return LOADS_NOT
+            return self._run()
+
+        return fork(task)
+
+    def _run(self) -> str:
+        own = self._temporary / str(os.getpid())
+        own.mkdir()
+        os.environ["PYTEST_DEBUG_TEMPROOT"] = str(own)
+        for item, following in zip(self._items, [*self._items[1:], None], strict=True):
+            item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                break
+        return self._failed
 
 
-def load_all_but_the_package(modules: Sequence[str]) -> None:
-    """Load those of `modules` that do not need the package, to be there in every trial."""
-    finder = _Finder(None)
-    sys.meta_path.insert(0, finder)
-    for name in modules:
-        try:
-            importlib.import_module(name)
-        except Exception:
-            continue  # it needs the package, or is no module that can be loaded by its name
-    sys.meta_path.remove(finder)
-    assert PACKAGE not in sys.modules
-    gc.collect()
-    gc.freeze()  # what is shared with the trials stays shared
+class _Loop:
+    """A plugin that has `work` done in place of running the tests that were collected."""
+
+    def __init__(self, work: Callable[[Bench], None]) -> None:
+        self._work = work
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        with TemporaryDirectory() as temporary:
+            self._work(Bench(session, Path(temporary)))
+        return True
+
+
+def with_collected(tests: Sequence[str], work: Callable[[Bench], None]) -> None:
+    """Collect the tests, and do `work` with them."""
+    # What fails is not looked at any closer: hypothesis need not make it small.
+    phases = [phase for phase in hypothesis.Phase if phase not in (hypothesis.Phase.shrink, hypothesis.Phase.explain)]
+    hypothesis.settings.register_profile(
+        "mutants", derandomize=True, deadline=None, phases=phases, max_examples=EXAMPLES_MAX
+    )
+    options = ["-qq", "-s", "--assert=plain", "-p", "no:cacheprovider", "-o", "timeout=0"]
+    pytest.main([*options, "--hypothesis-profile=mutants", *tests], plugins=[_Loop(work)])
+
+
+def put_in_force(mutant: Mutant) -> None:
+    """Have the functions that the mutant is about do what it says, for whoever imported them."""
+    stem = Path(mutant.file).stem
+    live = sys.modules[PACKAGE if stem == "__init__" else f"{PACKAGE}.{stem}"]
+    path = mutant.place.split(" ")[1:]
+    if not path:
+        _put_value_in_force(mutant, live)
+        return
+    changed = types.ModuleType(live.__name__)
+    exec(compile(mutant.source, mutant.file, "exec", dont_inherit=True), changed.__dict__)
+    names = path[0].split(".")
+    for function, new in zip(_functions(live, names), _functions(changed, names), strict=True):
+        function.__code__ = new.__code__
+        function.__defaults__, function.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
+
+
+def _functions(module: types.ModuleType, names: Sequence[str]) -> Iterator[types.FunctionType]:
+    """The outermost function of that name; of a class, whose fields have defaults, those that make its instances."""
+    found: Any = module
+    for name in names:
+        found = vars(found)[name]
+        found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)
+        if isinstance(found, types.FunctionType):
+            yield found
+            return
+    for name in ("__init__", "__new__"):
+        if isinstance(vars(found).get(name), types.FunctionType):
+            yield vars(found)[name]
+
+
+def _put_value_in_force(mutant: Mutant, live: types.ModuleType) -> None:
+    """What a module holds, a table for one, is changed in place: others have imported it."""
+    for statement in ast.parse(mutant.source).body:
+        if statement.lineno <= mutant.line <= (statement.end_lineno or statement.lineno):
+            names = dict(vars(live))
+            exec(compile(ast.Module([statement], []), mutant.file, "exec", dont_inherit=True), names)
+            for name, value in names.items():
+                if isinstance(value, dict) and value is not vars(live).get(name):
+                    vars(live)[name].clear()
+                    vars(live)[name].update(value)
+                    return
+    raise LookupError(f"{mutant.file}:{mutant.line}: only tables are changed in place")
 
 
 def fork(task: Callable[[], Any]) -> Running:
@@ -142,55 +188,3 @@ def fork(task: Callable[[], Any]) -> Running:
             json.dump(task(), result)
     finally:
         os._exit(0)
-
-
-def measure(tests: Sequence[str]) -> Baseline:
-    """How the tests go on the code as it is, in a process of their own."""
-
-    def run() -> Baseline:
-        watch = _run(tests, {})
-        return Baseline(watch.failed, watch.seconds, [name for name in sys.modules if not name.startswith("__")])
-
-    running = fork(run)
-    told = running.take_result()
-    os.waitpid(running.pid, 0)
-    return Baseline("pytest itself", {}, []) if told is None else Baseline(*told)
-
-
-def attempt(
-    changed: Changed, tests: Sequence[str], seconds: Mapping[str, float], cpu_seconds: int
-) -> Callable[[], str]:
-    """A task: the name of the test that catches `changed`; empty if none does."""
-
-    def run() -> str:
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
-        sys.meta_path.insert(0, _Finder(changed))
-        try:
-            importlib.import_module(PACKAGE)
-        except Exception:
-            return LOADS_NOT
-        return _run(tests, seconds).failed
-
-    return run
-
-
-def _run(tests: Sequence[str], seconds: Mapping[str, float]) -> _Watch:
-    # What fails is not looked at any closer: hypothesis need not make it small.
-    phases = [phase for phase in hypothesis.Phase if phase not in (hypothesis.Phase.shrink, hypothesis.Phase.explain)]
-    watch = _Watch(seconds)
-    hypothesis.settings.register_profile("mutants", derandomize=True, deadline=None, phases=phases)
-    options = [
-        "-x",
-        "-q",
-        "--assert=plain",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "timeout=0",
-        "--hypothesis-profile=mutants",
-    ]
-    code = pytest.main([*options, *tests], plugins=[watch])
-    if code != pytest.ExitCode.OK and not watch.failed:
-        watch.failed = f"pytest: {pytest.ExitCode(code).name}"
-    return watch
