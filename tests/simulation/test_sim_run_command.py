@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import version
 
 import pytest
 
 from tidelog.cli import app, commit
 from tidelog.cli.command import FAILED, USAGE
-from tidelog.cli.commit import commit_of_code, is_same_commit
+from tidelog.cli.commit import is_same_commit
 from tidelog.server.partition import Partition
 from tidelog.sim.run import run_seed
 
+COMMIT = "0123456789ab"
 SHORT = ("--minutes", "0.1", "--jobs", "1")
+
+
+@pytest.fixture(autouse=True)
+def _code(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The commit stays the same while a test runs, whoever commits meanwhile."""
+    if "git" not in request.node.name:
+        monkeypatch.setattr(commit, "commit_of_code", lambda: COMMIT)
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> str:
@@ -25,7 +34,7 @@ def test_a_summary_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed = run(capsys, "--seeds", "5..6", *SHORT)
     assert "VIRTUAL HOURS" in printed
     assert "AckedRecordsSurvive" in printed
-    assert f"nothing broke in 2 runs, commit {commit_of_code()}" in printed
+    assert f"nothing broke in 2 runs, commit {COMMIT}" in printed
 
 
 def test_a_summary_is_printed_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,10 +59,10 @@ def test_a_failure_names_its_seed_and_its_shortest_story(
     lines = run(capsys, "--seeds", "23..30", *SHORT, status=FAILED).splitlines()
     told = lines[next(number for number, line in enumerate(lines) if line.startswith("BROKEN")) :]
     seed = int(told[0].split()[3].rstrip(","))
-    assert told[0] == f"BROKEN by seed {seed}, commit {commit_of_code()}"
+    assert told[0] == f"BROKEN by seed {seed}, commit {COMMIT}"
     assert told[1].startswith("  AckedRecordsSurvive: ")
     assert "loses power" in told[3]
-    assert told[-1] == f"Run it again: tidelog sim run --seeds {seed}@{commit_of_code()} --nodes 1 --minutes 0.1"
+    assert told[-1] == f"Run it again: tidelog sim run --seeds {seed}@{COMMIT} --nodes 1 --minutes 0.1"
     again = run(capsys, *told[-1].split()[6:], "--jobs", "1", "--output", "json", status=FAILED)
     facts = json.loads(again.splitlines()[-1])
     assert facts["seed"] == seed
@@ -83,16 +92,16 @@ def test_what_cannot_be_meant_is_refused(
     assert complaint in run(capsys, *arguments, status=USAGE)
 
 
-def test_a_seed_of_another_commit_says_so(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    complaint = run(capsys, "--seeds", "7@0123abcd", status=USAGE)
-    assert f"seed 7 is of commit 0123abcd; this is {commit_of_code()}" in complaint
-    assert "git checkout 0123abcd" in complaint
-    run(capsys, "--seeds", f"6@{commit_of_code()}", *SHORT)
+def test_a_seed_of_another_commit_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    complaint = run(capsys, "--seeds", "7@fedcba98", status=USAGE)
+    assert f"seed 7 is of commit fedcba98; this is {COMMIT}" in complaint
+    assert "git checkout fedcba98" in complaint
+    run(capsys, "--seeds", f"6@{COMMIT[:7]}", *SHORT)
 
 
 def test_outside_of_git_the_version_tells_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commit, "_git", lambda *_: "")
-    assert commit_of_code().startswith("v")
+    assert commit.commit_of_code() == f"v{version('tidelog')}"
 
 
 def test_commits_may_be_abbreviated() -> None:
