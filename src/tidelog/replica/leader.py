@@ -218,8 +218,9 @@ class LeaderReplica:
         if follower is None or follower.is_overtaken(fetch.broker_epoch, self._active_brokers.get(fetch.follower)):
             return  # no replica any more, or overtaken by its next incarnation, since it was accepted
         follower.on_fetch(fetch, self.log_end_offset)
-        if fetch.follower in self.isr and fetch.fetch_offset < self.high_watermark:
-            self._propose(self.isr - {fetch.follower})  # it lost what it once had
+        if fetch.follower in self.isr:
+            if fetch.fetch_offset < self.high_watermark:
+                self._propose(self.isr - {fetch.follower})  # it lost what it once had
         elif self._may_join(fetch):
             self._propose(self.isr | {fetch.follower})
 
@@ -268,8 +269,8 @@ class LeaderReplica:
         since_ms = now_ms - self._settings.lag_ms_max
         lagging = {
             broker
-            for broker, follower in self._followers.items()
-            if broker in self.isr and follower.lags(self.log_end_offset, since_ms=since_ms)
+            for broker in self.isr & self._followers.keys()
+            if self._followers[broker].lags(self.log_end_offset, since_ms=since_ms)
         }
         is_pause_over = self._proposal_retry_ms is not None and now_ms >= self._proposal_retry_ms
         if is_pause_over:
@@ -295,11 +296,11 @@ class LeaderReplica:
         for broker in self._isr.maximal:
             if broker != self.broker_id:
                 held_by_all = min(held_by_all, followers[broker].end_offset or Offset(0))
-        if held_by_all > self.high_watermark and len(self.isr) >= self._isr_size_min:
-            self.high_watermark = held_by_all
+        is_enough = len(self.isr) >= self._isr_size_min
+        if is_enough:
+            self.high_watermark = max(self.high_watermark, held_by_all)
         waiting = self._waiting
         while waiting and waiting[0][0] <= self.high_watermark:
-            is_enough = len(self.isr) >= self._isr_size_min
             code = Code.NONE if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
             self._acks.append(Acknowledgement(heappop(waiting)[1], code))
         ready = Ready(self.high_watermark, tuple(self._acks), self._isr.take_proposal())
@@ -365,8 +366,7 @@ class LeaderReplica:
         what it is asked, one question at a time.
         """
         return (
-            fetch.follower not in self.isr
-            and fetch.fetch_offset >= self._join_rule(self.high_watermark, self.epoch_start)
+            fetch.fetch_offset >= self._join_rule(self.high_watermark, self.epoch_start)
             and fetch.broker_epoch is not None
             and self._active_brokers.get(fetch.follower) == fetch.broker_epoch
         )
