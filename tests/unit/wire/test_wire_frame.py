@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.kafka_python_messages import decode_response_with_kafka_python, encode_request_with_kafka_python
-from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, sample
+from support.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, sample
 from tidelog.base.errors import MalformedMessageError
 from tidelog.wire import (
     ApiKey,
@@ -26,10 +26,10 @@ from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRespo
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from tidelog.wire.schema import layout_of
 
-REQUESTS = [which for which in ALL_MESSAGES if layout_of(which[0]).kind == "request"]
-RESPONSES = [which for which in ALL_MESSAGES if layout_of(which[0]).kind == "response"]
-REQUEST_IDS = [name for name in ALL_MESSAGE_IDS if "Request" in name]
-RESPONSE_IDS = [name for name in ALL_MESSAGE_IDS if "Response" in name]
+REQUESTS = [which for which in SHARED_MESSAGES if layout_of(which[0]).kind == "request"]
+RESPONSES = [which for which in SHARED_MESSAGES if layout_of(which[0]).kind == "response"]
+REQUEST_IDS = [name for name in SHARED_MESSAGE_IDS if "Request" in name]
+RESPONSE_IDS = [name for name in SHARED_MESSAGE_IDS if "Response" in name]
 
 STATES = st.builds(
     ConsistencyState, st.one_of(st.none(), st.text(max_size=30)), st.one_of(st.none(), st.integers(0, 2**63 - 1))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.kafka_python_messages import decode_with_kafka_python, encode_with_kafka_python, highest_version
-from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, message_id, messages, sample
+from support.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, message_id, messages, sample
 from tidelog.wire import decode, encode
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsResponse
 
@@ -18,11 +18,11 @@ VECTORS = Path(__file__).parents[2] / "vectors" / "wire_kafka_python.txt"
 
 
 def test_kafka_python_knows_every_version_that_we_declare() -> None:
-    unknown = [message_id(cls, version) for cls, version in ALL_MESSAGES if version > highest_version(cls.__name__)]
+    unknown = [message_id(cls, version) for cls, version in SHARED_MESSAGES if version > highest_version(cls.__name__)]
     assert unknown == []
 
 
-@pytest.mark.parametrize(("cls", "version"), ALL_MESSAGES, ids=ALL_MESSAGE_IDS)
+@pytest.mark.parametrize(("cls", "version"), SHARED_MESSAGES, ids=SHARED_MESSAGE_IDS)
 @settings(max_examples=settings().max_examples // 20)
 @given(data=st.data())
 def test_both_write_the_same_bytes_and_read_each_other(cls: type[Any], version: int, data: st.DataObject) -> None:
@@ -42,7 +42,7 @@ def vectors() -> dict[str, bytes]:
     return {name: bytes.fromhex(raw) for name, _, raw in parts}
 
 
-@pytest.mark.parametrize(("cls", "version"), ALL_MESSAGES, ids=ALL_MESSAGE_IDS)
+@pytest.mark.parametrize(("cls", "version"), SHARED_MESSAGES, ids=SHARED_MESSAGE_IDS)
 def test_the_stored_bytes_stay_as_they_are(cls: type[Any], version: int) -> None:
     stored = vectors()[message_id(cls, version)]
     message = sample(cls, version)
@@ -55,7 +55,7 @@ def write_vectors() -> None:
     lines = ["# One message a line, with every field set (tests/support/wire_samples.py), as kafka-python encodes it."]
     lines += [
         f"{message_id(cls, version)} {encode_with_kafka_python(sample(cls, version), version).hex()}"
-        for cls, version in ALL_MESSAGES
+        for cls, version in SHARED_MESSAGES
     ]
     VECTORS.write_text("\n".join(lines) + "\n")
 
