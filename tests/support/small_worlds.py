@@ -1,0 +1,124 @@
+"""The small worlds, with their sizes: those that every run of the tests explores, and those of `make worlds`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from support.old_rules import OLD_RULES
+from support.small_stop_world import StopBounds, StopWorld
+from support.small_world import Bounds, SmallWorld
+from support.small_world_search import World
+
+
+class Size(NamedTuple):
+    """A world under today's rules: nothing is broken in it."""
+
+    name: str
+    bounds: Bounds | StopBounds
+
+    def world(self) -> World:
+        return StopWorld(self.bounds) if isinstance(self.bounds, StopBounds) else SmallWorld(self.bounds)
+
+    @property
+    def text(self) -> str:
+        """The bounds, as the tables show them."""
+        bounds = self.bounds
+        if isinstance(bounds, StopBounds):
+            kind = "orders as served" if bounds.is_tagged else "orders as in the text"
+            return f"{bounds.changes} changes, {bounds.topics} topics of one name, a restart, {kind}"
+        said = [f"{bounds.replicas} replicas, log {bounds.log}, {bounds.records} records, {bounds.epochs} epochs"]
+        said += [f"min.insync.replicas {bounds.min_insync}"] if bounds.min_insync > 1 else []
+        for count, one, many in (
+            (bounds.crashes, "a crash", "crashes"),
+            (bounds.power_losses, "a loss of power", "losses of power"),
+            (bounds.unclean, "an unclean election", "unclean elections"),
+            (bounds.fencings, "a broker fenced alive", "brokers fenced alive"),
+            (bounds.given_up, "a proposal given up", "proposals given up"),
+        ):
+            said += [one if count == 1 else f"{count} {many}"] if count else []
+        said += ["late answers"] if bounds.is_answer_late else []
+        said += ["late fetches"] if bounds.is_request_late else []
+        return ", ".join(said)
+
+
+class Refutation(NamedTuple):
+    """A world under a rule that was replaced, what is broken in it, and by how many steps at least.
+
+    Attributes:
+        tolerated: what is broken sooner, and is no loss.
+    """
+
+    rule: str
+    invariant: str
+    depth: int
+    bounds: Bounds
+    tolerated: frozenset[str] = frozenset({"LineageTellsTheLog", "WeakIsr"})
+
+    def world(self) -> SmallWorld:
+        return SmallWorld(self.bounds, OLD_RULES[self.rule].rules, self.tolerated)
+
+
+def _power(
+    replicas: int,
+    *,
+    crashes: int = 1,
+    log: int = 1,
+    records: int = 1,
+    epochs: int = 1,
+    unclean: int = 0,
+    fencings: int = 0,
+    is_request_late: bool = False,
+) -> Bounds:
+    """Two must be in sync, and the power of one may be lost: it is promised that all survives."""
+    return Bounds(
+        replicas,
+        log,
+        records,
+        epochs,
+        min_insync=2,
+        crashes=crashes,
+        power_losses=1,
+        unclean=unclean,
+        fencings=fencings,
+        is_request_late=is_request_late,
+    )
+
+
+REFUTATIONS = (
+    Refutation("high-watermark", "StrongIsr", 7, Bounds(log=1, records=1, epochs=2)),
+    Refutation("kip-101-alone", "StrongIsr", 11, Bounds(log=1)),
+    Refutation("kip-279-alone", "StrongIsr", 11, Bounds(log=1)),
+    Refutation("kip-320-first-try", "StrongIsr", 11, Bounds(log=1, records=1)),
+    Refutation("joins-at-the-high-watermark", "StrongIsr", 9, Bounds(log=1, records=1, epochs=2)),
+    Refutation("forgotten-proposals", "StrongIsr", 7, Bounds(2, 1, 1, 1, is_isr_late=True, given_up=1)),
+    Refutation("returns-in-its-epoch", "EpochOffsetUnique", 4, _power(2, records=2)),
+    Refutation("last-one-keeps-its-seat", "StrongIsr", 12, _power(2, crashes=2)),
+    Refutation("commits-alone", "StrongIsr", 2, _power(2)),
+)
+"""Rules that were replaced, in the smallest worlds that refute them."""
+
+TESTED = (
+    Size("elections, fetches, loss", Bounds(log=1, records=1)),
+    Size("late answers", Bounds(replicas=2, is_answer_late=True)),
+    Size("asynchronous ISR", Bounds(2, 1, 1, 2, is_isr_late=True, given_up=2)),
+    Size("asynchronous ISR", Bounds(3, 1, 1, 1, is_isr_late=True, given_up=1)),
+    Size("crashes and power", _power(2, crashes=2, log=2, records=2)),
+    Size("crashes and power", _power(2, crashes=2, records=2, unclean=1)),
+    Size("crashes and power", _power(3)),
+    Size("StopReplica", StopBounds()),
+    Size("StopReplica", StopBounds(is_tagged=False)),
+)
+"""What every run of the tests explores."""
+
+FULL = (
+    Size("elections, fetches, loss", Bounds()),
+    Size("late answers", Bounds(is_answer_late=True)),
+    Size("asynchronous ISR", Bounds(epochs=2, is_isr_late=True, given_up=1)),
+    Size("asynchronous ISR", Bounds(log=1, records=1, is_isr_late=True, given_up=1)),
+    Size("crashes and power", _power(2, epochs=2, is_request_late=True, fencings=1)),
+    Size("crashes and power", _power(2, crashes=2, epochs=2, unclean=1, records=2)),
+    Size("crashes and power", _power(3, epochs=2)),
+    Size("StopReplica", StopBounds(changes=9, topics=4, crashes=2)),
+    Size("StopReplica", StopBounds(changes=9, topics=4, crashes=2, is_tagged=False)),
+)
+"""What `make worlds` explores."""
