@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Protocol, TypeVar
 
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
-from tidelog.client.core.positions import Questions
+from tidelog.client.core.positions import UNDEFINED_MS_MAX, Questions
 from tidelog.spark.offsets import Json, Loss, Position, StreamOffset
 from tidelog.spark.options import SourceOptions
 from tidelog.spark.plan import (
@@ -26,10 +26,12 @@ from tidelog.spark.plan import (
     split,
 )
 from tidelog.spark.truncation import (
+    CannotTellError,
     OnTruncation,
     PartitionFacts,
     StreamTruncatedError,
     examine,
+    is_ahead,
     place,
     resume_offset,
 )
@@ -143,6 +145,7 @@ class StreamPlanner:
         # What the last batch could not read of what its offsets say, by where it should have ended. The next one
         # makes up for it, even if the records are back by then (two unclean elections can do that).
         self.cut_short: dict[TopicPartition, tuple[Position, Loss]] = {}
+        self.behind_since_ms: dict[TopicPartition, int] = {}
 
     def prepare_available_now(self) -> None:
         """From now on, nothing is read that is not there now (Trigger.AvailableNow)."""
@@ -285,6 +288,7 @@ class StreamPlanner:
             elif old_id is not None and new_id is not None and old_id != new_id:
                 losses[key] = Loss("recreated", position, None, old_id)
             elif now.log_start_offset > position.offset or not self._is_valid(key, position, now):
+                self._wait_for_newer_leader(key, position, now)
                 questions[key] = examine(position, now)
         for key, loss in self.cluster.ask(questions, facts).items():
             if loss is None:
@@ -294,6 +298,22 @@ class StreamPlanner:
         if losses and self.options.on_truncation is OnTruncation.FAIL:
             raise StreamTruncatedError(losses, facts.partitions)
         return losses
+
+    def _wait_for_newer_leader(self, key: TopicPartition, position: Position, now: PartitionFacts) -> None:
+        """A leader that is older than what was read may be one that was replaced, and has not heard of it.
+
+        Raises:
+            CannotTellError: ask again, until it has been so for long: then the records are gone.
+        """
+        if not is_ahead(position, now):
+            self.behind_since_ms.pop(key, None)
+            return
+        since_ms = self.behind_since_ms.setdefault(key, self.cluster.now_ms())
+        if self.cluster.now_ms() - since_ms < UNDEFINED_MS_MAX:
+            raise CannotTellError(
+                f"{key}: the leader is of epoch {now.leader_epoch}, and what was read of epoch "
+                f"{position.leader_epoch}: a newer leader is waited for"
+            )
 
     def _is_valid(self, key: TopicPartition, position: Position, now: PartitionFacts) -> bool:
         known, leader_epoch = self.valid_at.get(key, (None, None))

@@ -80,8 +80,17 @@ def _fetch(piece: Range, options: SourceOptions, schema: pa.Schema) -> Iterator[
         with borrowed_consumer(options.client) as consumer:
             consumer.assign([piece.partition])
             consumer.seek(piece.partition, piece.start_offset, piece.leader_epoch_before)
+            may_learn_id = True
             while not check.is_complete:
-                yield from _one_answer(consumer, check, rows, options.retries.patience_ms)
+                try:
+                    yield from _one_answer(consumer, check, rows, options.retries.patience_ms)
+                except TopicRecreatedError as error:
+                    # A consumer that was lent before may know the topic of this name that was there before the plan.
+                    is_planned = error.new_topic_id == piece.topic_id and check.expected_offset == piece.start_offset
+                    if not may_learn_id or not is_planned:
+                        raise
+                    may_learn_id = False
+                    consumer.seek(piece.partition, piece.start_offset, piece.leader_epoch_before)
     except (LogTruncatedError, OffsetOutOfRangeError) as error:
         raise TaskTruncatedError(piece, error) from error
     if rows.row_count:

@@ -126,6 +126,11 @@ def examine(position: Position, facts: PartitionFacts) -> Questions[Loss | None]
     return None
 
 
+def is_ahead(position: Position, facts: PartitionFacts) -> bool:
+    """Whether the position is of a leader epoch that this leader has not heard of."""
+    return facts.leader_epoch is not None and _standing(position, facts.leader_epoch).is_ahead_of(facts.leader_epoch)
+
+
 def _standing(position: Position, leader_epoch: LeaderEpoch) -> Standing:
     """A position without an epoch is held against the end of the log, as one that was looked up there."""
     if position.leader_epoch is None:

@@ -19,7 +19,8 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, Topi
 from tidelog.client.core.fetched import read_fetched
 from tidelog.client.core.metadata_cache import PartitionView
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, NeedsMetadata, Validate
-from tidelog.client.core.reader import UNDEFINED_MS_MAX, PartitionReader, Phase
+from tidelog.client.core.positions import UNDEFINED_MS_MAX
+from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.client.core.subscription import Subscription
 from tidelog.client.core.values import PositionReset, ResetPolicy, ResetReason
 from tidelog.records.batch import BatchBuilder

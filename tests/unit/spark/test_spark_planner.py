@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.toy_cluster import IDS, Record, ToyCluster
-from tidelog.base.ids import TopicPartition
+from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
+from tidelog.client.core.positions import UNDEFINED_MS_MAX
 from tidelog.spark.offsets import Json, StreamOffset
 from tidelog.spark.options import source_options
 from tidelog.spark.plan import PlanError, Range
 from tidelog.spark.planner import IDLE_WAIT_MS_MAX, StreamPlanner, batch_ranges
-from tidelog.spark.truncation import StreamTruncatedError
+from tidelog.spark.truncation import CannotTellError, StreamTruncatedError
 
 FIRST: Json = {"v": 1}
 
@@ -343,3 +344,31 @@ def test_whatever_happens_the_healed_table_is_the_log(
         query.run()
     expected = {key: dict(enumerate(partition.log)) for key, partition in cluster.partitions.items()}
     assert {key: rows for key, rows in query.table().items() if rows} == {key: e for key, e in expected.items() if e}
+
+
+def test_a_leader_older_than_what_was_read_is_believed_only_after_a_while() -> None:
+    cluster = ToyCluster(t=1)
+    partition = cluster["t", 0]
+    partition.append(5)
+    partition.leader_epoch = 4
+    partition.append(5)
+    planner = planner_of(cluster, onTruncation="rewind")
+    end = planner.next_offset(FIRST, None)
+    lineage, partition.lineages[0] = partition.lineages[0], partition.lineages[0].clone()
+    partition.leader_epoch = 3  # one that was replaced, and goes on believing that it leads
+    partition.lineages[0].assign(LeaderEpoch(3), Offset(5))
+    assert all(waits(planner, end) for _ in range(3))
+    partition.leader_epoch, partition.lineages[0] = 4, lineage
+    assert planner.next_offset(end, None) is end
+    partition.leader_epoch = 3
+    partition.lineages[0].assign(LeaderEpoch(3), Offset(5))
+    assert waits(planner, end)
+    cluster.time_ms += UNDEFINED_MS_MAX
+    after = StreamOffset.from_json(planner.next_offset(end, None))
+    assert {loss.cause for loss in after.losses.values()} == {"truncated"}
+
+
+def waits(planner: StreamPlanner, end: Json) -> bool:
+    with pytest.raises(CannotTellError, match="the leader is of epoch 3, and what was read of epoch 4"):
+        planner.next_offset(end, None)
+    return True

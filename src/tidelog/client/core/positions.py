@@ -23,6 +23,9 @@ from tidelog.client.core.needs import EARLIEST, LATEST, LookUp
 from tidelog.client.core.values import Position, ResetPolicy
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
+UNDEFINED_MS_MAX = 30_000
+"""If after this time no leader can tell whether the log was truncated, the reader is told that nobody knows."""
+
 EpochEnd = tuple[LeaderEpoch, Offset] | None
 """A leader's answer to "where does this epoch end?": the largest epoch up to it that the leader has, and its end
 offset, exclusive. None, which is (-1, -1) on the wire, says that it cannot tell."""
@@ -178,7 +181,7 @@ def validate(standing: Standing, leader_epoch: LeaderEpoch) -> Questions[Intact 
     """Ask a leader of `leader_epoch` as often as it takes. The standing has an epoch.
 
     A leader older than what was read has lost it (a cluster restored from a backup, say), unless its word is stale:
-    that is the caller's to find out.
+    that is the caller's to wait for, up to `UNDEFINED_MS_MAX`.
     """
     assert standing.leader_epoch is not None
     asked = min(standing.leader_epoch, leader_epoch)

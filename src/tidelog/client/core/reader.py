@@ -27,6 +27,7 @@ from tidelog.client.core.fetched import Fetched
 from tidelog.client.core.metadata_cache import PartitionView
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, Need, NeedsMetadata, Validate
 from tidelog.client.core.positions import (
+    UNDEFINED_MS_MAX,
     AskAbout,
     Divergence,
     EpochEnd,
@@ -40,9 +41,6 @@ from tidelog.client.core.positions import (
     place_in_range,
 )
 from tidelog.client.core.values import Position, PositionReset, ResetPolicy, ResetReason
-
-UNDEFINED_MS_MAX = 30_000
-"""If after this time no leader can tell whether the log was truncated, the reader is told that nobody knows."""
 
 DOUBTS_MAX = 5
 """So often may a leader call an offset out of range that it has just vouched for."""
