@@ -4,6 +4,7 @@
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
 # make sim      whole runs on a virtual clock, from SIM_SEEDS, on every core: thousands of seeds, about an hour
+# make worlds   every state of small worlds of replicas, and what breaks under the rules that were replaced
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: ten minutes
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
@@ -18,13 +19,14 @@ READY := $(VENV)/.ready
 FUZZ_SECONDS ?= 60
 SIM_SEEDS ?= 1..2000
 SIM_ARGS ?=
+WORLDS ?=
 PYTEST_ARGS ?=
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test lint format bench fuzz sim mutants peers librdkafka constraints clean
+.PHONY: help setup demo test lint format bench fuzz sim worlds mutants peers librdkafka constraints clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,12p'
+	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,13p'
 
 setup: $(READY)
 
@@ -49,6 +51,9 @@ bench: $(READY)
 
 fuzz: $(READY)
 	@set -e; for fuzzer in tests/fuzz/fuzz_*.py; do echo "$$fuzzer, $(FUZZ_SECONDS) s"; $(RUN) $$fuzzer $(FUZZ_SECONDS); done
+
+worlds: $(READY)
+	@$(RUN) tests/exhaustive/worlds.py $(WORLDS)
 
 mutants: $(READY)
 	@$(RUN) tests/mutants/run_mutants.py $(MUTANTS_ARGS)
