@@ -2,110 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import pytest
 
+from support.followed_replica import BACKOFF_MS, EPOCH, LEADER, US, Following
 from support.old_rules import high_watermark_alone
 from tidelog.base.errors import Code, FencedLeaderEpochError, InvariantBrokenError, KafkaError, UnknownLeaderEpochError
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicPartition
-from tidelog.metadata import PartitionImage
-from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
-    AskEpochEnd,
     AskLogStart,
     AskRecords,
     Fetched,
     FollowerReady,
-    FollowerReplica,
-    FollowerSettings,
     FollowerState,
-    LogBounds,
     Truncation,
-    TruncationRule,
-    truncation_point,
 )
 from tidelog.replica.follower_states import TRANSITIONS, FollowerCause
-
-PARTITION = TopicPartition("a", PartitionIndex(0))
-LEADER, US = BrokerId(1), BrokerId(2)
-EPOCH = LeaderEpoch(5)
-BACKOFF_MS = 50
-
-
-class Following:
-    """A follower with its log: its lineage, and where it ends. The driver's part is done by hand."""
-
-    def __init__(
-        self,
-        entries: Sequence[tuple[int, int]] = ((1, 0), (3, 6)),
-        *,
-        end: int = 10,
-        start: int = 0,
-        checkpoint: int = 4,
-        in_isr: bool = True,
-        leader: BrokerId | None = LEADER,
-        rule: TruncationRule = truncation_point,
-    ) -> None:
-        self.lineage = LeaderEpochLineage((LeaderEpoch(epoch), Offset(offset)) for epoch, offset in entries)
-        state = PartitionImage((LEADER, US), (LEADER, US) if in_isr else (LEADER,), leader, EPOCH, PartitionEpoch(9))
-        self.machine = FollowerReplica(
-            PARTITION,
-            US,
-            state,
-            LogBounds(Offset(start), Offset(end), Offset(checkpoint)),
-            self.lineage,
-            settings=FollowerSettings(fetch_backoff_ms=BACKOFF_MS),
-            truncation=rule,
-        )
-
-    def asks(self, epoch: int) -> int:
-        request = self.machine.take_ready().request
-        assert isinstance(request, AskEpochEnd)
-        assert (request.leader, request.current_leader_epoch, request.leader_epoch) == (LEADER, EPOCH, epoch)
-        return request.number
-
-    def fetches(self) -> AskRecords:
-        request = self.machine.take_ready().request
-        assert isinstance(request, AskRecords)
-        assert (request.leader, request.current_leader_epoch) == (LEADER, EPOCH)
-        return request
-
-    def told(self, number: int, epoch: int, end: int) -> None:
-        self.machine.on_epoch_end(number, (LeaderEpoch(epoch), Offset(end)), 0)
-
-    def cuts(self, *, to: int | None = None) -> Truncation:
-        """Do what is owed, as a log would; `to`: where it ends then, if lower than asked."""
-        ready = self.machine.take_ready()
-        assert ready.truncation is not None
-        assert ready.request is None, "nothing is sent before the disk has done it"
-        assert self.machine.take_ready() == FollowerReady(None, None, (), None, self.machine.high_watermark, None)
-        end = ready.truncation.end_offset if to is None else Offset(to)
-        if ready.truncation.starts_anew:
-            self.lineage.clear()
-        self.lineage.truncate_from_end(end)
-        self.machine.on_truncated(end)
-        return ready.truncation
-
-    def reconciled(self) -> FollowerReplica:
-        """In step with a leader that has all its records."""
-        self.told(self.asks(3), 3, 100)
-        return self.machine
-
-    def gets(self, request: AskRecords, answer: Fetched, *, epochs: Sequence[tuple[int, int]] = ()) -> FollowerReady:
-        """The answer comes, and its records are appended, with the epochs that their batches tell."""
-        self.machine.on_fetched(request.number, answer, 0)
-        ready = self.machine.take_ready()
-        if ready.append is None:
-            return ready
-        assert ready.append == request.number
-        assert ready.request is None, "nothing is sent before the records are written"
-        assert answer.end_offset is not None
-        for epoch, offset in epochs:
-            self.lineage.assign(LeaderEpoch(epoch), Offset(offset))
-        self.machine.on_appended(answer.end_offset)
-        return self.machine.take_ready()
-
 
 # Truncation.
 
@@ -401,65 +313,6 @@ def test_who_is_ahead_of_the_leaders_log_asks_again_where_its_epochs_end(log_sta
     machine.on_tick(BACKOFF_MS)
     one.told(one.asks(3), 3, 9)
     assert one.cuts() == Truncation(Offset(9))
-
-
-# The lineage.
-
-
-def test_who_is_not_in_sync_learns_the_lineage_before_it_fetches() -> None:
-    one = Following(((1, 0), (3, 7)), in_isr=False)  # compaction had removed 6 when this replica was built
-    one.told(one.asks(3), 3, 20)
-    one.told(one.asks(4), 3, 20)
-    one.told(one.asks(2), 1, 6)
-    one.told(one.asks(0), 0, 0)
-    ready = one.machine.take_ready()
-    assert ready.epochs == ((3, 6),)
-    assert isinstance(ready.request, AskRecords)
-
-
-def test_epochs_whose_records_are_gone_are_noted_when_the_log_gets_there() -> None:
-    one = Following((), end=0, in_isr=False)
-    for asked, epoch, end in ((4, 4, 12), (3, 2, 8), (1, 1, 3), (0, 0, 1)):
-        one.told(one.asks(asked), epoch, end)
-    ready = one.gets(one.fetches(), Fetched(Offset(6), Offset(6)), epochs=[(0, 0), (2, 4)])
-    assert ready.epochs == ((0, 0), (1, 1), (2, 3)), "of 1 no record is left, and of 2 not the first"
-    for entry in ready.epochs:
-        one.lineage.assign(*entry)
-    assert isinstance(ready.request, AskRecords)
-    assert ready.request.last_fetched_epoch == 2
-    ready = one.gets(ready.request, Fetched(Offset(9), Offset(9)), epochs=[(4, 8)])
-    assert ready.epochs == (), "its batch told the same"
-
-
-def test_where_the_leaders_log_was_cut_at_its_start_ours_may_know_more() -> None:
-    one = Following(((1, 0), (3, 3)), in_isr=False)
-    one.told(one.asks(3), 3, 20)
-    one.told(one.asks(4), 3, 20)
-    one.told(one.asks(2), 2, 5)  # its log starts at 5, amid epoch 3
-    one.told(one.asks(1), 1, 5)
-    ready = one.machine.take_ready()
-    assert ready.epochs == ()
-    assert isinstance(ready.request, AskRecords)
-
-
-def test_an_epoch_that_compaction_left_records_of_another_in_is_noted() -> None:
-    one = Following(((1, 0), (3, 8)), in_isr=False)  # of epoch 3 nothing below 8 was left
-    one.told(one.asks(3), 3, 20)
-    one.told(one.asks(4), 3, 20)
-    one.told(one.asks(2), 2, 5)  # the leader's log starts at 5, with epoch 3
-    one.told(one.asks(1), 1, 5)
-    assert one.machine.take_ready().epochs == ((3, 5),)
-
-
-def test_who_diverges_before_all_is_noted_learns_again() -> None:
-    one = Following((), end=0, in_isr=False)
-    for asked, epoch, end in ((4, 4, 12), (3, 2, 8), (1, 1, 3), (0, 0, 1)):
-        one.told(one.asks(asked), epoch, end)
-    request = one.gets(one.fetches(), Fetched(Offset(6), Offset(4)), epochs=[(0, 0), (1, 1), (2, 3)]).request
-    assert request is not None
-    one.machine.on_fetched(request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(5))), 0)
-    assert one.cuts() == Truncation(Offset(5))
-    one.asks(4)
 
 
 # Consumers, time, the end.
