@@ -108,7 +108,8 @@ def check_stop_order(order: StopOrder, held: HeldReplica) -> None:
     Raises:
         KafkaError: INCONSISTENT_TOPIC_ID: it is about an earlier topic of that name. STALE_CONTROLLER_EPOCH: its leader
             epoch is older than the one known here (as the text of KIP-570 has it; Kafka shipped FENCED_LEADER_EPOCH),
-            or it has the sentinel and is no deletion by topic id.
+            or it has the sentinel and is no deletion by topic id, or is about a stray log and has no metadata offset:
+            whether that topic is gone, or not heard of here yet, nothing else tells.
     """
     if order.topic_id is not None and order.topic_id != held.topic_id:
         raise refusal(
@@ -127,6 +128,11 @@ def check_stop_order(order: StopOrder, held: HeldReplica) -> None:
             Code.STALE_CONTROLLER_EPOCH,
             f"{order.topic_partition}: StopReplica of leader epoch {order.leader_epoch}, this broker knows of "
             f"{held.leader_epoch}",
+        )
+    if held.leader_epoch is None and order.metadata_offset is None:
+        raise refusal(
+            Code.STALE_CONTROLLER_EPOCH,
+            f"{order.topic_partition}: StopReplica without a metadata offset, of a topic that is not known here",
         )
 
 
@@ -201,14 +207,17 @@ class StoppedReplicas:
         order = self._pending[replica]
         topic = image.topic_by_id(replica.topic_id)
         state = topic.partitions[replica.partition] if topic and replica.partition < len(topic.partitions) else None
-        assigned = state if state is not None and self.broker_id in state.replicas else None
+        is_assigned = state is not None and self.broker_id in state.replicas
         if order.metadata_offset is not None:
             if image.last_offset is None or image.last_offset < order.metadata_offset:
                 return
-        elif assigned is not None and (order.leader_epoch is None or assigned.leader_epoch <= order.leader_epoch):
-            return  # it may be this very assignment that the order ends: nothing newer is known here
+        elif state is not None:  # it was known when the order came: once it is not, the topic is deleted
+            if order.leader_epoch is None or state.leader_epoch < order.leader_epoch:
+                return  # what the order follows from is not known here yet
+            if is_assigned and state.leader_epoch == order.leader_epoch:
+                return  # it may be this very assignment that the order ends
         del self._pending[replica]
-        if assigned is not None:
+        if is_assigned:
             self._resume.append(replica)
         elif order.is_deletion:
             self._delete.append(replica)

@@ -113,6 +113,8 @@ def test_any_controller_is_the_first_that_is_heard_of() -> None:
         (order(epoch=0), HeldReplica(OLD, None), None),
         (order(epoch=None), HeldReplica(OLD, None), None),
         (order(epoch=None), HeldReplica(NEW, None), Code.INCONSISTENT_TOPIC_ID),
+        (order(epoch=6, offset=None), HeldReplica(OLD, None), Code.STALE_CONTROLLER_EPOCH),
+        (order(epoch=None, offset=None), HeldReplica(OLD, None), Code.STALE_CONTROLLER_EPOCH),
     ],
 )
 def test_which_orders_are_overtaken(sent: StopOrder, held: HeldReplica, code: Code | None) -> None:
@@ -177,6 +179,16 @@ def test_without_an_offset_what_is_assigned_to_others_alone_goes() -> None:
     stopped = StoppedReplicas(US)
     stopped.on_order(order(offset=None), HeldReplica(OLD, EPOCH), image(10, epoch=5, replicas=(OTHER,)))
     assert stopped.take_ready() == StopReady((REPLICA,), (REPLICA,), ())
+
+
+@pytest.mark.parametrize("epoch", [6, None])
+def test_without_an_offset_nothing_goes_before_the_metadata_is_as_new_as_the_order(epoch: int | None) -> None:
+    stopped = StoppedReplicas(US)
+    lagging = image(10, epoch=5, replicas=(OTHER,))  # we may be among its replicas again by now
+    stopped.on_order(order(epoch=epoch, offset=None), HeldReplica(OLD, EPOCH), lagging)
+    assert stopped.take_ready() == StopReady((REPLICA,), (), ())
+    stopped.on_image(image(20, epoch=None if epoch is None else 6, replicas=(OTHER,)))
+    assert stopped.take_ready() == StopReady((), (REPLICA,), ())
 
 
 def test_before_any_metadata_nothing_is_deleted() -> None:
