@@ -1,0 +1,142 @@
+"""ElectLeaders: in the partitions that are named, or in all; and settings that change who may lead."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
+from tidelog.controller import (
+    ConfigChange,
+    ConfigsToAlter,
+    ControllerSettings,
+    ControllerState,
+    ElectionType,
+)
+from tidelog.journal import Decision
+from tidelog.metadata import ConfigResource, PartitionImage, ResourceType
+from tidelog.metadata.records import ConfigRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
+
+ONE, TWO, THREE = (BrokerId(number) for number in (1, 2, 3))
+OFFSETS = "__consumer_offsets"
+
+
+def cluster(*active: BrokerId) -> ControllerState:
+    """Brokers of which only some are active, without topics."""
+    state = ControllerState(ControllerSettings())
+    for broker in (ONE, TWO, THREE):
+        state.apply(
+            RegisterBrokerRecord(
+                broker_id=broker,
+                incarnation_id=UUID(int=broker),
+                broker_epoch=broker,
+                end_points=[],
+                features=[],
+                fenced=broker not in active,
+            )
+        )
+    return state
+
+
+def add(
+    state: ControllerState, name: str, *, leader: int = -1, isr: tuple[int, ...] = (), eligible: tuple[int, ...] = ()
+) -> None:
+    topic_id = TopicId(UUID(int=100 + len(state.metadata.topics_by_id)))
+    state.apply(TopicRecord(name=name, topic_id=topic_id))
+    state.apply(
+        PartitionRecord(
+            partition_id=0,
+            topic_id=topic_id,
+            replicas=[1, 2, 3],
+            isr=list(isr),
+            leader=leader,
+            leader_epoch=3,
+            partition_epoch=4,
+            eligible_leader_replicas=list(eligible),
+        )
+    )
+
+
+def run(state: ControllerState, decision: Decision[object]) -> None:
+    for record in decision.records:
+        state.apply(record)
+
+
+def partition(state: ControllerState, name: str) -> PartitionImage:
+    return state.metadata.topics_by_name[name].partitions[0]
+
+
+def named(name: str, index: int = 0) -> TopicPartition:
+    return TopicPartition(name, PartitionIndex(index))
+
+
+def test_the_preferred_leaders_of_all_topics() -> None:
+    state = cluster(ONE, TWO)
+    add(state, "moves", leader=2, isr=(1, 2))
+    add(state, "stays", leader=1, isr=(1, 2))
+    add(state, "cannot", leader=2, isr=(2,))
+    decision = state.decide_elect_leaders(ElectionType.PREFERRED)
+    assert [(one.topic_partition.topic, one.code) for one in decision.reply] == [
+        ("moves", Code.NONE),
+        ("cannot", Code.PREFERRED_LEADER_NOT_AVAILABLE),
+    ]
+    run(state, decision)
+    assert (partition(state, "moves").leader, partition(state, "moves").leader_epoch) == (1, 4)
+
+
+def test_of_named_partitions_each_is_answered() -> None:
+    state = cluster(ONE, TWO)
+    add(state, "stays", leader=1, isr=(1, 2))
+    asked = [named("stays"), named("none"), named("stays", 1), named("stays")]
+    decision = state.decide_elect_leaders(ElectionType.UNCLEAN, asked)
+    assert [one.code for one in decision.reply] == [
+        Code.ELECTION_NOT_NEEDED,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
+    ]
+    assert decision.records == ()
+
+
+def test_an_unclean_election_of_all_topics_leaves_the_internal_ones_out() -> None:
+    state = cluster(TWO)
+    add(state, "lost")
+    add(state, OFFSETS)
+    decision = state.decide_elect_leaders(ElectionType.UNCLEAN)
+    assert [one.topic_partition.topic for one in decision.reply] == ["lost"]
+    run(state, decision)
+    assert (partition(state, "lost").leader, partition(state, "lost").is_recovering) == (2, True)
+    assert partition(state, OFFSETS).leader is None
+    run(state, state.decide_elect_leaders(ElectionType.UNCLEAN, [named(OFFSETS)]))
+    assert (partition(state, OFFSETS).leader, partition(state, OFFSETS).is_recovering) == (2, True), "it was named"
+
+
+def test_preferred_leaders_of_internal_topics_lead_again_as_any() -> None:
+    state = cluster(ONE, TWO)
+    add(state, OFFSETS, leader=2, isr=(1, 2))
+    assert [one.code for one in state.decide_elect_leaders(ElectionType.PREFERRED).reply] == [Code.NONE]
+
+
+def test_who_commits_alone_leaves_nobody_else_eligible() -> None:
+    """The setting and its consequence are one batch: no leader goes by the one without the other."""
+    state = cluster(ONE, TWO)
+    for name in ("t", "other"):
+        add(state, name, leader=1, isr=(1,), eligible=(2,))
+        state.apply(ConfigRecord(resource_type=2, resource_name=name, name="min.insync.replicas", value="2"))
+    change = ConfigsToAlter(ConfigResource(ResourceType.TOPIC, "t"), [ConfigChange("min.insync.replicas", 0, "1")])
+    decision = state.decide_alter_configs([change])
+    assert len(decision.records) == 2
+    run(state, decision)
+    assert partition(state, "t").eligible_leader_replicas == ()
+    assert (partition(state, "t").isr, partition(state, "t").leader_epoch) == ((1,), 3)
+    assert partition(state, "other").eligible_leader_replicas == (2,)
+
+
+def test_what_all_brokers_share_changes_who_is_eligible_too() -> None:
+    state = cluster(ONE, TWO)
+    add(state, "t", leader=1, isr=(1,), eligible=(2,))
+    everywhere = ConfigResource(ResourceType.BROKER, "")
+    state.apply(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    unrelated = ConfigsToAlter(everywhere, [ConfigChange("log.retention.ms", 0, "77000000")])
+    assert len(state.decide_alter_configs([unrelated]).records) == 1
+    run(state, state.decide_alter_configs([ConfigsToAlter(everywhere, [ConfigChange("min.insync.replicas", 1)])]))
+    assert partition(state, "t").eligible_leader_replicas == ()
