@@ -263,11 +263,20 @@ class LogTruncatedError(TidelogError):
     """Records that this reader had read, or stood past, are gone from the log (KIP-320).
 
     Raised by the consumer when no reset policy is set, and by the Spark source under `onTruncation=fail`. Nothing
-    was skipped: seek to the divergent offset, after undoing what was derived from the records at and above it.
+    was skipped: seek to the divergent offset, after undoing what was derived from the records at and above it; with
+    `divergent_leader_epoch`, that of the record before it, so that another truncation below is told as well.
     """
 
+    divergent_leader_epoch: int | None = None
+
     def __init__(
-        self, partition: str, *, position: int, divergent_offset: int | None, leader_epoch: int | None
+        self,
+        partition: str,
+        *,
+        position: int,
+        divergent_offset: int | None,
+        leader_epoch: int | None,
+        divergent_leader_epoch: int | None = None,
     ) -> None:
         where = "at an offset that cannot be told" if divergent_offset is None else f"from offset {divergent_offset} on"
         super().__init__(
@@ -277,6 +286,7 @@ class LogTruncatedError(TidelogError):
         )
         self.position = position
         self.divergent_offset = divergent_offset
+        self.divergent_leader_epoch = divergent_leader_epoch
         self.leader_epoch = leader_epoch
 
 

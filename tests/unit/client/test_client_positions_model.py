@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 
 from support.old_reader_rules import OLD_READER_RULES, ReaderRules
 from support.reader_world import READER, PartitionWorld, ReadingClient
+from tidelog.base.errors import LogTruncatedError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.client.core.needs import FetchFrom
 from tidelog.client.core.values import ConsumerRecord, Position, ResetPolicy
@@ -157,8 +158,12 @@ class ConsumerModel(RuleBasedStateMachine):
 
     def go_on(self) -> None:
         """Without a policy it is the caller's to undo what is lost, and to seek."""
-        if self.client.reader.error is not None:
-            self.seek(max(self.client.checker.books[READER].records, default=-1) + 1)
+        error = self.client.reader.error
+        if isinstance(error, LogTruncatedError) and error.divergent_offset is not None:
+            epoch = error.divergent_leader_epoch
+            self.client.seek(Position(Offset(error.divergent_offset), None if epoch is None else LeaderEpoch(epoch)))
+        elif error is not None:
+            self.seek(0)
 
     def seek(self, offset: int) -> None:
         before = self.client.checker.books[READER].records.get(offset - 1)

@@ -206,7 +206,7 @@ def test_truncation_without_a_policy_stops_with_the_divergence_until_a_seek() ->
     bench.epoch_end(0, (0, 3))
     error = bench.error
     assert isinstance(error, LogTruncatedError)
-    assert (error.position, error.divergent_offset, error.leader_epoch) == (5, 3, 0)
+    assert (error.position, error.divergent_offset, error.divergent_leader_epoch, error.leader_epoch) == (5, 3, 0, 0)
     assert "t-0: the log was truncated from offset 3 on" in str(error)
     bench.metadata(epoch=2)
     assert bench.error is error
@@ -274,7 +274,7 @@ def test_the_question_goes_down_the_epochs_that_were_read() -> None:
     bench.epoch_end(1, (1, 15))
     error = bench.error
     assert isinstance(error, LogTruncatedError)
-    assert error.divergent_offset == 10
+    assert (error.divergent_offset, error.divergent_leader_epoch) == (10, 1)
 
 
 def test_a_seek_with_an_epoch_asks_first() -> None:

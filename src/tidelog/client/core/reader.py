@@ -351,13 +351,14 @@ class PartitionReader:
         standing = self.standing
         assert standing is not None
         divergent_offset = None if divergence is None else divergence.offset
+        place = place_after_truncation(self._policy, standing, divergence, self._last_timestamp)
         error = LogTruncatedError(
             str(self.topic_partition),
             position=standing.offset,
             divergent_offset=divergent_offset,
             leader_epoch=standing.position.leader_epoch,
+            divergent_leader_epoch=place.position.leader_epoch if isinstance(place, Standing) else None,
         )
-        place = place_after_truncation(self._policy, standing, divergence, self._last_timestamp)
         self._on_lost(standing.position, ResetReason.TRUNCATED, error, divergent_offset, place)
 
     def _on_log_start(self, log_start_offset: Offset, now_ms: int) -> None:
