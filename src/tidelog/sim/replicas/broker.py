@@ -61,6 +61,7 @@ class World(Protocol):
     """Whoever watches."""
 
     def on_step(self) -> None: ...
+    def on_logs_touched(self) -> None: ...
     def on_process_failed(self, broker: BrokerId, why: str) -> None: ...
     def on_fact(self, kind: str) -> None: ...
     def picture(self, broker: BrokerId, name: ReplicaName) -> LogPicture: ...
@@ -72,6 +73,8 @@ class Broker:
     Attributes:
         image: the metadata as far as it is applied here.
         broker_epoch: of this process; None until it is registered.
+        is_registered: whether the image says so: before, nothing is led or followed (rule 6).
+        is_failed: whether it does nothing any more, and is about to end.
         replicas: those that are served, by partition.
     """
 
@@ -89,6 +92,7 @@ class Broker:
         self._next_number = 0
         self._is_applying = False
         self.is_failed = False
+        self.is_registered = False
         self._stopped = StoppedReplicas(broker_id)
         self.station = fabric.station(machine.name, self._serve)
         self.parked = Parked(self.later)
@@ -98,6 +102,11 @@ class Broker:
         self._register()
         self._beat()
         self.later(plan.checkpoint_ms, self._keep)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process is there, and at work."""
+        return self.station.process.is_alive and not self.is_failed
 
     @property
     def applied_number(self) -> int:
@@ -287,6 +296,7 @@ class Broker:
         if batch is None or self.is_failed:
             return
         self._next_number += 1
+        self._world.on_logs_touched()
         try:
             self._apply(batch)
         except (DiskError, CorruptLogError) as error:
@@ -295,14 +305,16 @@ class Broker:
         self._apply_soon()
 
     def _apply(self, batch: Committed) -> None:
-        was_registered = self.is_registered
         delta = MetadataDelta(self.image)
         for record in batch.records:
             delta.replay(record)
         self.image = delta.apply(Offset(batch.end_offset - 1))
-        if not self.is_registered:
+        known = self.image.brokers.get(self.broker_id)
+        if known is None or known.incarnation_id != self._incarnation_id:
             return
-        if not was_registered:
+        self.broker_epoch = known.broker_epoch  # the answer to the registration may be lost
+        if not self.is_registered:
+            self.is_registered = True
             self._set_strays_aside()
             changed = [ReplicaName(topic, TOPIC_PARTITION) for topic in self.image.topics_by_id]
         else:
@@ -315,12 +327,6 @@ class Broker:
                 replica.on_brokers()
         self._stopped.on_image(self.image)
         self._settle_stops()
-
-    @property
-    def is_registered(self) -> bool:
-        """Whether the image says that this process is the broker: before, nothing is led or followed (rule 6)."""
-        known = self.image.brokers.get(self.broker_id)
-        return known is not None and known.incarnation_id == self._incarnation_id and self.broker_epoch is not None
 
     def _set_strays_aside(self) -> None:
         """Of topics that were deleted, or that are another's, while this broker was away."""
@@ -422,6 +428,7 @@ class Broker:
         if isinstance(body, Metadata):
             self._take(body.committed)
         elif isinstance(body, StopReplica):
+            self._world.on_logs_touched()
             try:
                 self._stop_replicas(body)
             except (DiskError, CorruptLogError) as error:

@@ -15,7 +15,7 @@ from tidelog.client.core.fetched import read_fetched
 from tidelog.client.core.metadata_cache import PartitionView
 from tidelog.client.core.needs import FetchFrom, LookUp, Need, NeedsMetadata, Validate
 from tidelog.client.core.reader import PartitionReader, Phase
-from tidelog.client.core.values import PositionReset, ResetPolicy
+from tidelog.client.core.values import PositionReset, ResetPolicy, ResetReason
 from tidelog.metadata.image import PartitionImage
 from tidelog.records import BatchBuilder, read_records
 from tidelog.sim.clock import SimulatedClock
@@ -73,6 +73,7 @@ class Client:
         self.rng = rng
         self.station, self.clock, self.plan, self.book = place
         self.topic_id: TopicId | None = None
+        self.previous_topic_id: TopicId | None = None  # a broker that is behind may bring it back
         self.state: PartitionImage | None = None
         self.is_stopping = False
 
@@ -88,6 +89,8 @@ class Client:
                 is_newer = self.state is None or body.topic_id != self.topic_id
                 state = body.partitions[PARTITION]
                 if is_newer or (self.state is not None and state.partition_epoch >= self.state.partition_epoch):
+                    if body.topic_id != self.topic_id:
+                        self.previous_topic_id = self.topic_id
                     self.topic_id, self.state = body.topic_id, state
                     self.on_metadata()
             if then is not None and not is_over:
@@ -306,6 +309,8 @@ class Consumer(Client):
             reader.on_all_delivered()
 
     def _on_reset(self, reset: PositionReset) -> None:
-        name = self.replica_name
-        if name is not None:
-            self.book.on_told(self.name, name, reset)
+        lost = [self.topic_id]
+        if reset.reason is ResetReason.RECREATED:
+            lost.append(self.previous_topic_id)
+        for topic_id in filter(None, lost):
+            self.book.on_told(self.name, ReplicaName(topic_id, PARTITION), reset)

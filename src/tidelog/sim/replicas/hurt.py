@@ -101,8 +101,6 @@ class Hurt:
         process, machine = cluster.brokers.get(broker), cluster.machines[broker]
         if process is None or (loses_power and not self._may_lose(broker)):
             return False
-        if loses_power:
-            cluster.watch.on_power_lost(broker)
         machine.kill_at_change = round(fault.amount)
 
         async def end() -> None:
@@ -110,9 +108,11 @@ class Hurt:
                 await asyncio.sleep(0.01)
                 if not machine.is_running:
                     break
-            if cluster.brokers.get(broker) is process:
-                cluster.end(broker, machine.lose_power if loses_power else machine.kill)
-            if loses_power and not machine.is_running:
+            if cluster.brokers.get(broker) is not process:
+                return  # it came to another end
+            cluster.end(broker, machine.kill)
+            if loses_power and self._may_lose(broker):
+                cluster.watch.on_power_lost(broker)
                 machine.lose_power()
             cluster.start_later(broker, fault.lasts_ms)
 
@@ -251,7 +251,9 @@ class Hurt:
     def _reassign(self, fault: Fault) -> bool:
         """Only where enough who are in sync stay: more than that no promise survives."""
         cluster = self._cluster
-        topic = sorted(cluster.latest.topics_by_name)[0]
+        if not cluster.latest.topics_by_name:
+            return False
+        topic = min(cluster.latest.topics_by_name)
         state = cluster.latest.topics_by_name[topic].partitions[0]
         free = [each for each in cluster.machines if each not in state.replicas]
         leaving = state.replicas[self._rng.randrange(0, len(state.replicas))]

@@ -50,9 +50,8 @@ class Serving(Protocol):
     parked: Parked
     image: MetadataImage
     replicas: dict[ReplicaName, HostedReplica]
+    is_registered: bool
 
-    @property
-    def is_registered(self) -> bool: ...
     def now_ms(self) -> int: ...
 
 

@@ -45,6 +45,8 @@ class Watch:
 
     Attributes:
         facts: what happened, counted.
+        is_touched: whether there is something to look at after this step.
+        are_logs_touched: whether a broker may have made, stopped or deleted one.
         broken: what did not hold, in the order in which it was seen; of each invariant the first.
     """
 
@@ -52,11 +54,13 @@ class Watch:
         self.facts: Counter[str] = Counter()
         self.broken: list[Broken] = []
         self.is_touched = False
+        self.are_logs_touched = False
         self._plan = plan
         self._world = world
         self._partitions: dict[ReplicaName, WatchedPartition] = {}
         self._gone_checks: Counter[str] = Counter()
         self._pictures: dict[tuple[BrokerId, ReplicaName], LogPicture] = {}
+        self._added: dict[tuple[BrokerId, ReplicaName], LeaderEpoch] = {}  # in which leader epoch, if not at first
         self._stopping = StoppedMeansStopped()
         self._stopping_checks = 0
 
@@ -89,12 +93,14 @@ class Watch:
 
     def on_decided(self, before: MetadataImage, after: MetadataImage) -> None:
         """The controller committed something."""
-        self.is_touched = True
+        self.is_touched = self.are_logs_touched = True
         for topic_id, topic in after.topics_by_id.items():
             known = before.topics_by_id.get(topic_id)
             if known is topic or known is None:
                 continue
             for index, state in enumerate(topic.partitions):
+                for broker in set(state.replicas) - set(known.partitions[index].replicas):
+                    self._added[broker, ReplicaName(topic_id, index)] = state.leader_epoch  # type: ignore[arg-type]
                 if _is_unclean(known.partitions[index], state):
                     self.facts["unclean election"] += 1
                     found = self.partition(ReplicaName(topic_id, index))  # type: ignore[arg-type]
@@ -181,24 +187,37 @@ class Watch:
             for index, state in enumerate(topic.partitions):
                 name = ReplicaName(topic_id, index)  # type: ignore[arg-type]
                 self._note(self.partition(name).checkers.check(self.view(name, state)))
-        running = [broker for broker in self._world.brokers.values() if broker.is_registered and not broker.is_failed]
-        views = [self._broker_view(broker) for broker in running]
-        self._stopping_checks += 1
-        self._note(self._stopping.check(views, latest))
+        if self.are_logs_touched:
+            self.are_logs_touched = False
+            running = [broker for broker in self._world.brokers.values() if broker.is_registered and broker.is_running]
+            self._stopping_checks += 1
+            self._note(self._stopping.check([self._broker_view(broker) for broker in running], latest))
 
     def view(self, name: ReplicaName, state: PartitionImage) -> PartitionView:
         """All replicas of a partition, as they are now."""
         views: dict[BrokerId, ReplicaView] = {}
         for broker in state.replicas:
             process = self._world.brokers.get(broker)
-            replica = None if process is None else process.replicas.get(name)
+            replica = None if process is None or not process.is_running else process.replicas.get(name)
             if replica is not None and not replica.is_stopped and replica.log.failure is None:
-                views[broker] = replica.view()
+                views[broker] = self._without_strangers(name, replica.view())
             else:
                 picture = self._pictures.get((broker, name))
                 if picture is not None:
                     views[broker] = _down(broker, picture)
         return PartitionView(state, views)
+
+    def _without_strangers(self, name: ReplicaName, view: ReplicaView) -> ReplicaView:
+        """A leader that is behind may presume in sync a replica that was removed: the one that was added since, on the
+        same broker, is another, and no concern of that leader.
+        """
+        epoch = view.leader_epoch
+        strangers = [
+            broker
+            for broker in view.isr
+            if epoch is not None and self._added.get((broker, name), LeaderEpoch(0)) > epoch
+        ]
+        return view._replace(isr=view.isr.difference(strangers)) if strangers else view
 
     def check_settled(self) -> None:
         """All is healed, and read to its end."""

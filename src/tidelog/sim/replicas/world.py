@@ -9,6 +9,7 @@ from tidelog.base.errors import DiskError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import MetadataImage
 from tidelog.sim.machine import Machine
+from tidelog.sim.process import ProcessKilledError
 from tidelog.sim.replicas.broker import Broker
 from tidelog.sim.replicas.clients import Consumer, Place, Producer
 from tidelog.sim.replicas.controller import CONTROLLER, Controller, machine_of
@@ -73,6 +74,9 @@ class ReplicaCluster:
     def on_step(self) -> None:
         self.watch.is_touched = True
 
+    def on_logs_touched(self) -> None:
+        self.watch.is_touched = self.watch.are_logs_touched = True
+
     def on_fact(self, kind: str) -> None:
         self.watch.on_fact(kind)
 
@@ -127,7 +131,7 @@ class ReplicaCluster:
             return
         try:
             process.close()
-        except DiskError:
+        except (DiskError, ProcessKilledError):
             self.end(broker, machine.kill)
             return
         self.end(broker, machine.end)
