@@ -11,17 +11,20 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import TidelogError
-from tidelog.base.ids import LeaderEpoch, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.client.core.values import ConsumerRecord, PositionReset
 from tidelog.metadata.image import MetadataImage
-from tidelog.sim.checkers.views import Broken, Record, text_of
+from tidelog.sim.checkers.history import PartitionHistory
+from tidelog.sim.checkers.logs import LineageTellsTheLog
+from tidelog.sim.checkers.views import Broken, PartitionView, Record, ReplicaView, text_of
 from tidelog.sim.stored import StoredRecords
 
 if TYPE_CHECKING:
     from tidelog.sim.node import SimulatedNode
 
 DELETED_SUFFIX = "-delete"
+NODE = BrokerId(1)
 
 
 class InvariantBrokenInRunError(TidelogError):
@@ -51,6 +54,7 @@ class PartitionWitness:
         self.books: dict[str, Book] = {}
         self.unchecked: list[int] = []  # acknowledged while nobody could look at the log
         self.excused: set[object] = set()
+        self.lineage = LineageTellsTheLog()
         self.is_rotten = False
         self.is_touched = True
 
@@ -264,11 +268,30 @@ class Witness:
                 "EpochOffsetUnique",
                 lambda: f"{text_of(record)} is at offset={offset} of {partition}, where {text_of(first)} was",  # noqa: B023
             )
+        self._check_lineage(partition, known, changed_from)
         unchecked, known.unchecked = known.unchecked, []
         if gone:
             unchecked = [offset for offset in known.acknowledged if offset >= changed_from]
         for offset in unchecked:
             self._check_acknowledged(partition, known, offset)
+
+    def _check_lineage(self, partition: TopicPartition, known: PartitionWitness, changed_from: int) -> None:
+        """The leader epochs that the node would answer from are those of its records."""
+        node = self._node.node
+        state = None if node is None else node.broker.image.partition(*partition)
+        if node is None or state is None or known.is_rotten:
+            return
+        held = next((one for one in node.broker.partitions if one.topic_partition == partition), None)
+        if held is None:
+            return
+        lineage = held.log.lineage.entries
+        replica = ReplicaView(NODE, True, False, None, Offset(0), known.stored.records, lineage, Offset(0), name="it")
+        view = PartitionView(state, {NODE: replica})
+        found = [
+            broken._replace(what=f"{partition}: {broken.what}")
+            for broken in known.lineage.check(view, PartitionHistory(), {NODE: changed_from})
+        ]
+        self.note([known.lineage.name], found)
 
     def _check_book(self, partition: TopicPartition, known: PartitionWitness, reader: str, book: Book) -> None:
         records = known.stored.records

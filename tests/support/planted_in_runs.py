@@ -1,0 +1,209 @@
+"""Bugs planted in production code while whole runs go on, and how many seeds it takes until one is found.
+
+As a program it prints the table: `PYTHONPATH=tests python tests/support/planted_in_runs.py [NAME...]`, in some minutes.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+
+import pytest
+
+from support.old_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
+from support.planted_bugs import ForgettingLeader, HastyLeader, TrustingLeader
+from tidelog.client.core import subscription
+from tidelog.client.core.positions import Intact
+from tidelog.client.core.reader import PartitionReader
+from tidelog.controller import brokers
+from tidelog.controller.leaders import changes_on_leaving
+from tidelog.controller.partition_changes import with_replicas
+from tidelog.metadata import PartitionImage
+from tidelog.replica import FollowerFetch, FollowerReplica, FollowerState, LeaderReplica, stop
+from tidelog.replica.progress import FollowerProgress
+from tidelog.server.partition import Partition
+from tidelog.sim.replicas import controller
+from tidelog.sim.run import run_seed
+
+MINUTES = 0.3
+SEEDS_MAX = 150
+TRIES = 3
+TRY_STRIDE = 1_000
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class PlantedInRuns:
+    """One bug.
+
+    Attributes:
+        number: of the rule that it breaks; 570 for the section on StopReplica.
+        words: what is done wrong.
+        nodes: of the runs.
+    """
+
+    number: str
+    words: str
+    plant: Patch
+    nodes: int = 3
+
+
+def _default(function: object, name: str, value: object) -> Patch:
+    """Another value for an argument that nobody gives."""
+    return lambda patch: patch.setitem(function.__kwdefaults__, name, value)  # type: ignore[attr-defined]
+
+
+def _attribute(owner: object, name: str, value: object) -> Patch:
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def _accepts_what_diverges(patch: pytest.MonkeyPatch) -> None:
+    accept_fetch = LeaderReplica.accept_fetch
+
+    def accept(self: LeaderReplica, fetch: FollowerFetch) -> object:
+        return accept_fetch(self, replace(fetch, last_fetched_epoch=None))
+
+    patch.setattr(LeaderReplica, "accept_fetch", accept)
+
+
+def _takes_ready_as(leader: type[LeaderReplica]) -> Patch:
+    """The same as a subclass does it, for leaders that nobody makes by another class."""
+    take_ready = LeaderReplica.take_ready
+
+    def weakly(self: LeaderReplica) -> object:
+        if leader is TrustingLeader:
+            self.high_watermark = max(self.high_watermark, self.epoch_start)
+        elif leader is HastyLeader and self._isr._to_send is not None:
+            self._isr.maximal = self._isr._to_send.isr
+        elif leader is ForgettingLeader:
+            self._isr.maximal = self._isr.committed
+        return take_ready(self)
+
+    return _attribute(LeaderReplica, "take_ready", weakly)
+
+
+def _keeps_seats(*args: object, **kwargs: object) -> object:
+    return [] if "is_lost" in kwargs else changes_on_leaving(*args, **kwargs)  # type: ignore[arg-type]
+
+
+def _never_lost(*args: object, **kwargs: object) -> object:
+    return changes_on_leaving(*args, **{**kwargs, "is_lost": False})  # type: ignore[arg-type]
+
+
+def _in_the_same_epoch(before: PartitionImage, *args: object, **kwargs: object) -> PartitionImage:
+    after = with_replicas(before, *args, **kwargs)  # type: ignore[arg-type]
+    return replace(after, leader_epoch=before.leader_epoch) if after.leader == before.leader else after
+
+
+class _TrustingReader(PartitionReader):
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **{**kwargs, "rule": lambda *_: Intact()})  # type: ignore[arg-type]
+
+
+PLANTED: Mapping[str, PlantedInRuns] = {
+    "high-watermark": PlantedInRuns(
+        "2",
+        "A follower cuts to its own high watermark.",
+        _default(FollowerReplica.__init__, "truncation", high_watermark_alone),
+    ),
+    "kip-101-alone": PlantedInRuns(
+        "2",
+        "A follower asks once, and cuts to whatever end is answered.",
+        _default(FollowerReplica.__init__, "truncation", first_epoch_end),
+    ),
+    "unfenced": PlantedInRuns(
+        "3",
+        "A leader serves senders of any leader epoch.",
+        _attribute(LeaderReplica, "check_leader_epoch", lambda *_: None),
+    ),
+    "diverging-fetch-counts": PlantedInRuns(
+        "3", "A leader does not look at the epoch of the fetcher's last record.", _accepts_what_diverges
+    ),
+    "incarnations-alike": PlantedInRuns(
+        "3",
+        "What an earlier incarnation fetched counts.",
+        _attribute(FollowerProgress, "is_overtaken", lambda *_: False),
+    ),
+    "trusts-its-log": PlantedInRuns("4", "What a new leader has is committed.", _takes_ready_as(TrustingLeader)),
+    "shrinks-unasked": PlantedInRuns(
+        "4", "Who is proposed to leave the ISR is not waited for.", _takes_ready_as(HastyLeader)
+    ),
+    "grows-unasked": PlantedInRuns(
+        "4", "Who is proposed to join the ISR is not waited for.", _takes_ready_as(ForgettingLeader)
+    ),
+    "commits-alone": PlantedInRuns(
+        "4",
+        "What everyone in sync has is committed, however few.",
+        _attribute(LeaderReplica, "_isr_size_min", property(lambda _: 1)),
+    ),
+    "joins-at-the-high-watermark": PlantedInRuns(
+        "5",
+        "Who has reached the high watermark joins the ISR.",
+        _default(LeaderReplica.__init__, "join", joins_at_the_high_watermark),
+    ),
+    "keeps-its-seat": PlantedInRuns(
+        "6", "Who registers anew keeps leaderships and seats.", _attribute(brokers, "changes_on_leaving", _keeps_seats)
+    ),
+    "unclean-is-clean": PlantedInRuns(
+        "7", "Who lost power stays eligible.", _attribute(brokers, "changes_on_leaving", _never_lost)
+    ),
+    "same-epoch": PlantedInRuns(
+        "8", "Other replicas, and the same leader epoch.", _attribute(controller, "with_replicas", _in_the_same_epoch)
+    ),
+    "serves-at-once": PlantedInRuns(
+        "9",
+        "A follower serves consumers before it is reconciled.",
+        _attribute(FollowerReplica, "is_reconciled", property(lambda self: self.state is not FollowerState.STOPPED)),
+    ),
+    "stop-without-epoch": PlantedInRuns(
+        "570",
+        "A broker does not look at the leader epoch of a StopReplica.",
+        _attribute(stop, "check_stop_order", lambda *_: None),
+    ),
+    "consumer-trusts": PlantedInRuns(
+        "14",
+        "A consumer takes every answer about its position for good news.",
+        _attribute(subscription, "PartitionReader", _TrustingReader),
+    ),
+    "acknowledged-unsynced": PlantedInRuns(
+        "the promise",
+        "What is to be synced is acknowledged before it is.",
+        _attribute(Partition, "is_sync_awaited", property(lambda _: False)),
+        nodes=1,
+    ),
+}
+
+
+def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> tuple[int, str] | None:
+    """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
+    with pytest.MonkeyPatch.context() as patch:
+        bug.plant(patch)
+        for count in range(1, seeds_max + 1):
+            report = run_seed(first_seed + count - 1, nodes=bug.nodes, minutes=MINUTES)
+            if report.broken:
+                return count, report.broken[0]
+    return None
+
+
+def _row(name: str, bug: PlantedInRuns) -> str:
+    counts, names = [], set()
+    for each in range(TRIES):
+        found = seeds_until_found(bug, 1 + each * TRY_STRIDE, SEEDS_MAX)
+        counts.append(SEEDS_MAX + 1 if found is None else found[0])
+        names |= set() if found is None else {found[1].partition(":")[0]}
+    shown = [f"not in {SEEDS_MAX}" if count > SEEDS_MAX else str(count) for count in (median(counts), max(counts))]
+    return f"| {bug.number} | `{name}` | {bug.words} | {' | '.join(shown)} | {', '.join(sorted(names))} |"
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    wanted = sys.argv[1:]
+    print("| rule | planted | what is done wrong | seeds, median | seeds, at worst | found by |")
+    print("|---|---|---|---|---|---|")
+    for bug_name, planted in PLANTED.items():
+        if not wanted or bug_name in wanted:
+            print(_row(bug_name, planted), flush=True)
