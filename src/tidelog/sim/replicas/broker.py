@@ -212,6 +212,10 @@ class Broker:
 
         self.station.ask(CONTROLLER, body, ANSWER_TIMEOUT_MS, answered)
 
+    def checkpoint_high_watermarks(self) -> None:
+        """Write them: before a log is cut below its own, and where one is found to be cut."""
+        self.held.write_high_watermarks(self.replicas.values())
+
     def checkpoint_recovery_points(self) -> None:
         """Write them, and where the logs start."""
         self.held.write_recovery_points(self.replicas.values())
@@ -365,6 +369,8 @@ class Broker:
         picture = self._world.picture(self.broker_id, name)
         replica = HostedReplica(self, topic_partition, name, log, high_watermark=high_watermark, picture=picture)
         self.replicas[name] = replica
+        if high_watermark is not None and replica.high_watermark < high_watermark:
+            self.checkpoint_high_watermarks()
         return replica
 
     def _remove(self, replica: HostedReplica) -> None:
@@ -444,7 +450,7 @@ class Broker:
             for replica in self.replicas.values():
                 if not replica.is_stopped and replica.log.failure is None:
                     replica.log.maybe_flush(self.now_ms())
-            self.held.write_high_watermarks(self.replicas.values())
+            self.checkpoint_high_watermarks()
             self.checkpoint_recovery_points()
         except DiskError as error:
             self.on_failed(error)
