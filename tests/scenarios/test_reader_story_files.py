@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.datadriven import StoryError, check_file
+from support.datadriven import StoryError, blocks, check_file
+from support.old_reader_rules import OLD_READER_RULES
 from support.stories import player_of
 
 
@@ -36,6 +37,12 @@ def check(tmp_path: Path, text: str) -> None:
 def test_what_clients_cannot_do_is_named(tmp_path: Path, commands: str, message: str) -> None:
     with pytest.raises(StoryError, match=message):
         check(tmp_path, f"{commands}\n----\n")
+
+
+def test_every_replaced_rule_of_clients_has_a_story_of_its_own() -> None:
+    told = [list(blocks(path)) for path in Path(__file__).parent.glob("*.txt")]
+    rules = [story[-1][0][0].options["rule"] for story in told if story[0][0][0].name == "topic"]
+    assert sorted(rules) == sorted(OLD_READER_RULES)
 
 
 def test_a_replay_of_clients_that_breaks_nothing_proves_nothing(tmp_path: Path) -> None:

@@ -22,10 +22,12 @@ class ReaderRules:
     """What the clients go by; the defaults are production's.
 
     Attributes:
+        says: what such rules come to.
         knows_topic_ids: whether metadata tells them to the consumer.
         is_idempotent: whether the producer counts its records.
     """
 
+    says: str = ""
     validation: ValidationRule = judge
     reader: type[PartitionReader] = PartitionReader
     store: Callable[[PartitionReader], Position] = as_it_stands
@@ -74,13 +76,20 @@ def with_the_leaders_epoch(reader: PartitionReader) -> Position:
 
 
 OLD_READER_RULES = {
-    "no-validation": ReaderRules(validation=all_is_well),
-    "end-offset-alone": ReaderRules(validation=end_offset_alone),
-    "resets-in-silence": ReaderRules(validation=all_is_well, reader=ResettingInSilence),
-    "keeps-prefetched": ReaderRules(reader=KeepingPrefetched),
-    "stores-offsets-alone": ReaderRules(store=offset_alone),
-    "stores-the-leaders-epoch": ReaderRules(store=with_the_leaders_epoch),
-    "names-alone": ReaderRules(knows_topic_ids=False),
-    "no-sequences": ReaderRules(is_idempotent=False),
+    "no-validation": ReaderRules("A new leader is believed to have all that was read (before KIP-320).", all_is_well),
+    "end-offset-alone": ReaderRules(
+        "All is well that does not end below the position, whatever epoch it is of (as in Java's client).",
+        end_offset_alone,
+    ),
+    "resets-in-silence": ReaderRules(
+        "A position outside the log is moved, and nobody is told (before KIP-320).", all_is_well, ResettingInSilence
+    ),
+    "keeps-prefetched": ReaderRules("What was fetched is delivered, whoever leads by then.", reader=KeepingPrefetched),
+    "stores-offsets-alone": ReaderRules("Of a position, the offset is stored (before KIP-320).", store=offset_alone),
+    "stores-the-leaders-epoch": ReaderRules(
+        "The epoch of whoever leads is stored, though nothing of it was read.", store=with_the_leaders_epoch
+    ),
+    "names-alone": ReaderRules("A topic is what bears its name (before KIP-516).", knows_topic_ids=False),
+    "no-sequences": ReaderRules("A producer does not count its records (before KIP-98).", is_idempotent=False),
 }
 """By the name that a story replays it under."""

@@ -17,7 +17,11 @@ from tidelog.sim.checkers.views import text_of
 
 
 class ReaderStory:
-    """One partition with its clients, and the commands that made it what it is."""
+    """One partition with its clients, and the commands that made it what it is.
+
+    Attributes:
+        table: by name, how a command is used, and what does it.
+    """
 
     def __init__(self, rules: ReaderRules | None = None) -> None:
         self._rules = ReaderRules() if rules is None else rules
@@ -27,7 +31,7 @@ class ReaderStory:
         self._stored: Position | None = None
         self._events: list[str] = []
         self._played: list[Command] = []
-        self._commands: dict[str, tuple[str, Callable[[Command, PartitionWorld], None]]] = {
+        self.table: dict[str, tuple[str, Callable[[Command, PartitionWorld], None]]] = {
             "topic": ("topic BROKER...: the first one leads", self._topic),
             "write": ("write VALUE...: somebody does, and the leader has them", self._write),
             "produce": ("produce VALUE...: our producer does, with acks=1", self._produce),
@@ -55,10 +59,10 @@ class ReaderStory:
         return lines + [f"INVARIANT BROKEN {line}" for line in self._broken()] + self._picture()
 
     def _do(self, command: Command) -> None:
-        if command.name not in self._commands:
-            possible = "; ".join(usage for usage, _ in self._commands.values())
+        if command.name not in self.table:
+            possible = "; ".join(usage for usage, _ in self.table.values())
             raise command.refuse(f"no such command. Possible are: {possible}; replay rule={'|'.join(OLD_READER_RULES)}")
-        usage, do = self._commands[command.name]
+        usage, do = self.table[command.name]
         try:
             if self._world is None:
                 if command.name != "topic":

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from support.datadriven import blocks
+from support.old_reader_rules import OLD_READER_RULES
 from support.old_rules import OLD_RULES
+from support.reader_story import ReaderStory
 from support.replica_values import Rules
 from support.story import Story
 from support.story_commands import StoryCommands
@@ -48,6 +50,15 @@ Its own rule is the one that it is told for; what else breaks it is weaker in th
 """
 
 
+CLIENTS = """
+## What can happen to clients
+
+A story that begins with `topic` is about a consumer and a producer of one partition.
+`reader at=2  has [m1@0 m4@1]` is where the consumer goes on, and all that it was given and not told to undo.
+
+"""
+
+
 class Row(NamedTuple):
     """One story, the rule that it ends with, and all that break it."""
 
@@ -70,14 +81,20 @@ def rows(directory: Path) -> Iterator[Row]:
 
 
 def readme(table: list[Row]) -> str:
-    usages = [usage for usage, _ in StoryCommands(Rules(), list).table.values()]
-    commands = "".join(f"- `{call}`{'' if not what else ': ' + what}\n" for call, what in map(_parts, usages))
+    commands = _list_of(usage for usage, _ in StoryCommands(Rules(), list).table.values())
+    clients = _list_of(usage for usage, _ in ReaderStory().table.values())
     lines = ""
     for story, own, breaking in table:
         others = ", ".join(name for name in breaking if name != own)
         lines += f"| [{story.removesuffix('.txt')}]({story}) | {own} | {others} |\n"
     replaced = "".join(f"| {name} | {old.says} |\n" for name, old in OLD_RULES.items())
-    return f"{INTRODUCTION}\n{commands}{REPLACED}{replaced}{TABLE}{lines}"
+    of_clients = CLIENTS + clients + REPLACED.replace("rules that", "rules of clients that")
+    of_clients += "".join(f"| {name} | {old.says} |\n" for name, old in OLD_READER_RULES.items())
+    return f"{INTRODUCTION}\n{commands}{REPLACED}{replaced}{TABLE}{lines}{of_clients}"
+
+
+def _list_of(usages: Iterable[str]) -> str:
+    return "".join(f"- `{call}`{'' if not what else ': ' + what}\n" for call, what in map(_parts, usages))
 
 
 def _parts(usage: str) -> tuple[str, str]:
