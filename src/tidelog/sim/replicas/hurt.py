@@ -84,6 +84,7 @@ class Hurt:
             machine.executor.faults.wait_ms_max = 2.0
             machine.disk.free_write_bytes = None
             machine.kill_at_change = None
+            machine.clock.wall_offset_ms = 0
             cluster.start(broker)
         cluster.controller.is_generous = True
 
