@@ -83,8 +83,6 @@ class FollowerReplica:
             truncation: what to cut. Tests pass the rules that were replaced; production has one.
         """
         invariant(state.leader != broker_id, "{}: broker {} leads it, and follows nobody", partition, broker_id)
-        is_known = log.log_start_offset == log.log_end_offset or len(lineage) > 0
-        invariant(is_known, "{}: there are records of no known leader epoch", partition)
         self.partition = partition
         self.broker_id = broker_id
         self.leader = state.leader

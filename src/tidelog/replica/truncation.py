@@ -66,7 +66,19 @@ class TruncationRule(Protocol):
 
 
 def truncation_point(log: OwnLog, answer: EpochEnd | None) -> Cut:
-    """The one rule in production: KIP-101 as KIP-279 mended it. A log that knows no epoch has nothing to ask for.
+    """The one rule in production: KIP-101 as KIP-279 mended it. A log without records may know no epoch to ask for.
+
+    Records of no known epoch (the lineage was lost, and compaction left nothing to rebuild it from) cannot be told from
+    others at their offsets: where they are the last that would be left, nothing is kept.
+    """
+    cut = _compared(log, answer)
+    if cut.end_offset > log.log_start_offset and log.lineage.epoch_at(Offset(cut.end_offset - 1)) is None:
+        return Cut(Offset(log.log_start_offset - 1))
+    return cut
+
+
+def _compared(log: OwnLog, answer: EpochEnd | None) -> Cut:
+    """What the lineages say.
 
     What ends lower ends both: the end of our epoch may lie above the leader's end of a newer one. So what is asked for
     next is the epoch of the last record that is left, which need not be the one that was compared.

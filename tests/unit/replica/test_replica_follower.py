@@ -183,9 +183,15 @@ def test_a_log_that_is_wholly_another_starts_anew() -> None:
     assert one.machine.take_ready().truncation is None, "what it has since then is the leader's"
 
 
-def test_records_of_no_known_epoch_are_a_bug() -> None:
-    with pytest.raises(InvariantBrokenError, match="no known leader epoch"):
-        Following((), end=4)
+def test_a_log_whose_lineage_was_lost_starts_anew() -> None:
+    one = Following((), end=8, checkpoint=5)  # compaction left nothing to rebuild it from
+    request = one.machine.take_ready().request
+    assert isinstance(request, AskLogStart)
+    one.machine.on_log_start(request.number, Offset(2), 0)
+    assert one.cuts() == Truncation(Offset(2), starts_anew=True, below_high_watermark=Offset(5))
+
+
+def test_who_leads_follows_nobody() -> None:
     with pytest.raises(InvariantBrokenError, match="follows nobody"):
         Following(leader=US)
 

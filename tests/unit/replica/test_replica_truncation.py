@@ -59,6 +59,25 @@ def test_a_log_without_records_asks_for_what_retention_left_of_its_lineage() -> 
     assert truncation_point(own_log((), start=9), None) == cut(9)
 
 
+@pytest.mark.parametrize(
+    ("log", "answer"),
+    [
+        (own_log((), end=9), None),
+        (own_log(((4, 9),), end=9), None),
+        (own_log(((4, 6),)), (4, 3, 6)),
+        (own_log(((4, 6),)), (4, 3, 2)),
+        (own_log(((4, 6),), start=1), (4, 3, 2)),
+    ],
+)
+def test_records_of_no_known_epoch_are_not_taken_for_the_leaders(log: OwnLog, answer: Answer) -> None:
+    assert truncation_point(log, epoch_end(answer)).end_offset < log.log_start_offset
+
+
+def test_records_of_no_known_epoch_stay_below_one_that_the_leader_has_too() -> None:
+    assert truncation_point(own_log(((4, 6),)), epoch_end((4, 4, 20))) == cut(9, agreed=4)
+    assert truncation_point(own_log(((4, 6),), start=6), epoch_end((4, 3, 7))) == cut(6, agreed=3)
+
+
 def test_an_epoch_that_a_batch_took_along_is_asked_for_no_more() -> None:
     assert truncation_point(own_log(((1, 0),), end=6), epoch_end((3, 2, 9))) == cut(6, ask=1)
 
