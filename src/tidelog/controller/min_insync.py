@@ -21,8 +21,8 @@ def min_insync_of(metadata: MetadataView, settings: ControllerSettings) -> MinIn
     default = _min_insync(topic_values({}, broker))
 
     def of_topic(name: str) -> int:
-        configs = metadata.configs.get(ConfigResource(ResourceType.TOPIC, name))
-        return default if configs is None else _min_insync(topic_values(configs, broker))
+        configs = metadata.configs.get(ConfigResource(ResourceType.TOPIC, name), {})
+        return _min_insync(topic_values(configs, broker)) if MIN_INSYNC in configs else default
 
     return of_topic
 

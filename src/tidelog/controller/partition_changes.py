@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
@@ -51,27 +52,9 @@ def with_isr(
             in sync is enough, nobody was promised that a loss of power is survived, and a crash of the process loses
             nothing: there they stay eligible.
     """
-    size_min = isr_size_min(partition, min_insync_replicas)
-    eligible: tuple[BrokerId, ...] = ()
-    last_known: tuple[BrokerId, ...] = ()
-    if len(isr) < size_min:
-        held = dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
-        stays = [broker for broker in held if broker not in isr and broker in partition.replicas]
-        eligible = tuple(broker for broker in stays if size_min == 1 or broker not in lost)
-        known = dict.fromkeys((*partition.last_known_eligible_leader_replicas, *stays))
-        last_known = tuple(
-            broker for broker in known if broker not in isr and broker not in eligible and broker in partition.replicas
-        )
     keeps_leader = partition.leader is None or partition.leader in isr
-    return replace(
-        partition,
-        isr=tuple(isr),
-        leader=partition.leader if keeps_leader else None,
-        leader_epoch=partition.leader_epoch if keeps_leader else LeaderEpoch(partition.leader_epoch + 1),
-        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
-        eligible_leader_replicas=eligible,
-        last_known_eligible_leader_replicas=last_known,
-    )
+    standing = _standing(partition, isr, isr_size_min(partition, min_insync_replicas), lost)
+    return _next(partition, standing, partition.leader if keeps_leader else None, is_election=not keeps_leader)
 
 
 def next_leader(partition: PartitionImage, is_active: IsActive) -> BrokerId | None:
@@ -91,12 +74,12 @@ def led_by(partition: PartitionImage, broker: BrokerId, *, min_insync_replicas: 
 
     The others that were eligible stay so while nothing can be committed without them.
     """
-    if broker not in partition.isr:
+    isr = partition.isr
+    if broker not in isr:
         invariant(broker in partition.eligible_leader_replicas, "broker {} may not lead", broker)
-        changed = with_isr(partition, (broker,), min_insync_replicas=min_insync_replicas)
-    else:
-        changed = partition
-    return _one_step(partition, replace(changed, leader=broker))
+        isr = (broker,)
+    standing = _standing(partition, isr, isr_size_min(partition, min_insync_replicas), ())
+    return _next(partition, standing, broker, is_election=True)
 
 
 def led_uncleanly_by(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
@@ -140,7 +123,7 @@ def without(
         leader = next_leader(left, lambda one: one != broker and is_active(one))
         if leader is not None:
             left = _one_step(partition, led_by(left, leader, min_insync_replicas=min_insync_replicas))
-    is_as_it_was = replace(left, partition_epoch=partition.partition_epoch) == partition
+    is_as_it_was = left.leader_epoch == partition.leader_epoch and _standing_of(left) == _standing_of(partition)
     return None if is_as_it_was else left
 
 
@@ -235,6 +218,51 @@ def change_record(
     if after.last_known_eligible_leader_replicas != before.last_known_eligible_leader_replicas:
         record.last_known_elr = list(after.last_known_eligible_leader_replicas)
     return record
+
+
+class _Standing(NamedTuple):
+    """Who is in sync, who is eligible to lead beside them, and who was known to be once."""
+
+    isr: tuple[BrokerId, ...]
+    eligible: tuple[BrokerId, ...]
+    last_known: tuple[BrokerId, ...]
+
+
+def _standing_of(partition: PartitionImage) -> _Standing:
+    return _Standing(partition.isr, partition.eligible_leader_replicas, partition.last_known_eligible_leader_replicas)
+
+
+def _standing(
+    partition: PartitionImage, isr: Sequence[BrokerId], size_min: int, lost: Collection[BrokerId]
+) -> _Standing:
+    """With another ISR, of which `size_min` must be in sync; see `with_isr`."""
+    if len(isr) >= size_min:
+        return _Standing(tuple(isr), (), ())
+    held = dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
+    stays = [broker for broker in held if broker not in isr and broker in partition.replicas]
+    eligible = tuple(broker for broker in stays if size_min == 1 or broker not in lost)
+    known = dict.fromkeys((*partition.last_known_eligible_leader_replicas, *stays))
+    gone = (broker for broker in known if broker not in isr and broker not in eligible)
+    return _Standing(tuple(isr), eligible, tuple(broker for broker in gone if broker in partition.replicas))
+
+
+def _next(
+    partition: PartitionImage, standing: _Standing, leader: BrokerId | None, *, is_election: bool
+) -> PartitionImage:
+    """The next state. Written out, for a broker that comes or goes changes thousands."""
+    return PartitionImage(
+        partition.replicas,
+        standing.isr,
+        leader,
+        LeaderEpoch(partition.leader_epoch + is_election),
+        PartitionEpoch(partition.partition_epoch + 1),
+        partition.is_recovering,
+        partition.adding_replicas,
+        partition.removing_replicas,
+        partition.directories,
+        standing.eligible,
+        standing.last_known,
+    )
 
 
 def _one_step(before: PartitionImage, after: PartitionImage) -> PartitionImage:
