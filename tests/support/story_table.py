@@ -23,7 +23,8 @@ This file is written so, too.
 
 Begin with [kip-101-restart-then-lead.txt](kip-101-restart-then-lead.txt).
 `m2@0` is record m2 of leader epoch 0; what is left of `|` lies below that broker's high watermark.
-`kip-…` tells a proposal, `rule-…` a rule beyond the texts, by its row in [docs/kips.md](../../docs/kips.md).
+`kip-…` tells a proposal, `rule-…` a rule beyond the texts, by its row in [docs/kips.md](../../docs/kips.md);
+`consumer-…` and `producer-…` tell what clients make of a log that lost its end.
 The rules that were replaced are in `tests/support/old_*.py`; production has today's alone.
 
 ## What can happen to replicas
