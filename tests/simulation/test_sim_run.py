@@ -9,6 +9,7 @@ import sys
 
 import pytest
 
+from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.log.segment import Segment
 from tidelog.server.partition import Partition
 from tidelog.sim.checkers.views import Record
@@ -22,6 +23,20 @@ from tidelog.sim.world import SimulatedWorld
 
 MINUTES = 0.1
 PLAIN = Plan(partitions=1, producers=1, interval_ms=20, consumers=1)
+
+
+def pass_over(reader: PartitionReader, _: object) -> None:
+    reader.phase = Phase.FETCHING
+
+
+PLANTED: dict[str, tuple[type, str, object, set[str]]] = {
+    "recovery leaves a torn tail where it is": (
+        *(Segment, "truncate", lambda *_: None),
+        {"AckedRecordsSurvive", "DeliveredStaysDeliverable", "LogsArePrefixes"},
+    ),
+    "readers pass over a truncation": (PartitionReader, "_on_truncated", pass_over, {"NoSilentLoss"}),
+}
+"""What is wrong, where, and what it breaks."""
 
 
 def run_story(seed: int, plan: Plan, faults: list[Fault]) -> tuple[Report, list[Record]]:
@@ -131,10 +146,11 @@ def test_a_sync_that_is_left_out_is_found_and_made_short(monkeypatch: pytest.Mon
     assert len(shrunk.schedule) == 1
 
 
-def test_a_tail_that_is_not_cut_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: recovery finds a torn batch at the end, and leaves it where it is."""
-    monkeypatch.setattr(Segment, "truncate", lambda *_: None)
-    assert find().broken_names <= {"Progress", "AckedRecordsSurvive", "NoSurprises"}
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_planted_bug_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, bug, invariants = PLANTED[planted]
+    monkeypatch.setattr(owner, name, bug)
+    assert find().broken_names & invariants
 
 
 def test_totals_are_sums() -> None:
