@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -14,6 +15,7 @@ from support.small_world_search import State, explore
 from support.small_world_story import commands_of, play, scenario_of
 from support.small_worlds import REFUTATIONS, TESTED, Refutation, Size
 from support.story import Story
+from tidelog.base.errors import Code
 from tidelog.sim.checkers.history import PartitionHistory
 from tidelog.sim.checkers.partition import PartitionCheckers
 
@@ -88,6 +90,32 @@ def test_equal_keys_mean_equal_behaviour(bounds: Bounds) -> None:
         other = SmallWorld(bounds)
         _walk(other, Random(seed))
         _compare(taken, other)
+
+
+@pytest.mark.parametrize(
+    "code", [None, Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH, Code.NOT_LEADER_OR_FOLLOWER]
+)
+def test_what_is_lost_or_refused_is_asked_again(code: Code | None) -> None:
+    """So a request that is on its way, one that is lost and one that was refused are one state."""
+    world = SmallWorld(Bounds(min_insync=2, crashes=2, power_losses=1, unclean=1))
+    for seed in range(40):
+        _walk(world, Random(seed))
+    asking = [part.replica for part in world.replicas.parts if part.ask >= 0]
+    assert len(asking) > 100
+    for replica in asking:
+        again = replica.copy()
+        assert again.follower is not None
+        assert again.asked is not None
+        if code is None:
+            again.follower.on_unanswered(again.asked.number, 0)
+        else:
+            again.follower.on_refused(again.asked.number, code, 0)
+        assert again.follower.take_ready().request is None
+        again.follower.on_tick(0)
+        asked = again.follower.take_ready().request
+        assert asked is not None
+        assert replace(asked, number=again.asked.number) == again.asked
+        assert again.key() == replica.key()
 
 
 def _walk(world: SmallWorld, rng: Random) -> list[State]:
