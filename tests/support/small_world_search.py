@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from time import perf_counter
+from time import process_time
 from typing import Protocol
 
 State = tuple[int, ...]
@@ -33,6 +33,7 @@ class Explored:
     Attributes:
         is_whole: whether there is no other state.
         depth: how many steps it takes to the last state.
+        seconds: of one processor.
         broken: what does not hold in the last state of `steps`; empty if nothing is broken.
         steps: from the initial state on, what happened and what was the case then.
     """
@@ -66,7 +67,7 @@ def explore(
         is_traced: whether to remember how each state was reached. If not, and something is found, it is sought again.
         on_level: told the depth, the states seen so far and the transitions, as the search goes on.
     """
-    began = perf_counter()
+    began = process_time()
     seen = {hash(world.initial)}
     came: dict[State, tuple[Action, State]] = {}
     level = [world.initial]
@@ -87,13 +88,13 @@ def explore(
                 if broken:
                     if not is_traced:
                         return explore(world, depth_max=depth, is_traced=True)
-                    seconds = perf_counter() - began
+                    seconds = process_time() - began
                     return Explored(len(seen), transitions, depth, seconds, False, broken, _way(came, after))
                 following.append(after)
         level = following
         if on_level is not None:
             on_level(depth, len(seen), transitions)
-    return Explored(len(seen), transitions, depth, perf_counter() - began, not level)
+    return Explored(len(seen), transitions, depth, process_time() - began, not level)
 
 
 def _way(came: dict[State, tuple[Action, State]], state: State) -> tuple[tuple[Action, State], ...]:
