@@ -90,7 +90,9 @@ def _try(mutants: Sequence[Mutant], bench: Bench) -> Iterator[Outcome]:
         told = trial.take_result()
         outcome = Outcome(mutant, TIME_LIMIT if told is None else told)
         done += 1
-        survived += not outcome.caught_by
+        if not outcome.caught_by:
+            survived += 1
+            print(f"  {mutant.file}:{mutant.line}: nothing catches {mutant.before!r} -> {mutant.after!r}", flush=True)
         if time.monotonic() - shown >= 5 or done == len(mutants):
             shown = time.monotonic()
             print(

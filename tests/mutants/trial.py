@@ -25,7 +25,7 @@ from mutants.mutations import Mutant
 
 PACKAGE = "tidelog.replica"
 MEMORY_BYTES_MAX = 3 << 30
-EXAMPLES_MAX = 40
+EXAMPLES_MAX = 25
 LOADS_NOT = "loads not"
 TIME_LIMIT = "the time limit"
 
