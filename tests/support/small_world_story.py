@@ -42,7 +42,9 @@ def command_of(world: SmallWorld, before: State, action: Action) -> str:
 
 def commands_of(world: SmallWorld, explored: Explored) -> list[str]:
     """One for each step."""
-    commands, before = [f"cluster {' '.join(name_of(BrokerId(at + 1)) for at in range(world.size))}"], world.initial
+    everyone = " ".join(name_of(BrokerId(at + 1)) for at in range(world.size))
+    min_insync = f" min-insync={world.bounds.min_insync}" if world.bounds.min_insync > 1 else ""
+    commands, before = [f"cluster {everyone}{min_insync}"], world.initial
     for action, after in explored.steps:
         commands.append(command_of(world, before, action))
         before = after
