@@ -5,6 +5,7 @@ Leaders and followers are logs here, which know what they last heard of the cont
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -36,7 +37,8 @@ from tidelog.metadata.records import (
 
 TOPIC = TopicId(UUID(int=7))
 FIRST = PartitionIndex(0)
-BROKERS = st.sampled_from([BrokerId(number) for number in (1, 2, 3)])
+ONE, TWO, THREE = (BrokerId(number) for number in (1, 2, 3))
+BROKERS = st.sampled_from((ONE, TWO, THREE))
 
 
 @dataclass
@@ -206,7 +208,10 @@ class Partition(RuleBasedStateMachine):
     @precondition(lambda self: not all(replica.is_up for replica in self.replicas.values()))
     @rule(data=st.data(), is_let_in=st.booleans())
     def restart(self, data: st.DataObject, is_let_in: bool) -> None:
-        broker = data.draw(st.sampled_from([one for one in self.replicas if not self.replicas[one].is_up]))
+        down = [one for one in self.replicas if not self.replicas[one].is_up]
+        self.come_back(data.draw(st.sampled_from(down), label="broker"), is_let_in)
+
+    def come_back(self, broker: BrokerId, is_let_in: bool) -> None:
         replica = self.replicas[broker]
         self._register(broker, replica.stopped_in)
         replica.heard = len(self.history) - 1
@@ -300,6 +305,52 @@ class Partition(RuleBasedStateMachine):
 
     def _remember(self) -> None:
         self.history.append(Heard(self.state, min(self.min_insync, 3)))
+
+
+def play(min_insync: int, *steps: Callable[[Partition], None]) -> Partition:
+    """What is seldom drawn, step by step; what must hold is looked at after each."""
+    partition = Partition()
+    partition.begin(min_insync)
+    for step in steps:
+        step(partition)
+        partition.the_leader_is_in_sync_and_epochs_only_grow()
+        partition.who_may_be_elected_has_all_that_is_committed()
+        partition.nobody_waits_without_need()
+    return partition
+
+
+def test_who_lost_its_power_is_not_eligible_though_too_few_are_in_sync() -> None:
+    played = play(3, Partition.write, lambda p: p.lose_power(TWO, 0), lambda p: p.come_back(TWO, is_let_in=True))
+    assert played.state.eligible_leader_replicas == ()
+    assert played.state.last_known_eligible_leader_replicas == (TWO,)
+
+
+def test_a_request_that_was_overtaken_brings_nobody_back() -> None:
+    played = play(
+        2,
+        lambda p: p.propose(ONE, THREE),
+        lambda p: p.fence(TWO, True),
+        Partition.write,
+        lambda p: p.fence(TWO, False),
+        lambda p: p.alter(0),
+    )
+    assert played.state.isr == (ONE, THREE)
+    assert played.committed
+
+
+def test_what_an_incarnation_proved_does_not_let_the_next_one_join() -> None:
+    played = play(
+        2,
+        Partition.write,
+        lambda p: p.fence(TWO, True),
+        lambda p: p.fence(TWO, False),
+        Partition.all_hear,
+        lambda p: p.propose(ONE, TWO),
+        lambda p: p.lose_power(TWO, 0),
+        lambda p: p.come_back(TWO, is_let_in=True),
+        lambda p: p.alter(0),
+    )
+    assert played.state.isr == (ONE, THREE)
 
 
 TestPartition = Partition.TestCase
