@@ -150,9 +150,12 @@ class Broker:
         def take() -> None:
             if not self.is_failed:
                 step()
-                self._world.on_step()
 
         self.station.later(ms, take)
+
+    def on_step(self) -> None:
+        """A replica did something: there is something to look at."""
+        self._world.on_step()
 
     def offload(self, work: Callable[[], None], then: Callable[[], None]) -> None:
         """Do what waits for the disk, a little later; then the rest."""
@@ -167,7 +170,6 @@ class Broker:
                 raise error
             else:
                 then()
-            self._world.on_step()
 
         asyncio.ensure_future(self._machine.executor.run(work)).add_done_callback(done)
 
@@ -181,7 +183,6 @@ class Broker:
         def answered(answer: object | None) -> None:
             if not self.is_failed:
                 replica.on_answer(follower, request, answer)
-                self._world.on_step()
 
         timeout_ms = ANSWER_TIMEOUT_MS + self.plan.fetch_wait_ms
         self.station.ask(machine_of(request.leader), body, timeout_ms, answered)
@@ -208,7 +209,6 @@ class Broker:
                 return  # an answer that comes late, or twice, says nothing of what was asked since
             is_told = True
             replica.on_proposal_answered(leader, state)
-            self._world.on_step()
 
         self.station.ask(CONTROLLER, body, ANSWER_TIMEOUT_MS, answered)
 
@@ -441,7 +441,6 @@ class Broker:
                 self.on_failed(error)
         else:
             serve(self, body, reply)
-        self._world.on_step()
 
     # Now and then, and at the end.
 

@@ -51,7 +51,6 @@ class Book(Protocol):
     def on_given(self, reader: str, name: ReplicaName, offset: int, leader_epoch: LeaderEpoch, value: str) -> None: ...
     def on_told(self, reader: str, name: ReplicaName, reset: PositionReset) -> None: ...
     def on_stuck(self, reader: str, error: Exception) -> None: ...
-    def on_step(self) -> None: ...
     def on_fact(self, kind: str) -> None: ...
 
 
@@ -163,7 +162,6 @@ class Producer(Client):
                 self.book.on_fact("batch given up by its producer")
                 self._producer_id = -1
                 self._later(lambda: self.refresh(self.send))
-            self.book.on_step()
 
         if not self.acks:
             self.station.tell(machine_of(state.leader), body)
@@ -243,7 +241,6 @@ class Consumer(Client):
                 return
             is_over = True
             self._on_answer(need, generation, answer)
-            self.book.on_step()
 
         self.station.ask(machine_of(target), body, TIMEOUT_MS, answered)
 

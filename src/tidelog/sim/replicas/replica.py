@@ -58,6 +58,7 @@ class Host(Protocol):
     def now_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
     def later(self, ms: float, step: Callable[[], object]) -> None: ...
+    def on_step(self) -> None: ...
     def offload(self, work: Callable[[], None], then: Callable[[], None]) -> None: ...
     def ask(self, replica: HostedReplica, request: FollowerRequest) -> None: ...
     def propose(self, replica: HostedReplica, proposal: IsrProposal) -> None: ...
@@ -164,6 +165,7 @@ class HostedReplica:
         self.leader = self.follower = None
         self._records.clear()
         self._host.parked.wake(self)
+        self._host.on_step()
 
     # What happens.
 
@@ -206,6 +208,7 @@ class HostedReplica:
             on_acknowledged(error.code, None)
             return
         except DiskError as error:
+            self._host.on_step()  # some of it may be there
             on_acknowledged(Code.KAFKA_STORAGE_ERROR, None)
             if not is_full(error) or self.log.failure is not None:
                 self._host.on_failed(error)
@@ -257,6 +260,7 @@ class HostedReplica:
             self.log.producers.on_high_watermark(self.high_watermark)
             self._host.parked.wake(self)
         self._wait_for_deadline()
+        self._host.on_step()
 
     def _run_follower(self, follower: FollowerReplica) -> None:
         while not self._is_cutting and follower is self.follower:
@@ -317,6 +321,7 @@ class HostedReplica:
             else:
                 self.log.truncate_to(truncation.end_offset)
             self.picture.cut(self.log.log_end_offset)
+            self._host.on_step()
             self._host.checkpoint_recovery_points()
 
         def then() -> None:

@@ -169,7 +169,7 @@ class Watch:
         self.facts[kind] += 1
 
     def on_step(self) -> None:
-        """A broker, or a client, did something."""
+        """A replica did something."""
         self.is_touched = True
 
     # Looking.
