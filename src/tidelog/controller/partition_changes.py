@@ -49,8 +49,8 @@ def with_isr(
 
     Args:
         lost: brokers whose logs may lack the end of what they had: their last shutdown was unclean. Where one replica
-            in sync is enough, nobody was promised that a loss of power is survived, and a crash of the process loses
-            nothing: there they stay eligible.
+            in sync is enough, and it was the only one, it stays eligible: nobody was promised that a loss of its power
+            is survived, and a crash of its process loses nothing.
     """
     keeps_leader = partition.leader is None or partition.leader in isr
     standing = _standing(partition, isr, isr_size_min(partition, min_insync_replicas), lost)
@@ -240,8 +240,9 @@ def _standing(
         return _Standing(tuple(isr), (), ())
     held = dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
     stays = [broker for broker in held if broker not in isr and broker in partition.replicas]
-    eligible = tuple(broker for broker in stays if size_min == 1 or broker not in lost)
     known = dict.fromkeys((*partition.last_known_eligible_leader_replicas, *stays))
+    was_alone = size_min == 1 and len(known) == 1
+    eligible = tuple(broker for broker in stays if was_alone or broker not in lost)
     gone = (broker for broker in known if broker not in isr and broker not in eligible)
     return _Standing(tuple(isr), eligible, tuple(broker for broker in gone if broker in partition.replicas))
 

@@ -88,6 +88,14 @@ def test_where_one_in_sync_is_enough_the_last_one_stays_eligible_whatever_its_sh
     assert standing(leave(sole, ONE, min_insync=3, is_lost=True)) == ((), (ONE,), ())
 
 
+def test_who_was_one_of_several_is_lost_though_fewer_are_enough_by_now() -> None:
+    """What was committed while two had to be in sync may have survived the power loss of this one at the other."""
+    down = replace(partition((), None, eligible=(TWO,)), last_known_eligible_leader_replicas=(ONE,))
+    assert standing(leave(down, TWO, min_insync=1, is_lost=True)) == ((), (), (ONE, TWO))
+    both = partition((), None, eligible=(ONE, TWO))
+    assert standing(leave(both, TWO, min_insync=1, is_lost=True)) == ((), (ONE,), (TWO,))
+
+
 def test_nothing_is_decided_about_who_holds_nothing_that_counts() -> None:
     state = partition((ONE, TWO), eligible=())
     assert without(state, THREE, min_insync_replicas=2, is_active=alive(ONE, TWO), is_lost=True) is None
