@@ -29,6 +29,7 @@ TOPIC = "flights"
 GROUP = "followers"
 POLL_MS = 500
 INTERVALS_MS = (10, 20, 50, 100, 200)
+PAUSES_MS = (0, 0, 20, 200, 2_000)
 CODECS: tuple[CompressionType, ...] = ("none", "none", "none", "lz4", "zstd")
 CLOSE_SECONDS = 5.0
 RETRY_SECONDS = 0.5
@@ -41,6 +42,7 @@ class Plan:
     Attributes:
         partitions: of the topic that is written to.
         interval_ms: between two records of one producer.
+        pause_ms: that a consumer takes over what it was given, while more waits for it.
         syncs_each: whether the node syncs each record before it acknowledges it.
     """
 
@@ -50,6 +52,7 @@ class Plan:
     is_idempotent: bool = True
     codec: CompressionType = "none"
     consumers: int = 2
+    pause_ms: int = 0
     commits: bool = False
     administers: bool = False
     syncs_each: bool = True
@@ -77,6 +80,7 @@ def draw_plan(rng: SeededRng) -> Plan:
         is_idempotent=rng.random() < 0.8,
         codec=CODECS[rng.randrange(0, len(CODECS))],
         consumers=rng.randrange(1, 3),
+        pause_ms=PAUSES_MS[rng.randrange(0, len(PAUSES_MS))],
         commits=rng.random() < 0.5,
         administers=rng.random() < 0.5,
         syncs_each=rng.random() < 0.7,
@@ -193,6 +197,8 @@ class Workload:
             consumer.assign(self._plan.topic_partitions)
             while not self._has_read_all.is_set():
                 await self._poll(name, consumer)
+                if self._plan.pause_ms and not self._is_stopping.is_set():
+                    await asyncio.sleep(self._plan.pause_ms / 1000)
 
     def _new_consumer(self, name: str) -> AsyncConsumer:
         return self._factory.consumer(auto_offset_reset="earliest", on_reset=partial(self._witness.on_reset, name))
