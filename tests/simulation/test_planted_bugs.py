@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from support import planted_in_runs
 from support.planted_bugs import RULE_NUMBERS, PlantedBug, planted_bugs, seeds_until_found
 from support.random_replicas import RandomReplicas
 
@@ -32,6 +33,11 @@ def test_production_rules_break_nothing() -> None:
 )
 def test_a_planted_bug_is_found(bug: PlantedBug) -> None:
     assert seeds_until_found(bug.rules, 0, SEEDS_MAX) is not None
+
+
+@pytest.mark.parametrize("name", ["commits-alone", "grows-unasked", "consumer-trusts"])
+def test_a_bug_planted_in_production_code_is_found_by_whole_runs(name: str) -> None:
+    assert planted_in_runs.seeds_until_found(planted_in_runs.PLANTED[name], 1, seeds_max=3) is not None
 
 
 def test_every_rule_of_one_partition_has_its_bug() -> None:

@@ -15,7 +15,6 @@ import pytest
 
 from support.old_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
 from support.planted_bugs import ForgettingLeader, HastyLeader, TrustingLeader
-from tidelog.client.core import subscription
 from tidelog.client.core.positions import Intact
 from tidelog.client.core.reader import PartitionReader
 from tidelog.controller import brokers
@@ -99,11 +98,6 @@ def _in_the_same_epoch(before: PartitionImage, *args: object, **kwargs: object) 
     return replace(after, leader_epoch=before.leader_epoch) if after.leader == before.leader else after
 
 
-class _TrustingReader(PartitionReader):
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **{**kwargs, "rule": lambda *_: Intact()})  # type: ignore[arg-type]
-
-
 PLANTED: Mapping[str, PlantedInRuns] = {
     "high-watermark": PlantedInRuns(
         "2",
@@ -167,7 +161,8 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     "consumer-trusts": PlantedInRuns(
         "14",
         "A consumer takes every answer about its position for good news.",
-        _attribute(subscription, "PartitionReader", _TrustingReader),
+        _default(PartitionReader.__init__, "rule", lambda *_: Intact()),
+        nodes=1,
     ),
     "acknowledged-unsynced": PlantedInRuns(
         "the promise",
