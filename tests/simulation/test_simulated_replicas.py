@@ -10,9 +10,9 @@ from dataclasses import replace
 import pytest
 
 from support.old_rules import high_watermark_alone
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerId, Offset
 from tidelog.log import LogConfig
-from tidelog.replica import FollowerReplica
+from tidelog.replica import FollowerReplica, LeaderReplica
 from tidelog.sim.replicas import replica as hosted
 from tidelog.sim.replicas.faults import RATES, STEPS, Fault, draw_faults
 from tidelog.sim.replicas.plan import Plan, draw_plan
@@ -116,6 +116,17 @@ def test_what_is_left_out_of_a_schedule_does_not_happen() -> None:
     assert empty.schedule == whole.schedule
     assert whole.faults
     assert not empty.faults
+
+
+def test_what_production_code_finds_wrong_with_itself_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    class DoubtfulLeader(LeaderReplica):
+        def on_appended(self, log_end_offset: Offset) -> None:
+            super().on_appended(Offset(-1))
+
+    monkeypatch.setattr(hosted, "LeaderReplica", DoubtfulLeader)
+    report = run_replicas(1, nodes=3, minutes=MINUTES)
+    assert report.broken_names == {"OwnInvariant"}
+    assert "the log end went back" in report.broken[0]
 
 
 def test_a_weaker_truncation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
-from tidelog.base.errors import TidelogError
+from tidelog.base.errors import InvariantBrokenError, TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import PartitionImage
 from tidelog.sim.loop import StuckError
@@ -24,7 +24,6 @@ NODES_MIN = 2
 HEALED_SECONDS_MAX = 120.0
 START_SECONDS_MAX = 30.0
 LIMIT_SECONDS_BESIDE = 600.0
-BEGIN_MS = 0
 
 
 def run_replicas(seed: int, *, nodes: int = 3, minutes: float = 1.0, without: Collection[int] = frozenset()) -> Report:
@@ -66,6 +65,8 @@ class ReplicaStory:
             world.run(self._tell(minutes, left), limit_seconds=minutes * 60 + LIMIT_SECONDS_BESIDE)
         except _BrokenError:
             pass  # the watch knows more
+        except InvariantBrokenError as error:
+            watch.expect(False, "OwnInvariant", str(error))
         except StuckError as error:
             watch.expect(False, "Progress", str(error))
         finally:
