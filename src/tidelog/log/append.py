@@ -248,7 +248,7 @@ class AppendRules:
         Args:
             batches: as a fetch returned them; a last batch that is cut short is left out.
             log_end_offset: of this log.
-            leader_epoch: the latest in this log's lineage, -1 for none.
+            leader_epoch: of the last record in this log, -1 for none.
 
         Raises:
             CorruptLogError: offsets or epochs go back: what was fetched is not the continuation of this log.

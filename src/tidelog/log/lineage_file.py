@@ -68,20 +68,25 @@ class LineageFile:
         self.lineage.assign(leader_epoch, start_offset)
 
     def assign_all(self, headers: Iterable[BatchHeader]) -> None:
-        """Take in batches that carry their leader epochs, writing the file once at most."""
-        entries = [(header.leader_epoch, header.base_offset) for header in headers if header.leader_epoch >= 0]
-        if entries and entries[-1][0] != self.lineage.latest_leader_epoch:
-
-            def assign_each(lineage: LeaderEpochLineage) -> bool:
-                changed = [lineage.assign(LeaderEpoch(epoch), Offset(start)) for epoch, start in entries]
-                return any(changed)
-
-            self._change(assign_each)
+        """Take in batches that carry their leader epochs, writing the file once at most. What it says stays."""
+        epoch_at = self.lineage.epoch_at
+        news = [
+            (LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+            for header in headers
+            if 0 <= header.leader_epoch != epoch_at(Offset(header.base_offset))
+        ]
+        if news:
+            self.assign_entries(news)
 
     def assign_entries(self, entries: Iterable[tuple[LeaderEpoch, Offset]]) -> None:
         """Several in their order, in one write."""
         wanted = list(entries)
-        self._change(lambda lineage: any([lineage.assign(*entry) for entry in wanted]))
+
+        def assign_each(lineage: LeaderEpochLineage) -> bool:
+            changed = [lineage.assign(*entry) for entry in wanted]
+            return any(changed)
+
+        self._change(assign_each)
 
     def truncate_from_end(self, end_offset: Offset) -> None:
         self._change(lambda lineage: lineage.truncate_from_end(end_offset))

@@ -231,9 +231,11 @@ class Log:
         """
         self._check_usable()
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
-        latest = self.lineage.latest_leader_epoch
+        log_end_offset = self.log_end_offset
+        # Of what is there: the lineage may be ahead, where what it is about found no room, or was learnt beforehand.
+        latest = self.lineage.epoch_at(Offset(max(log_end_offset - 1, 0)))
         accepted = self._rules.check_for_follower(
-            view, log_end_offset=self.log_end_offset, leader_epoch=-1 if latest is None else latest
+            view, log_end_offset=log_end_offset, leader_epoch=-1 if latest is None else latest
         )
         if not accepted:
             return None

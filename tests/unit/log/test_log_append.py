@@ -334,6 +334,26 @@ def test_a_follower_of_nothing_appends_nothing() -> None:
     assert log.append_as_follower(make_batch("a")[:-1], now_ms=NOW_MS) is None
 
 
+def test_a_follower_whose_disk_was_full_goes_on_though_it_knows_of_a_later_epoch() -> None:
+    """The epochs of what came are written before it: where it then found no room, they are ahead of the log."""
+    leader, disk = open_log(MemoryDisk()), MemoryDisk()
+    append(leader, "a", epoch=1)
+    append(leader, "b", epoch=1)
+    append(leader, "c", epoch=4)
+    fetched = leader.read(Offset(1), size_bytes_max=1 << 20, end_offset=Offset(3)).read_all()
+    follower = open_log(disk)
+    follower.append_as_follower(make_batch("a", leader_epoch=1), now_ms=NOW_MS)
+    disk.free_write_bytes = 100  # the epochs find room
+    with pytest.raises(DiskError, match="no space left"):
+        follower.append_as_follower(fetched, now_ms=NOW_MS)
+    assert (lineage_of(follower), follower.log_end_offset) == ([(1, 0), (4, 2)], 1)
+    disk.free_write_bytes = None
+    follower.append_as_follower(fetched[: len(fetched) // 2], now_ms=NOW_MS)
+    assert (lineage_of(follower), follower.log_end_offset) == ([(1, 0), (4, 2)], 2)
+    follower.append_as_follower(fetched[len(fetched) // 2 :], now_ms=NOW_MS)
+    assert (lineage_of(follower), values_of(follower)) == ([(1, 0), (4, 2)], ["a", "b", "c"])
+
+
 @pytest.mark.parametrize(
     ("batch", "why"),
     [
