@@ -25,8 +25,11 @@ class Size(NamedTuple):
         bounds = self.bounds
         if isinstance(bounds, StopBounds):
             kind = "orders as served" if bounds.is_tagged else "orders as in the text"
-            return f"{bounds.changes} changes, {bounds.topics} topics of one name, a restart, {kind}"
-        said = [f"{bounds.replicas} replicas, log {bounds.log}, {bounds.records} records, {bounds.epochs} epochs"]
+            restarts = "a restart" if bounds.crashes == 1 else f"{bounds.crashes} restarts"
+            return f"{bounds.changes} changes, {bounds.topics} topics of one name, {restarts}, {kind}"
+        records = "1 record" if bounds.records == 1 else f"{bounds.records} records"
+        epochs = "1 epoch" if bounds.epochs == 1 else f"{bounds.epochs} epochs"
+        said = [f"{bounds.replicas} replicas, log {bounds.log}, {records}, {epochs}"]
         said += [f"min.insync.replicas {bounds.min_insync}"] if bounds.min_insync > 1 else []
         for count, one, many in (
             (bounds.crashes, "a crash", "crashes"),
@@ -118,6 +121,7 @@ FULL = (
     Size("crashes and power", _power(2, epochs=2, is_request_late=True, fencings=1)),
     Size("crashes and power", _power(2, crashes=2, epochs=2, unclean=1, records=2)),
     Size("crashes and power", _power(3, epochs=2)),
+    Size("crashes and power", _power(3, crashes=2, unclean=1)),
     Size("StopReplica", StopBounds(changes=9, topics=4, crashes=2)),
     Size("StopReplica", StopBounds(changes=9, topics=4, crashes=2, is_tagged=False)),
 )
