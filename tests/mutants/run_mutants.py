@@ -73,9 +73,9 @@ def _try(mutants: Sequence[Mutant], bench: Bench) -> Iterator[Outcome]:
     if baseline.failed:
         print(f"error: without any mutant this fails: {baseline.failed}", file=sys.stderr)
         return
-    once = sum(baseline.seconds.values())
-    print(f"{len(baseline.seconds)} tests, {once:.1f} s; {len(mutants)} mutants, {JOBS} at a time", flush=True)
-    cpu_seconds = int(3 * once) + 10
+    once = baseline.cpu_seconds
+    print(f"{baseline.test_count} tests, {once:.1f} s; {len(mutants)} mutants, {JOBS} at a time", flush=True)
+    cpu_seconds = int(2 * once) + 5
     waiting = list(reversed(mutants))
     running: dict[int, tuple[Mutant, Running]] = {}
     began = shown = time.monotonic()
