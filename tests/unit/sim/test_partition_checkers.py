@@ -222,6 +222,36 @@ def test_an_unclean_election_ends_promises() -> None:
     assert checkers.check(LOST) == []
 
 
+def test_what_outlives_an_unclean_election_and_is_held_by_enough_is_promised_anew() -> None:
+    for isr, is_broken in (((B,), False), ((A, B), True)):
+        history = PartitionHistory(power_losses_max=1)
+        checkers = PartitionCheckers(history)
+        checkers.check(HEALTHY)
+        history.on_unclean_election(LeaderEpoch(1))
+        leader = replica(B, "m1@0 m2@0 |", epoch=1, isr=isr)
+        healed = view(leader, replica(A, "m1@0 m2@0 |", epoch=1), leader=B, isr=isr, epoch=1)
+        assert checkers.check(healed) == []
+        lost = replica(A, "m1@0 |", epoch=2, isr=(A,))
+        names = [one.invariant for one in checkers.check(view(lost, leader=A, isr=(A,), epoch=2))]
+        assert names == (["AckedRecordsSurvive", "DeliveredStaysDeliverable"] if is_broken else []), isr
+
+
+def test_what_outlives_losses_of_power_is_promised_anew_once_enough_without_doubt_hold_it() -> None:
+    replicas = replica(B, "m1@0 m2@0 |", epoch=1, isr=(B, A)), replica(A, "m1@0 m2@0 |", epoch=1)
+    for has_won_its_seat, is_broken in ((False, False), (True, True)):
+        history = PartitionHistory(power_losses_max=1)
+        checkers = PartitionCheckers(history)
+        checkers.check(HEALTHY)
+        for broker in (C, A):
+            history.on_power_lost(broker)
+        if has_won_its_seat:
+            assert checkers.check(view(*replicas, leader=B, isr=(B,), epoch=1)) == []
+        assert checkers.check(view(*replicas, leader=B, isr=(B, A), epoch=1)) == []
+        lost = replica(A, "m1@0 |", epoch=2, isr=(A,))
+        names = [one.invariant for one in checkers.check(view(lost, leader=A, isr=(A,), epoch=2))]
+        assert ("AckedRecordsSurvive" in names) is is_broken
+
+
 def test_two_leaders_commit_different_records() -> None:
     other = view(replica(B, "m1@0 m3@1 |", epoch=1, isr=(B,)), leader=B, isr=(B,), epoch=1)
     assert broken(HEALTHY, other)[0] == "AckedRecordsSurvive: B committed m3@1 at offset=1, where m2@0 was"

@@ -6,6 +6,8 @@ unless an operator allows an unclean election. So it has to be known of each rec
 - an unclean election ends all promises made before it, and those that a leader of an earlier epoch goes on to make;
 - the loss of power of one replica too many ends all promises made before the first of these losses. A replica counts
   until it has lost its seat in the ISR and won it back: then it holds again all that is promised.
+
+What has outlived that, and is held again by as many in sync as a promise takes, is promised anew.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class PartitionHistory:
     Attributes:
         committed: by offset; where a promise has ended, what was committed since takes its place.
         committed_end_offset: exclusive.
-        overwritten: how often another record was committed where a promise had ended.
+        overwritten: how often something was promised anew, or another record, where a promise had ended.
     """
 
     __slots__ = (
@@ -85,6 +87,14 @@ class PartitionHistory:
             self.committed_end_offset = Offset(offset + 1)
         return None
 
+    def on_held(self, offset: int, record: Record) -> None:
+        """Enough in sync hold what a leader committed: if that promise had ended, it is made anew."""
+        known = self.committed.get(offset)
+        if known is not None and known.record == record and known.number < self._ended:
+            self.overwritten += 1
+            self.committed[offset] = Promise(record, self._numbers)
+            self._numbers += 1
+
     def on_unclean_election(self, leader_epoch: LeaderEpoch) -> None:
         """An operator allowed it: `leader_epoch` begins with what its leader happens to have."""
         self._clean_since = max(self._clean_since, leader_epoch)
@@ -115,6 +125,17 @@ class PartitionHistory:
                 self._doubtful[broker] = (number, True)
 
     # What is the case.
+
+    @property
+    def ended(self) -> int:
+        """Promises of a lower number have."""
+        return self._ended
+
+    def is_enough(self, state: PartitionImage) -> bool:
+        """Whether so many are in sync as a promise takes, and nobody is in doubt who may be elected."""
+        takes = 1 if self._power_losses_max is None else min(self._power_losses_max + 1, len(state.replicas))
+        may_lead = (*state.isr, *state.eligible_leader_replicas)
+        return len(state.isr) >= takes and not any(broker in self._doubtful for broker in may_lead)
 
     @property
     def has_doubts(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidelog.base.ids import LeaderEpoch
+from tidelog.metadata.image import PartitionImage
 from tidelog.sim.checkers.growth import Changes, Compared
 from tidelog.sim.checkers.history import PartitionHistory
 from tidelog.sim.checkers.in_sync import first_missing, is_excused
@@ -22,6 +23,7 @@ class AckedRecordsSurvive:
     def __init__(self) -> None:
         self._noted = Compared()
         self._held = Compared()
+        self._renewed = (0, 0)  # after how many promises had ended, and up to which offset
 
     def check(self, view: PartitionView, history: PartitionHistory, changes: Changes) -> Iterator[Broken]:
         """Note what leaders have committed by now, for the checkers that come after this one as well."""
@@ -39,14 +41,30 @@ class AckedRecordsSurvive:
                         what = f"{replica.called} committed {text_of(record)} at offset={offset}"
                         yield Broken(self.name, f"{what}, where {text_of(other)} was")
                 self._noted[who] = max(self._noted[who], replica.high_watermark)
-        self._held.forget(changes, history)
         leader = None if view.state.leader is None else view.replicas.get(view.state.leader)
+        if leader is not None:
+            self._renew(view.state, leader, history)
+        self._held.forget(changes, history)
         if leader is None or is_excused(leader, history):
             return
         missing = first_missing(leader, history, self._held)
         if missing is not None:
             what = f"{text_of(history.promised(missing))} offset={missing}"
             yield Broken(self.name, f"{what} is missing from leader {leader.called}")
+
+    def _renew(self, state: PartitionImage, leader: ReplicaView, history: PartitionHistory) -> None:
+        """What is left of earlier promises is promised anew by the leader of today, once enough in sync hold it."""
+        if not history.ended or not leader.leads or leader.leader_epoch != state.leader_epoch:
+            return
+        ended, end_offset = self._renewed
+        if not history.is_enough(state):
+            return
+        begin = max(leader.log_start_offset, end_offset if ended == history.ended else 0)
+        for offset in range(begin, leader.high_watermark):
+            record = leader.at(offset)
+            if record is not None:
+                history.on_held(offset, record)
+        self._renewed = (history.ended, max(begin, leader.high_watermark))
 
 
 class DeliveredStaysDeliverable:
