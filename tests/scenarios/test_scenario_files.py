@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.datadriven import StoryError, check_file
+from support.stories import player_of
 from support.story import Story
 
 STORY = """# A story.
@@ -67,6 +68,11 @@ def test_a_story_that_goes_otherwise_fails_and_can_be_written_anew(tmp_path: Pat
         ("cluster A B\nreconnect B", "it is not cut off"),
         ("cluster A B\ncut-off A\nfetch B", "B, or whom it fetches from, is cut off"),
         ("cluster A B\ncrash B\nelect B", "it is not in sync; to elect it all the same: elect BROKER unclean"),
+        ("cluster A B\ncluster A B C", "story.txt:2: .* there is one cluster in a story"),
+        ("cluster A B min-insync=0", "of 2 replicas, 1 to 2 can have to be in sync"),
+        ("cluster A B min-insync=3", "of 2 replicas, 1 to 2 can have to be in sync"),
+        ("cluster A B\ncrash B\nelect B unclean", "that broker is down, as the controller knows"),
+        ("cluster A B\ncut-off A\ncut-off A", "it is cut off already; what can follow: reconnect BROKER"),
         ("replay rule=none", "no such rule. There are: high-watermark"),
     ],
 )
@@ -78,6 +84,23 @@ def test_what_cannot_be_played_is_named(tmp_path: Path, commands: str, message: 
 def test_commands_without_output_are_named(tmp_path: Path) -> None:
     with pytest.raises(StoryError, match=r"story.txt:2: .* without ----"):
         check(tmp_path, "cluster A B\n")
+
+
+def test_output_without_commands_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoryError, match=r"story.txt:2: there are no commands above ----"):
+        check(tmp_path, "----\n")
+
+
+def test_blanks_at_the_ends_of_lines_mean_nothing(tmp_path: Path) -> None:
+    check(tmp_path, STORY.replace("\n\n", "\n  \n").replace("settle", "settle  "))
+
+
+@pytest.mark.parametrize("text", ["", "# A story that nobody has told yet.\n"])
+def test_a_file_without_a_story_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "story.txt"
+    path.write_text(text)
+    with pytest.raises(StoryError, match=r"story.txt:1: nothing is told here; a story begins with one of: cluster"):
+        player_of(path)
 
 
 def test_a_replay_that_breaks_nothing_proves_nothing(tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def blocks(path: Path) -> Iterator[tuple[list[Command], list[str]]]:
     """The commands of each block, and the output that is written there."""
     commands: list[Command] = []
     output: list[str] | None = None
-    for number, line in enumerate([*path.read_text().splitlines(), ""], start=1):
+    for number, text in enumerate([*path.read_text().splitlines(), ""], start=1):
+        line = text.rstrip()
         if line == DASHES and output is None:
             output = []
         elif line and output is not None:
@@ -92,6 +93,8 @@ def blocks(path: Path) -> Iterator[tuple[list[Command], list[str]]]:
                 raise StoryError(f"{path.name}:{number}: the commands above end without {DASHES} and their output")
             yield commands, output
             commands, output = [], None
+        elif not line and output is not None:
+            raise StoryError(f"{path.name}:{number}: there are no commands above {DASHES}")
 
 
 def check_file(path: Path, play: Callable[[list[Command]], list[str]], *, is_rewriting: bool) -> None:

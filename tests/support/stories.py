@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from support.datadriven import Command, blocks
+from support.datadriven import Command, StoryError, blocks
 from support.reader_story import ReaderStory
 from support.stop_story import StopStory
 from support.story import Story
@@ -19,8 +19,11 @@ KINDS: dict[str, Callable[[], Story | ReaderStory | StopStory]] = {
 
 def player_of(path: Path) -> Callable[[list[Command]], list[str]]:
     """What plays the blocks of a file, from the first to the last."""
-    commands, _ = next(blocks(path))
+    begins_with = f"a story begins with one of: {', '.join(KINDS)}"
+    commands, _ = next(blocks(path), ([], []))
+    if not commands:
+        raise StoryError(f"{path.name}:1: nothing is told here; {begins_with}")
     kind = KINDS.get(commands[0].name)
     if kind is None:
-        raise commands[0].refuse(f"a story begins with one of: {', '.join(KINDS)}")
+        raise commands[0].refuse(begins_with)
     return kind().play

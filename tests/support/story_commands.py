@@ -71,6 +71,8 @@ class StoryCommands:
         return there[named]
 
     def _cluster(self, command: Command) -> None:
+        if self.world is not None:
+            raise command.refuse("there is one cluster in a story")
         names = [name_of(BrokerId(number)) for number in range(1, len(command.words) + 1)]
         if sorted(command.words) != names:
             raise command.refuse(f"brokers are the first letters: {' '.join(names)}")
@@ -80,6 +82,8 @@ class StoryCommands:
         if "truncation" in command.options and rules.truncation is truncation_point:
             rules = replace(rules, truncation=only_when_told)
         min_insync = int(command.options.get("min-insync", "1"))
+        if not 1 <= min_insync <= len(names):
+            raise command.refuse(f"of {len(names)} replicas, 1 to {len(names)} can have to be in sync")
         first = BrokerId(names.index(command.words[0]) + 1)
         self.world = ReplicaWorld(len(names), min_insync=min_insync, rules=rules, first_leader=first)
         self._reconcile(self.world)
@@ -168,6 +172,8 @@ class StoryCommands:
         world, broker = self.world_of(command), self._broker(command)
         if not world.nodes[broker].is_up:
             raise command.refuse("that broker is down")
+        if broker in self._cut_off:
+            raise command.refuse("it is cut off already; what can follow: reconnect BROKER")
         self._cut_off.add(broker)
 
     def _reconnect(self, command: Command) -> None:
@@ -198,6 +204,8 @@ class StoryCommands:
         state = world.state
         if "unclean" not in command.words and broker not in (*state.isr, *state.eligible_leader_replicas):
             raise command.refuse("it is not in sync; to elect it all the same: elect BROKER unclean")
+        if world.nodes[broker].is_fenced:
+            raise command.refuse("that broker is down, as the controller knows; first: restart BROKER")
         unaware = command.options["unaware"].split(",") if "unaware" in command.options else []
         for word in unaware:
             self._broker(command, word)

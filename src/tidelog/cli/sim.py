@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from math import isnan
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.spark.demo.progress import Reporter
 
 NODES_MAX = 9
+MINUTES_MAX = 24 * 60
 SEEDS_AT_ONCE_MAX = 1_000_000
 
 
@@ -57,6 +59,16 @@ class SeedRange(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
         return seeds
 
 
+class Minutes(click.FloatRange):
+    """A range of numbers; what is not a number is in none."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> float:
+        minutes = float(super().convert(value, parameter, context))
+        if isnan(minutes):
+            self.fail(f"{value} is no number of minutes.", parameter, context)
+        return minutes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSimulations:
     """Run seeds: things go wrong on a virtual clock, and after every step it is checked that nothing is broken.
@@ -86,7 +98,7 @@ class RunSimulations:
     )
     minutes: float = option(
         "--minutes",
-        type=click.FloatRange(min=0, max=24 * 60, min_open=True),
+        type=Minutes(min=0, max=MINUTES_MAX, min_open=True),
         default=1.0,
         metavar="M",
         help="Of virtual time for faults, in each run; healing comes after that.",
