@@ -278,11 +278,11 @@ class SimulatedTransport(asyncio.Transport):
         if not isinstance(protocol, asyncio.BufferedProtocol):
             cast(asyncio.Protocol, protocol).data_received(piece)
             return
-        rest = memoryview(piece)
+        rest = piece
         while rest and not self._is_lost:
             buffer = cast(memoryview, protocol.get_buffer(len(rest)))
             size = min(len(buffer), len(rest))
-            buffer[:size] = rest[:size]
+            buffer[:size] = rest if size == len(rest) else rest[:size]
             protocol.buffer_updated(size)
             rest = rest[size:]
 
