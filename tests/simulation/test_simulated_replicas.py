@@ -69,7 +69,7 @@ def test_replicas_survive_each_fault_alone(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", RATES)
 def test_replicas_survive_what_is_bad_all_along(kind: str) -> None:
-    amount = 40.0 if kind == "disk slow" else 0.1
+    amount = 40.0 if kind.endswith("slow") else 0.1
     report, facts = run_story(4, plain(), [Fault(kind, amount=amount), Fault("kill", 2_000, BrokerId(1), 0.0, 500)])
     assert report.broken == ()
     assert report.faults[kind] >= 1
@@ -137,5 +137,5 @@ def test_a_weaker_truncation_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
             super().__init__(*args, **{**kwargs, "truncation": high_watermark_alone})  # type: ignore[arg-type]
 
     monkeypatch.setattr(hosted, "FollowerReplica", WeakFollower)
-    broken = [run_replicas(seed, nodes=3, minutes=0.3).broken_names for seed in (1, 5)]
-    assert {"StrongIsr"} in broken or {"AckedRecordsSurvive"} in broken, broken
+    broken = [run_replicas(seed, nodes=3, minutes=0.3).broken_names for seed in (5, 9, 12)]
+    assert broken[0] | broken[1] | broken[2] >= {"StrongIsr", "WeakIsr"}, broken

@@ -53,6 +53,7 @@ RATES = {
     "message dropped": _Kind("{amount:.1%} of all messages are lost", amount=lambda r: 0.1 * r.random()),
     "message repeated": _Kind("{amount:.1%} of all messages arrive twice", amount=lambda r: 0.2 * r.random()),
     "message delayed": _Kind("{amount:.1%} of all messages are late", amount=lambda r: 0.1 * r.random()),
+    "network slow": _Kind("messages take up to {amount:.0f} ms", amount=lambda r: 5 + 75 * r.random()),
     "disk slow": _Kind("what waits for a disk waits for up to {amount:.0f} ms", amount=lambda r: 5 + 200 * r.random()),
 }
 """From the beginning to the healing."""

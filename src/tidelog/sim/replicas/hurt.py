@@ -14,6 +14,7 @@ from tidelog.controller.leaders import ElectionType
 from tidelog.log.directory import RECOVERY_POINT_FILE
 from tidelog.sim.replicas.broker import LOGS
 from tidelog.sim.replicas.controller import CONTROLLER, machine_of
+from tidelog.sim.replicas.fabric import FabricFaults
 from tidelog.sim.replicas.faults import Fault
 from tidelog.sim.replicas.world import CLIENTS, IN_STEP_MS, ReplicaCluster
 from tidelog.sim.rng import SeededRng
@@ -44,6 +45,9 @@ class Hurt:
             faults.repeat_rate = fault.amount
         elif fault.kind == "message delayed":
             faults.straggle_rate = fault.amount
+        elif fault.kind == "network slow":
+            self.injected[fault.kind] += 1
+            faults.delay_ms_max = fault.amount
         else:
             self.injected[fault.kind] += 1
             for machine in self._cluster.machines.values():
@@ -79,6 +83,7 @@ class Hurt:
             task.cancel()
         cluster.network.heal()
         faults = cluster.fabric.faults
+        faults.delay_ms_max = FabricFaults().delay_ms_max
         faults.drop_rate = faults.repeat_rate = faults.straggle_rate = 0.0
         for broker, machine in cluster.machines.items():
             machine.executor.faults.wait_ms_max = 2.0

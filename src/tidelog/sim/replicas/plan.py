@@ -25,6 +25,7 @@ class Plan:
         heartbeat_ms: how often brokers are heard.
         lag_ms_max: who has not caught up for so long leaves the ISR.
         fetch_wait_ms: for so long a fetch waits for records.
+        fetch_size_bytes: what followers ask for at once; with little, a replica is behind for long.
         checkpoint_ms: how often high watermarks and recovery points are written, and what is due is synced.
         metadata_ms_max: the longest that a broker takes to apply the next batch of metadata.
         allows_unclean: whether the operator lets anybody lead where nobody else may, in the midst of a run.
@@ -47,6 +48,7 @@ class Plan:
     heartbeat_ms: int
     lag_ms_max: int
     fetch_wait_ms: int
+    fetch_size_bytes: int
     checkpoint_ms: int
     metadata_ms_max: int
     allows_unclean: bool
@@ -88,6 +90,7 @@ def draw_plan(rng: SeededRng, nodes: int) -> Plan:
         heartbeat_ms=session_ms // 5,
         lag_ms_max=one_of(500, 1_500, 4_000),
         fetch_wait_ms=one_of(50, 200, 500),
+        fetch_size_bytes=one_of(1, 300, 1_000),
         checkpoint_ms=one_of(200, 1_000, 5_000),
         metadata_ms_max=one_of(2, 20, 200, 800),
         allows_unclean=rng.random() < 0.25,

@@ -39,7 +39,6 @@ from tidelog.sim.replicas.parked import Parked
 from tidelog.sim.replicas.plan import Plan
 from tidelog.sim.replicas.replica import HostedReplica
 
-FOLLOWER_FETCH_BYTES_MAX = 1_000
 EARLIEST, LATEST = -2, -1
 
 
@@ -144,7 +143,7 @@ def _serve_follower_fetch(
         if request.fetch_offset >= end_offset and not is_last:
             return False
         try:
-            records, next_offset = _read(replica, request.fetch_offset, end_offset, FOLLOWER_FETCH_BYTES_MAX)
+            records, next_offset = _read(replica, request.fetch_offset, end_offset, broker.plan.fetch_size_bytes)
         except KafkaError as error:
             reply(LeaderAnswers(error.code))
             return True
