@@ -410,6 +410,21 @@ def test_what_a_leader_commits_that_was_left_behind_is_promised_to_nobody() -> N
     assert history.was_committed(1, (LeaderEpoch(0), "m2"))
 
 
+@pytest.mark.parametrize(("isr", "is_broken"), [((A, B), False), ((A,), True)])
+def test_what_a_replica_said_before_it_lost_power_may_come_after_that(
+    isr: tuple[BrokerId, ...], is_broken: bool
+) -> None:
+    """A fetch of B lay in the network: with its seat still there, B may be elected without what it had."""
+    history = PartitionHistory(power_losses_max=0)
+    checkers = PartitionCheckers(history)
+    history.on_power_lost(B)
+    down = replica(B, "|", epoch=None)
+    checkers.check(view(replica(A, "m1@0 |", isr=isr), down, isr=isr))
+    after = view(replica(A, "m1@0 |", epoch=None), replica(B, "|", epoch=1, isr=(B,)), leader=B, isr=(B,), epoch=1)
+    names = [one.invariant for one in checkers.check(after)]
+    assert names == (["AckedRecordsSurvive", "DeliveredStaysDeliverable"] if is_broken else [])
+
+
 def test_a_copy_of_a_history_goes_its_own_way() -> None:
     history = PartitionHistory(power_losses_max=0)
     history.on_committed(LeaderEpoch(0), 0, (LeaderEpoch(0), "m1"))

@@ -45,6 +45,7 @@ class PartitionHistory:
         "_doubtful",
         "_ended",
         "_forgone",
+        "_gone_in_sync",
         "_numbers",
         "_power_losses_max",
         "committed",
@@ -60,6 +61,7 @@ class PartitionHistory:
         self._numbers = 0
         self._ended = 0  # promises of a lower number have
         self._clean_since = LeaderEpoch(0)
+        self._gone_in_sync: frozenset[BrokerId] = frozenset()  # whom nobody misses yet
         self._forgone: set[tuple[int, Record]] = set()  # committed, and promised no more, or never
         self._doubtful: dict[BrokerId, tuple[int, bool]] = {}  # the number of the next promise then; seat lost since
 
@@ -83,6 +85,8 @@ class PartitionHistory:
             self._forgone.add((offset, known.record))
         self.committed[offset] = Promise(record, self._numbers)
         self._numbers += 1
+        if self._doubtful:
+            self._count_late_losses()
         if offset >= self.committed_end_offset:
             self.committed_end_offset = Offset(offset + 1)
         return None
@@ -103,6 +107,16 @@ class PartitionHistory:
     def on_power_lost(self, broker: BrokerId) -> None:
         """What it had not synced may be gone, or all of it, where its disk was lost."""
         self._doubtful[broker] = (self._numbers, False)
+        self._end_promises()
+
+    def _count_late_losses(self) -> None:
+        """What a replica said before it lost power may come after that: while its seat is there, the loss counts."""
+        for broker, (_, has_left) in list(self._doubtful.items()):
+            if not has_left and broker in self._gone_in_sync:
+                self._doubtful[broker] = (self._numbers, False)
+        self._end_promises()
+
+    def _end_promises(self) -> None:
         if self._power_losses_max is None:
             return
         since = sorted((number for number, _ in self._doubtful.values()), reverse=True)
@@ -115,8 +129,10 @@ class PartitionHistory:
         Args:
             down: whom the controller has not heard of since. A seat that they get is that of one that is gone.
         """
+        in_sync = frozenset((*state.isr, *state.eligible_leader_replicas))
+        self._gone_in_sync = in_sync & frozenset(down)
         for broker, (number, has_left) in list(self._doubtful.items()):
-            is_in_sync = broker in state.isr or broker in state.eligible_leader_replicas
+            is_in_sync = broker in in_sync
             if broker in down:
                 continue
             if is_in_sync and has_left:
@@ -182,4 +198,5 @@ class PartitionHistory:
             for broker, (number, has_left) in self._doubtful.items()
         )
         committed = frozenset((at, known.record, known.number >= ended) for at, known in self.committed.items())
-        return (committed, doubtful, self._clean_since, frozenset(self._forgone))
+        seated = self._gone_in_sync & self._doubtful.keys()
+        return (committed, doubtful, seated, self._clean_since, frozenset(self._forgone))
