@@ -19,12 +19,13 @@ ROUNDS = 7 if LONG else 5
 VIRTUAL_MINUTES = 1.0 if LONG else 0.5
 SEEDS = range(1, 33)
 REPLICAS = 3
+PAUSE_MS = 50
 
 
-def time_steady_load() -> tuple[float, float]:
-    """Virtual seconds for each real one, and events each second."""
+def time_steady_load(pause_ms: int) -> tuple[float, float]:
+    """Virtual seconds for each real one, and events each second, with consumers that take a while between polls."""
     with SimulatedWorld(1) as world:
-        story = OneNodeStory(world, Plan(interval_ms=10, consumers=2))
+        story = OneNodeStory(world, Plan(interval_ms=10, consumers=2, pause_ms=pause_ms))
         started = time.process_time()
         report = story.run(VIRTUAL_MINUTES, [])
         seconds = time.process_time() - started
@@ -47,14 +48,11 @@ def time_seeds(nodes: int) -> tuple[float, float]:
 def main() -> None:
     logging.getLogger("tidelog").setLevel(logging.CRITICAL + 1)  # nodes that are hurt say so
     say(f"{ROUNDS} rounds of {VIRTUAL_MINUTES * 60:.0f} virtual seconds, 100 requests/s, two consumers")
-    rounds = [time_steady_load() for _ in range(ROUNDS)]
-    figure(
-        "simulated node, 100 requests/s, 2 consumers",
-        median([speed for speed, _ in rounds]),
-        "x real time",
-        at_least=20,
-    )
-    figure("simulated node, events", median([events for _, events in rounds]), "events/s")
+    for pause_ms, what in ((0, "2 consumers"), (PAUSE_MS, f"2 consumers that poll every {PAUSE_MS} ms")):
+        rounds = [time_steady_load(pause_ms) for _ in range(ROUNDS)]
+        speed = median([speed for speed, _ in rounds])
+        note = f"{median([events for _, events in rounds]):,.0f} events/s"
+        figure(f"simulated node, 100 requests/s, {what}", speed, "x real time", at_least=20, note=note)
     for nodes in (1, REPLICAS):
         say(f"seeds {SEEDS.start}..{SEEDS.stop - 1}, {nodes} nodes")
         speed, faults = time_seeds(nodes)
