@@ -6,11 +6,14 @@ import gc
 import os
 import subprocess
 import sys
+from itertools import count
 
 import pytest
 
+from tidelog.base.invariant import invariant
 from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.log.segment import Segment
+from tidelog.replica import LeaderReplica, Ready
 from tidelog.server.partition import Partition
 from tidelog.sim.checkers.views import Record
 from tidelog.sim.faults import STEPS, Fault, draw_faults
@@ -151,6 +154,34 @@ def test_a_planted_bug_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -
     owner, name, bug, invariants = PLANTED[planted]
     monkeypatch.setattr(owner, name, bug)
     assert find().broken_names & invariants
+
+
+def test_a_bug_that_production_code_survives_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It logs it, closes the connection, and goes on; the client tries again."""
+    take_ready, calls = LeaderReplica.take_ready, count(1)
+
+    def once(self: LeaderReplica) -> Ready:
+        invariant(next(calls) != 200, "planted")
+        return take_ready(self)
+
+    monkeypatch.setattr(LeaderReplica, "take_ready", once)
+    (told,) = run_seed(2, minutes=MINUTES).broken
+    assert told == 'OwnInvariant: InvariantBrokenError: planted, in once (invariant(next(calls) != 200, "planted"))'
+
+
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_whatever_the_code_under_test_raises_ends_its_run_and_no_other(
+    nodes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take_ready, calls = LeaderReplica.take_ready, count(1)
+
+    def fail(self: LeaderReplica) -> Ready:
+        if next(calls) >= 60:
+            raise ZeroDivisionError
+        return take_ready(self)
+
+    monkeypatch.setattr(LeaderReplica, "take_ready", fail)
+    assert "OwnInvariant" in run_seed(2, nodes=nodes, minutes=MINUTES).broken_names
 
 
 def test_totals_are_sums() -> None:

@@ -15,6 +15,7 @@ from tidelog.client.factory import AsyncFactory
 from tidelog.sim.faults import MS_PER_MINUTE, Fault, draw_faults
 from tidelog.sim.loop import StuckError
 from tidelog.sim.one_node import HurtNode
+from tidelog.sim.own_bugs import noting_own_bugs, words_of
 from tidelog.sim.replicas.run import run_replicas
 from tidelog.sim.report import Report
 from tidelog.sim.witness import InvariantBrokenInRunError
@@ -66,14 +67,18 @@ class OneNodeStory:
         world, witness = self._world, self.witness
         left = [fault for place, fault in enumerate(faults) if place not in without]
         world.loop.after_step = witness.after_step
-        try:
-            world.run(self._tell(minutes, left), limit_seconds=minutes * 60 + LIMIT_SECONDS_BESIDE)
-        except InvariantBrokenInRunError:
-            pass  # the witness knows more
-        except StuckError as error:
-            witness.expect(False, "Progress", str(error))
-        finally:
-            world.loop.after_step = None
+        with noting_own_bugs() as bugs:
+            try:
+                world.run(self._tell(minutes, left), limit_seconds=minutes * 60 + LIMIT_SECONDS_BESIDE)
+            except InvariantBrokenInRunError:
+                pass  # the witness knows more
+            except StuckError as error:
+                witness.expect(False, "Progress", str(error))
+            except Exception as error:  # a callback of the code under test failed
+                witness.expect(False, "OwnInvariant", words_of(error))
+            finally:
+                world.loop.after_step = None
+        witness.expect(not bugs.told, "OwnInvariant", "; ".join(bugs.told[:1]))
         return Report(
             seed=world.seed,
             nodes=1,
