@@ -151,7 +151,9 @@ class Watch:
     def _promised_by_the_dead(
         self, name: ReplicaName, found: WatchedPartition, offset: int, value: str
     ) -> Promise | None:
-        """A leader that ended in the very step in which it acknowledged nobody has seen; it promised all the same."""
+        """A leader that ended in the very step in which it acknowledged, or that was no replica any more and had not
+        heard of it, nobody has seen; it promised all the same.
+        """
         topic = self._world.latest.topic_by_id(name.topic_id)
         replicas = {} if topic is None else self.view(name, topic.partitions[name.partition]).replicas
         for replica in replicas.values():
