@@ -226,7 +226,6 @@ def _tell_failure(failed: Report, shrunk: Shrunk, commit: str, again: str, outpu
             "again": again,
             "broken": list(report.broken),
             "schedule": shrunk.schedule,
-            "story": list(report.story),
             "attempts": shrunk.attempts,
         }
         print(json.dumps(facts, ensure_ascii=False), flush=True)
@@ -238,7 +237,6 @@ def _tell_failure(failed: Report, shrunk: Shrunk, commit: str, again: str, outpu
         *(f"  {text}" for text in report.broken),
         f"The {len(left)} of {drawn} faults that it takes (found in {shrunk.attempts} runs):",
         *(f"  {text}" for text in left or ["nothing: it breaks by itself"]),
-        *(["As a scenario file:", *(f"  {line}" for line in report.story)] if report.story else []),
         f"Run it again: {again}",
     ]
     print("\n".join(lines), flush=True)

@@ -22,7 +22,6 @@ class Report:
         digest: of the trace: two runs are the same if theirs are.
         broken: what did not hold; each begins with the name of the invariant.
         schedule: everything that was drawn to go wrong, in words, in order. `run_seed(without=…)` takes places in it.
-        story: the run as a scenario file, line by line, where there is such a form of it.
     """
 
     seed: int
@@ -35,7 +34,6 @@ class Report:
     digest: str
     broken: tuple[str, ...] = ()
     schedule: tuple[str, ...] = ()
-    story: tuple[str, ...] = ()
 
     @property
     def broken_names(self) -> frozenset[str]:
