@@ -434,3 +434,4 @@ def test_a_copy_of_a_history_goes_its_own_way() -> None:
     assert history.is_promised(0)
     assert not copy.is_promised(0)
     assert copy.canonical_key() != history.canonical_key()
+    assert hash(copy.canonical_key())

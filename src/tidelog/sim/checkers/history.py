@@ -12,7 +12,7 @@ What has outlived that, and is held again by as many in sync as a promise takes,
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import NamedTuple, Self
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
@@ -173,6 +173,13 @@ class PartitionHistory:
         known = self.committed.get(offset)
         return (known is not None and known.record == record) or (offset, record) in self._forgone
 
+    def was_said_committed(self, offset: int, value: Hashable) -> bool:
+        """As `was_committed`, of a record of any leader epoch: whoever acknowledged it names none."""
+        known = self.committed.get(offset)
+        if known is not None and known.record[1] == value:
+            return True
+        return any(at == offset and record[1] == value for at, record in self._forgone)
+
     def is_bound(self, leader_epoch: LeaderEpoch | None) -> bool:
         """Whether a leader of this epoch makes promises: no unclean election has come after it."""
         return leader_epoch is not None and leader_epoch >= self._clean_since
@@ -198,5 +205,5 @@ class PartitionHistory:
             for broker, (number, has_left) in self._doubtful.items()
         )
         committed = frozenset((at, known.record, known.number >= ended) for at, known in self.committed.items())
-        seated = self._gone_in_sync & self._doubtful.keys()
+        seated = self._gone_in_sync.intersection(self._doubtful)
         return (committed, doubtful, seated, self._clean_since, frozenset(self._forgone))
