@@ -37,7 +37,6 @@ class WatchedPartition:
         self.history = PartitionHistory(None if plan.is_synced else plan.min_insync_replicas - 1)
         self.checkers = PartitionCheckers(self.history)
         self.readers = NoSilentLoss(self.checkers.prefixes.before)
-        self.is_excused = False  # somebody decided that something may be lost
 
 
 class Watch:
@@ -105,7 +104,6 @@ class Watch:
                     self.facts["unclean election"] += 1
                     found = self.partition(ReplicaName(topic_id, index))  # type: ignore[arg-type]
                     found.history.on_unclean_election(state.leader_epoch)
-                    found.is_excused = True
         for name in [name for name in self._partitions if name.topic_id not in after.topics_by_id]:
             if name.topic_id in before.topics_by_id:
                 self._gone_checks.update(self._partitions.pop(name).checkers.made)
@@ -117,7 +115,6 @@ class Watch:
                 if broker in state.replicas:
                     found = self.partition(ReplicaName(topic_id, index))  # type: ignore[arg-type]
                     found.history.on_power_lost(broker)
-                    found.is_excused |= self.doubtful_in(topic_id, state) > self._plan.min_insync_replicas - 1
         if is_disk_lost:
             self._stopping.on_disk_lost(broker)
             for (holder, _), picture in self._pictures.items():
@@ -140,13 +137,14 @@ class Watch:
         self.facts["batch acknowledged"] += 1
         self.check()
         found = self._partitions.get(name)
-        if acks != -1 or found is None or found.is_excused:
+        if acks != -1 or found is None or self._world.latest.topic_by_id(name.topic_id) is None:
             return
         for place, value in enumerate(values, start=offset):
             known = found.history.committed.get(place) or self._promised_by_the_dead(name, found, place, value)
             has = "nothing" if known is None else known.record[1]
             what = f"{value} was acknowledged at offset={place}, where {has} is committed"
-            self.expect(has == value, "AckedRecordsSurvive", what)
+            was_committed = has == value or found.history.was_said_committed(place, value)  # whatever excuses its loss
+            self.expect(was_committed, "AckedRecordsSurvive", what)
 
     def _promised_by_the_dead(
         self, name: ReplicaName, found: WatchedPartition, offset: int, value: str
