@@ -209,9 +209,11 @@ class Watch:
     def view(self, name: ReplicaName, state: PartitionImage) -> PartitionView:
         """All replicas of a partition, as they are now."""
         views: dict[BrokerId, ReplicaView] = {}
-        for broker in state.replicas:
+        for broker in dict.fromkeys((*state.replicas, *self._world.brokers)):
             process = self._world.brokers.get(broker)
             replica = None if process is None or not process.is_running else process.replicas.get(name)
+            if broker not in state.replicas and (replica is None or replica.leader is None):
+                continue  # who was removed, and leads because it has not heard of it, still commits
             if replica is not None and not replica.is_stopped and replica.log.failure is None:
                 views[broker] = self._without_strangers(name, replica.view())
             else:
