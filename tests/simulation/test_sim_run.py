@@ -17,6 +17,7 @@ from tidelog.replica import LeaderReplica, Ready
 from tidelog.server.partition import Partition
 from tidelog.sim.checkers.views import Record
 from tidelog.sim.faults import STEPS, Fault, draw_faults
+from tidelog.sim.node import SimulatedNode
 from tidelog.sim.report import Report, Totals
 from tidelog.sim.rng import SeededRng
 from tidelog.sim.run import OneNodeStory, run_seed
@@ -88,6 +89,20 @@ def test_power_takes_what_was_not_synced_and_readers_are_told() -> None:
             assert story.run(MINUTES, faults).broken == ()
             told.append(story.witness.losses_reported)
     assert any(told)
+
+
+def test_what_a_loss_of_power_left_is_to_be_kept_from_then_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bug: a kill, right after the start that follows a loss of power, empties the log."""
+    kill = SimulatedNode.kill
+
+    def kill_and_empty(node: SimulatedNode) -> None:
+        kill(node)
+        node.machine.disk.open(f"logs/{PLAIN.topic_partitions[0]}/{0:020}.log").truncate(0)
+
+    monkeypatch.setattr(SimulatedNode, "kill", kill_and_empty)
+    faults = [Fault("power loss", 3_000), Fault("kill", 3_001)]
+    report, _ = run_story(1, Plan(interval_ms=20, consumers=1, syncs_each=False), faults)
+    assert "AckedRecordsSurvive" in report.broken_names
 
 
 def test_a_seed_gives_the_same_run_in_every_process() -> None:

@@ -112,9 +112,18 @@ class Witness:
     # What happens to the node.
 
     def on_serving(self) -> None:
-        """It was started, and has recovered what it could."""
+        """It was started, and has recovered what it could: what is still there has to stay from now on."""
         self._is_serving = True
         self._touch_all()
+        for topic_partition, known in self._partitions.items():
+            if known.excused:
+                self._check_records(topic_partition, known)
+                records = known.stored.records
+                known.excused -= {
+                    value
+                    for offset, value in known.acknowledged.items()
+                    if offset < len(records) and records[offset][1] == value
+                }
 
     def before_end(self, *, without_power: bool) -> None:
         """Its process is about to be gone: until it serves again nothing is expected of its files."""
