@@ -131,7 +131,7 @@ def test_a_run_that_ended_leaves_nothing_for_the_next_to_stumble_over() -> None:
 
 def test_what_is_left_out_does_not_happen_and_the_rest_stays_as_it_was() -> None:
     whole = run_seed(5, minutes=MINUTES)
-    bare = run_seed(5, minutes=MINUTES, without=range(len(whole.schedule)))
+    bare = run_seed(5, minutes=MINUTES, only=())
     assert bare.schedule == whole.schedule
     assert bare.digest != whole.digest
     assert not set(bare.faults) & set(STEPS)
@@ -158,7 +158,7 @@ def test_a_sync_that_is_left_out_is_found_and_made_short(monkeypatch: pytest.Mon
     monkeypatch.setattr(Partition, "is_sync_awaited", property(lambda _: False))
     found = find()
     assert found.broken_names == {"AckedRecordsSurvive"}
-    shrunk = shrink(found, lambda without: run_seed(found.seed, minutes=MINUTES, without=without), attempts_max=30)
+    shrunk = shrink(found, lambda only: run_seed(found.seed, minutes=MINUTES, only=only), attempts_max=30)
     assert shrunk.report.broken_names == found.broken_names
     assert [text for text in shrunk.schedule if "loses power" in text] == shrunk.schedule
     assert len(shrunk.schedule) == 1

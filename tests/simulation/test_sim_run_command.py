@@ -62,11 +62,14 @@ def test_a_failure_names_its_seed_and_its_shortest_story(
     assert told[0] == f"BROKEN by seed {seed}, commit {COMMIT}"
     assert told[1].startswith("  AckedRecordsSurvive: ")
     assert "loses power" in told[3]
-    assert told[-1] == f"Run it again: tidelog sim run --seeds {seed}@{COMMIT} --nodes 1 --minutes 0.1"
+    number = told[3].split(".")[0].strip()
+    whole = f"tidelog sim run --seeds {seed}@{COMMIT} --nodes 1 --minutes 0.1 --only {number}"
+    assert told[-1] == f"Run it again: {whole}"
     again = run(capsys, *told[-1].split()[6:], "--jobs", "1", "--output", "json", status=FAILED)
     facts = json.loads(again.splitlines()[-1])
     assert facts["seed"] == seed
-    assert facts["schedule"] == [line.strip() for line in told[3:-1]]
+    assert facts["attempts"] <= 2  # it is as short as it can be
+    assert [f"  {number}. {fault}" for fault in facts["schedule"]] == told[3:-1]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +87,10 @@ def test_a_failure_names_its_seed_and_its_shortest_story(
         (["--seeds", "1", "--minutes", "nan"], "nan is no number of minutes"),
         (["--seeds", "1", "--nodes", "40"], "40 is not in the range"),
         (["--seeds", "1", "--jobs", "0"], "0 is not in the range"),
+        (["--seeds", "1", "--only", "two"], "'two' are not numbers of faults such as 4 or 2,7"),
+        (["--seeds", "1", "--only", "0"], "'0' are not numbers of faults"),
+        (["--seeds", "1..2", "--only", "1"], "--only names faults of one seed; 1..2 are 2"),
+        (["--seeds", "1", "--only", "900", "--minutes", "0.01"], "there is no 900"),
         ([], "Missing option '--seeds'"),
     ],
 )

@@ -112,7 +112,7 @@ def test_what_is_left_out_of_a_schedule_does_not_happen() -> None:
     drawn = draw_faults(SeededRng("faults"), 3, MINUTES)
     assert drawn == draw_faults(SeededRng("faults"), 3, MINUTES)
     whole = run_replicas(5, nodes=3, minutes=MINUTES)
-    empty = run_replicas(5, nodes=3, minutes=MINUTES, without=range(len(whole.schedule)))
+    empty = run_replicas(5, nodes=3, minutes=MINUTES, only=())
     assert empty.schedule == whole.schedule
     assert whole.faults
     assert not empty.faults

@@ -59,6 +59,20 @@ class SeedRange(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
         return seeds
 
 
+class FaultNumbers(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
+    """`N,N...`, as a failure prints them, from 1; or `none`. Becomes places in the schedule, from 0."""
+
+    name = "N,N..."
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> list[int]:
+        if isinstance(value, list):
+            return value
+        words = [] if value == "none" else str(value).split(",")
+        if not all(word.isascii() and word.isdigit() and int(word) for word in words):
+            self.fail(f"{value!r} are not numbers of faults such as 4 or 2,7, nor none.", parameter, context)
+        return sorted({int(word) - 1 for word in words})
+
+
 class Minutes(click.FloatRange):
     """A range of numbers; what is not a number is in none."""
 
@@ -78,12 +92,13 @@ class RunSimulations:
     The first run that breaks an invariant is made as short as it can be, told, and the exit status is 1.
 
     A seed means the same run at the same commit only. Write it as SEED@COMMIT, and another commit refuses it.
+    A failure says how to run it again, with only those of its faults that it takes.
 
     Examples:
 
         tidelog sim run --seeds 1..200
         tidelog sim run --seeds 1..200 --nodes 3 --minutes 5
-        tidelog sim run --seeds 17@1f2e3d4c5b6a
+        tidelog sim run --seeds 17@1f2e3d4c5b6a --only 2,7
     """
 
     seeds: Seeds = option(
@@ -102,6 +117,13 @@ class RunSimulations:
         default=1.0,
         metavar="M",
         help="Of virtual time for faults, in each run; healing comes after that.",
+    )
+    only: list[int] | None = option(
+        "--only",
+        type=FaultNumbers(),
+        default=None,
+        metavar="N,N...",
+        help="Of the faults of the one seed, only these, or none.",
     )
     jobs: int | None = option(
         "--jobs",
@@ -124,10 +146,16 @@ class RunSimulations:
                 f"git checkout {self.seeds.commit} and run it there, or leave out @{self.seeds.commit}"
             )
         count = self.seeds.last - self.seeds.first + 1
+        if self.only is not None and count > 1:
+            raise UsageError(f"--only names faults of one seed; {self.seeds.first}..{self.seeds.last} are {count}")
         totals, failed = Totals(), None
         with Reporter() as reporter:
             reporter.begin(f"{count:,} runs of {_nodes(self.nodes)}", count)
             for report in self._reports(min(self.jobs or _cores(), count)):
+                if self.only and self.only[-1] >= len(report.schedule):
+                    raise UsageError(
+                        f"seed {report.seed} has {len(report.schedule)} faults; there is no {self.only[-1] + 1}"
+                    )
                 totals.add(report)
                 if report.broken:
                     failed = report
@@ -140,13 +168,14 @@ class RunSimulations:
                 print(f"\nnothing broke in {totals.runs:,} runs, commit {commit}")
             return 0
         again = f"tidelog sim run --seeds {failed.seed}@{commit} --nodes {self.nodes} --minutes {self.minutes:g}"
+        again += f" --only {','.join(str(place + 1) for place in shrunk.left) or 'none'}"
         _tell_failure(failed, shrunk, commit, again, self.output)
         return FAILED
 
     def _reports(self, jobs: int) -> Iterator[Report]:
         """As they come."""
         seeds = range(self.seeds.first, self.seeds.last + 1)
-        work = partial(_run, nodes=self.nodes, minutes=self.minutes)
+        work = partial(_run, nodes=self.nodes, minutes=self.minutes, only=self.only)
         if jobs == 1:
             yield from map(work, seeds)
             return
@@ -165,12 +194,13 @@ class RunSimulations:
         reporter.say(f"seed {failed.seed} broke {', '.join(sorted(failed.broken_names))}; making it shorter")
         return shrink(
             failed,
-            lambda without: _run(failed.seed, nodes=self.nodes, minutes=self.minutes, without=without),
+            lambda only: _run(failed.seed, nodes=self.nodes, minutes=self.minutes, only=only),
+            left=self.only,
             on_progress=tell,
         )
 
 
-def _run(seed: int, *, nodes: int, minutes: float, without: frozenset[int] = frozenset()) -> Report:
+def _run(seed: int, *, nodes: int, minutes: float, only: list[int] | None) -> Report:
     """One run, silently: what nodes log when they are hurt is not what is wrong."""
     import logging
 
@@ -180,7 +210,7 @@ def _run(seed: int, *, nodes: int, minutes: float, without: frozenset[int] = fro
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
-        return run_seed(seed, nodes=nodes, minutes=minutes, without=without)
+        return run_seed(seed, nodes=nodes, minutes=minutes, only=only)
     finally:
         logger.setLevel(level)
 
@@ -230,7 +260,8 @@ def _tell_failure(failed: Report, shrunk: Shrunk, commit: str, again: str, outpu
         }
         print(json.dumps(facts, ensure_ascii=False), flush=True)
         return
-    drawn, left = len(failed.schedule), shrunk.schedule
+    drawn = len(failed.schedule)
+    left = [f"{place + 1}. {failed.schedule[place]}" for place in shrunk.left]
     lines = [
         "",
         f"BROKEN by seed {failed.seed}, commit {commit}",

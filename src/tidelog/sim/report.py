@@ -21,7 +21,7 @@ class Report:
         checks: made, by the name of the invariant.
         digest: of the trace: two runs are the same if theirs are.
         broken: what did not hold; each begins with the name of the invariant.
-        schedule: everything that was drawn to go wrong, in words, in order. `run_seed(without=…)` takes places in it.
+        schedule: everything that was drawn to go wrong, in words, in order. `run_seed(only=…)` takes places in it.
     """
 
     seed: int

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from tidelog.sim.report import Report
 
-RunWithout = Callable[[frozenset[int]], Report]
-"""Runs a seed once more, without the faults at these places of its schedule."""
+RunOnly = Callable[[list[int]], Report]
+"""Runs a seed once more, with the faults at these places of its schedule and no others."""
 
 ATTEMPTS_MAX = 100
 
@@ -20,19 +20,14 @@ class Shrunk:
 
     Attributes:
         report: of its run.
-        without: places in the schedule that it does without.
+        left: places in the schedule that it takes.
         attempts: runs that it took.
     """
 
-    def __init__(self, report: Report) -> None:
+    def __init__(self, report: Report, left: list[int]) -> None:
         self.report = report
-        self.without: frozenset[int] = frozenset()
+        self.left = left
         self.attempts = 0
-
-    @property
-    def left(self) -> list[int]:
-        """Places in the schedule that it takes."""
-        return [place for place in range(len(self.report.schedule)) if place not in self.without]
 
     @property
     def schedule(self) -> list[str]:
@@ -42,8 +37,9 @@ class Shrunk:
 
 def shrink(
     failed: Report,
-    run: RunWithout,
+    run: RunOnly,
     *,
+    left: list[int] | None = None,
     attempts_max: int = ATTEMPTS_MAX,
     on_progress: Callable[[Shrunk], None] = lambda _: None,
 ) -> Shrunk:
@@ -51,22 +47,23 @@ def shrink(
 
     Args:
         failed: the run as it was drawn.
-        run: see `RunWithout`.
+        run: see `RunOnly`.
+        left: the places that it ran with; None for all.
         attempts_max: stop after so many runs, wherever that is.
         on_progress: told after each of them.
     """
-    shrunk = Shrunk(failed)
-    size = len(failed.schedule)
+    shrunk = Shrunk(failed, list(range(len(failed.schedule))) if left is None else left)
+    size = len(shrunk.left)
     while size >= 1 and shrunk.left and shrunk.attempts < attempts_max:
         is_shorter = False
         for piece in _pieces(shrunk.left, size):
             if shrunk.attempts >= attempts_max:
                 break
-            without = shrunk.without | frozenset(piece)
-            report = run(without)
+            fewer = [place for place in shrunk.left if place not in piece]
+            report = run(fewer)
             shrunk.attempts += 1
             if report.broken_names & failed.broken_names:
-                shrunk.report, shrunk.without, is_shorter = report, without, True
+                shrunk.report, shrunk.left, is_shorter = report, fewer, True
             on_progress(shrunk)
         if size > 1:
             size = (size + 1) // 2

@@ -27,20 +27,20 @@ START_SECONDS_MAX = 30.0
 LIMIT_SECONDS_BESIDE = 600.0
 
 
-def run_replicas(seed: int, *, nodes: int = 3, minutes: float = 1.0, without: Collection[int] = frozenset()) -> Report:
+def run_replicas(seed: int, *, nodes: int = 3, minutes: float = 1.0, only: Collection[int] | None = None) -> Report:
     """Run one seed.
 
     Args:
         seed: what everything random is drawn from.
         nodes: brokers; two or more.
         minutes: of virtual time, in which things go wrong.
-        without: places in the report's `schedule` of what is left out.
+        only: places in the report's `schedule` of what goes wrong; None for all of it.
     """
     with SimulatedWorld(seed) as world:
         plan = draw_plan(world.rng.stream("plan"), nodes)
         faults = draw_faults(world.rng.stream("faults"), nodes, minutes)
         story = ReplicaStory(world, ReplicaCluster(world, plan))
-        return story.run(minutes, faults, without)
+        return story.run(minutes, faults, only)
 
 
 class ReplicaStory:
@@ -51,10 +51,10 @@ class ReplicaStory:
         self._world = world
         self._hurt = Hurt(cluster, world.rng.stream("hurt"))
 
-    def run(self, minutes: float, faults: list[Fault], without: Collection[int]) -> Report:
+    def run(self, minutes: float, faults: list[Fault], only: Collection[int] | None) -> Report:
         """Run it to its end, or to the first thing that breaks."""
         world, watch, hurt = self._world, self.cluster.watch, self._hurt
-        left = [fault for place, fault in enumerate(faults) if place not in without]
+        left = [fault for place, fault in enumerate(faults) if only is None or place in only]
 
         def after_step() -> None:
             watch.after_step()
