@@ -45,7 +45,7 @@ def run_story(seed: int, plan: Plan, faults: list[Fault]) -> tuple[Report, dict[
     """A story of one's own: what it came to, and what happened in it."""
     with SimulatedWorld(seed) as world:
         story = ReplicaStory(world, ReplicaCluster(world, plan))
-        report = story.run(MINUTES, faults, ())
+        report = story.run(MINUTES, faults, None)
         return report, dict(story.cluster.watch.facts)
 
 
