@@ -109,6 +109,7 @@ class AsyncConsumer:
         self._progress: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
+        self._is_news = False
         self._is_closed = False
         self._cluster.on_changes(self._on_metadata)
 
@@ -175,7 +176,7 @@ class AsyncConsumer:
                     if reader.error is not None:
                         raise reader.error.with_traceback(None)
                     self._check_open()
-                    await self._next_progress()
+                    await asyncio.wait((self._next_progress(),))
         except TimeoutError as error:
             if isinstance(error, TidelogError):
                 raise
@@ -200,7 +201,7 @@ class AsyncConsumer:
         deadline_ms = self._clock.now_ms() + timeout_ms
         while await self._wait_for_some(deadline_ms):
             records = self._subscription.take_records(limit)
-            self._pump_soon()
+            self._pump_soon(is_news=False)
             if records:
                 return records
         return []
@@ -210,7 +211,7 @@ class AsyncConsumer:
         if not await self._wait_for_some(self._clock.now_ms() + timeout_ms):
             return []
         batches = self._subscription.take_batches(_ANSWERS_PER_POLL_MAX)
-        self._pump_soon()
+        self._pump_soon(is_news=False)
         return batches
 
     async def poll_arrow(
@@ -244,7 +245,7 @@ class AsyncConsumer:
                     for key, position in before.items():  # all that this call took: none of it was returned
                         self.seek(key, *position)
                     raise
-            self._pump_soon()
+            self._pump_soon(is_news=False)
         return reader.finish()
 
     # Asking.
@@ -340,11 +341,7 @@ class AsyncConsumer:
             last = self._cluster.last_error
             if last is not None and not isinstance(last, NetworkError | TimedOutError) and not self._is_retriable(last):
                 raise last.with_traceback(None)
-            try:
-                async with asyncio.timeout(left_ms / 1000):
-                    await self._next_progress()
-            except TimeoutError:
-                pass
+            await asyncio.wait((self._next_progress(),), timeout=left_ms / 1000)
 
     @staticmethod
     def _is_retriable(error: TidelogError) -> bool:
@@ -356,18 +353,20 @@ class AsyncConsumer:
     def _next_progress(self) -> asyncio.Future[None]:
         if self._progress is None:
             self._progress = asyncio.get_running_loop().create_future()
-        return asyncio.shield(self._progress)
+        return self._progress
 
     def _on_progress(self) -> None:
-        if self._progress is not None:
-            progress, self._progress = self._progress, None
+        progress, self._progress = self._progress, None
+        if progress is not None:
             progress.set_result(None)
 
     def _on_metadata(self, changes: MetadataChanges) -> None:
         self._subscription.on_metadata(self._cluster.metadata, self._clock.now_ms())
         self._pump_soon()
 
-    def _pump_soon(self) -> None:
+    def _pump_soon(self, *, is_news: bool = True) -> None:
+        """Pump in the next turn. What is no news is that somebody took what was here: it need wake nobody."""
+        self._is_news |= is_news
         if not self._is_pumping and not self._is_closed:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
@@ -391,7 +390,9 @@ class AsyncConsumer:
         if plan.needs_metadata:
             self._cluster.refresh_soon()
         self._tell_resets()
-        self._on_progress()
+        if self._is_news or self._subscription.error() is not None:
+            self._is_news = False
+            self._on_progress()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, TypeVar
@@ -14,6 +15,9 @@ from tidelog.sim.rng import SeededRng
 from tidelog.sim.trace import Trace
 
 T = TypeVar("T")
+
+GC_THRESHOLD = 50_000
+"""As a node's own process has it: see `server/main.py`."""
 
 
 class SimulatedWorld:
@@ -40,11 +44,14 @@ class SimulatedWorld:
         self._client_worlds = 0
 
     def __enter__(self) -> SimulatedWorld:
+        self._gc_threshold = gc.get_threshold()
+        gc.set_threshold(GC_THRESHOLD)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        gc.set_threshold(*self._gc_threshold)
         self.loop.close()
 
     @property
