@@ -79,6 +79,13 @@ def test_kills_lose_nothing_without_a_sync() -> None:
     assert len(records) > 100
 
 
+def test_topics_made_on_a_full_disk_are_there_after_the_next_start() -> None:
+    faults = [Fault("disk full", at_ms, amount=300.0, lasts_ms=300) for at_ms in range(500, 5_900, 400)]
+    report, _ = run_story(1, Plan(interval_ms=1_000, consumers=1, administers=True), faults)
+    assert report.broken == ()
+    assert report.checks["OwnWritesSeen"] > 0
+
+
 def test_power_takes_what_was_not_synced_and_readers_are_told() -> None:
     plan = Plan(producers=1, interval_ms=20, syncs_each=False)
     faults = [Fault("power loss", 1_000, lasts_ms=300), Fault("power loss", 3_000, lasts_ms=300)]

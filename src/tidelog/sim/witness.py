@@ -140,7 +140,8 @@ class Witness:
 
     def is_rotten(self, partition: TopicPartition) -> bool:
         """Whether `on_rotten` was told of it."""
-        return self._partitions[partition].is_rotten
+        known = self._partitions.get(partition)
+        return known is not None and known.is_rotten
 
     # What clients are told.
 
