@@ -69,6 +69,7 @@ class AsyncProducer:
         cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
         self._clock = world.clock
         self._delivery = Delivery(config, sender_settings(config), cluster, world, call_soon or _call_soon)
+        self._intake = self._delivery.intake
 
     async def __aenter__(self) -> AsyncProducer:
         return self
@@ -115,7 +116,7 @@ class AsyncProducer:
             self._clock.wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms),
             as_headers(headers) if headers else (),
         )
-        while (future := self._delivery.append(*arguments)) is None:
+        while (future := self._intake.append(*arguments)) is None:
             await self._delivery.until_ready(topic)
         return future
 
@@ -132,7 +133,7 @@ class AsyncProducer:
         return await self._send_parts(topic, columns_from_arrow(data, partition))
 
     async def _route(self, topic: str) -> Route:
-        while (route := self._delivery.route(topic)) is None:
+        while (route := self._intake.route(topic)) is None:
             await self._delivery.until_ready(topic)
         return route
 
@@ -143,7 +144,7 @@ class AsyncProducer:
             by_key = [(partition, None)] if partition is not None else rows_by_target(columns, await self._route(topic))
             for target, rows in by_key:
                 for piece in split_rows(columns, self._config.batch_size, rows):
-                    while (batch := self._delivery.append_rows(topic, target, piece)) is None:
+                    while (batch := self._intake.append_rows(topic, target, piece)) is None:
                         await self._delivery.until_ready(topic)
                     batches.append(batch)
         return ColumnsFuture(tuple(batches))

@@ -1,14 +1,9 @@
-"""The loop's side of a producer: does what the sender machine says, and brings it the answers.
-
-Records come in from any thread, under a lock that is held for microseconds; everything else happens on the event loop.
-The loop is woken once per batch, not once per record.
-"""
+"""The loop's side of a producer: does what the sender machine says, and brings it the answers."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 
@@ -24,14 +19,7 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import BrokerId, TopicId, TopicPartition
 from tidelog.client.cluster import Cluster, World, is_retriable
-from tidelog.client.core.accumulator import (
-    HEADER_OVERHEAD_MAX,
-    RECORD_OVERHEAD_MAX,
-    Accumulator,
-    PartitionQueue,
-    PendingBatch,
-    RecordHeaders,
-)
+from tidelog.client.core.accumulator import Accumulator, PendingBatch
 from tidelog.client.core.metadata_cache import MetadataChanges
 from tidelog.client.core.produce_messages import (
     LAST_VERSION_WITH_NAMES,
@@ -40,13 +28,11 @@ from tidelog.client.core.produce_messages import (
     read_answers,
     unencodable,
 )
-from tidelog.client.core.route import Route
 from tidelog.client.core.sender import Send, Sender, SenderSettings
 from tidelog.client.core.values import code_of
-from tidelog.client.futures import Outcomes, RecordFuture
+from tidelog.client.intake import Intake
 from tidelog.client.options import ProducerConfig
 from tidelog.net.connection import Connection
-from tidelog.records.columns import EncodedRecords
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import ProduceResponse
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -55,11 +41,10 @@ logger = logging.getLogger("tidelog.client")
 
 _BROKERS_SHARE_OF_TIME = 0.9  # the broker gives up waiting for replicas before we give up waiting for the broker
 _FAILED_BATCHES_MAX = 1_000  # remembered until the next flush
-_ROOM_AGAIN = 0.75  # of the buffer: whoever waited for room then finds a good deal of it
 
 
 class Delivery:
-    """See the module. Belongs to the event loop it runs on; methods that say so may be called from any thread.
+    """See the module. Belongs to the event loop that it runs on; only its `intake` may be used from any thread.
 
     Args:
         config: the producer's; `settings` of the sender follow from it.
@@ -67,6 +52,9 @@ class Delivery:
         cluster: closed together with this.
         world: clock and randomness.
         call_soon: how to reach the event loop from where records come from.
+
+    Attributes:
+        intake: where records come in.
     """
 
     def __init__(
@@ -81,102 +69,28 @@ class Delivery:
         self._settings = settings
         self._cluster = cluster
         self._clock = world.clock
-        self._rng = world.rng
         self._call_soon = call_soon
-        self._lock = threading.Lock()
-        self._outcomes = Outcomes()
         self._accumulator = Accumulator(
             batch_size_bytes=config.batch_size, buffer_size_bytes=config.buffer_memory, linger_ms=config.linger_ms
         )
         self._sender = Sender(self._accumulator, cluster.metadata, settings, cluster.backoff.delay_ms)
-        self._routes: dict[str, Route] = {}
+        self.intake = Intake(
+            config,
+            self._accumulator,
+            self._sender,
+            metadata=cluster.metadata,
+            world=world,
+            wake=partial(call_soon, self.pump),
+        )
+        self._lock = self.intake.lock
         self._acks_ms = int(config.request_timeout_ms * _BROKERS_SHARE_OF_TIME)
-        self._is_woken = False
-        self._is_full = False
-        self._is_closed = False
         self._is_fetching_id = False
-        self._flushing = 0
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms: int | None = None
         self._connecting: set[BrokerId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._progress: asyncio.Future[None] | None = None
         self._failed: list[PendingBatch] = []
         cluster.on_changes(self._on_metadata)
-
-    # From any thread.
-    def append(  # noqa: PLR0917 - once per record: keywords cost time
-        self,
-        topic: str,
-        partition: int | None,
-        key: bytes | None,
-        value: bytes | None,
-        timestamp_ms: int,
-        headers: RecordHeaders,
-    ) -> RecordFuture | None:
-        """Take a record.
-
-        Returns:
-            Its future; or None if the caller has to wait first, as `until_ready` does.
-
-        Raises:
-            KafkaError: the record is too large, or there is no such partition.
-            TidelogError: the producer is closed, or cannot go on.
-        """
-        size = RECORD_OVERHEAD_MAX
-        if key is not None:
-            size += len(key)
-        if value is not None:
-            size += len(value)
-        for name, content in headers:
-            size += HEADER_OVERHEAD_MAX + 4 * len(name) + (0 if content is None else len(content))
-        if size > self._config.max_request_size:
-            raise refusal(
-                Code.MESSAGE_TOO_LARGE,
-                f"a record of {size} bytes is larger than max_request_size allows ({self._config.max_request_size})",
-            )
-        with self._lock:
-            route = self._routes.get(topic) or self._new_route(topic)
-            if route is None or self._is_full:
-                return None
-            queue = route.queue(partition, key, size)
-            batch = queue.open
-            wake = False
-            if batch is None or batch.size_bytes + size > self._accumulator.batch_size_bytes:
-                if self._refuses():
-                    return None
-                batch, wake = self._open_batch(queue)
-            index = len(batch.timestamps)
-            batch.timestamps.append(timestamp_ms)
-            batch.keys.append(key)
-            batch.values.append(value)
-            batch.headers.append(headers)
-            if headers:
-                batch.header_count += len(headers)
-            batch.size_bytes += size
-            self._accumulator.used_bytes += size
-        if wake:
-            self._call_soon(self.pump)
-        return RecordFuture(batch, index)
-
-    def append_rows(self, topic: str, partition: int | None, rows: EncodedRecords) -> PendingBatch | None:
-        """Take rows as one batch. As `append`."""
-        with self._lock:
-            route = self._routes.get(topic) or self._new_route(topic)
-            if route is None or self._is_full or self._refuses():
-                return None
-            queue = route.queue(partition, None, len(rows.records))
-            batch = self._accumulator.add_rows(queue, rows, self._clock.now_ms(), self._outcomes)
-            wake = not self._is_woken
-            self._is_woken = True
-        if wake:
-            self._call_soon(self.pump)
-        return batch
-
-    def route(self, topic: str) -> Route | None:
-        """How a topic's records go to its partitions; None if the caller has to wait, as `until_ready` does."""
-        with self._lock:
-            return self._routes.get(topic) or self._new_route(topic)
 
     # On the loop.
     async def until_ready(self, topic: str) -> None:
@@ -191,18 +105,15 @@ class Delivery:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 self._cluster.want([topic], create=self._config.allow_auto_create_topics)
                 while True:
-                    if self._is_closed:
-                        raise ClientClosedError("the producer is closed")
-                    if self._sender.fatal is not None:
-                        raise self._sender.fatal.with_traceback(None)
+                    self.intake.check_open()
                     if topic not in self._cluster.metadata.topics:
                         what = f"topic {topic!r} is not known"
                         await self._cluster.refreshed()
                         self._check_topic(topic)
-                    elif self._is_full or self._refuses():
+                    elif self.intake.is_full or self.intake.refuses():
                         what = f"the buffer of {self._config.buffer_memory} bytes (buffer_memory) is full"
                         self.pump()
-                        if self._refuses():  # else the pump has made room, and nothing more may happen
+                        if self.intake.refuses():  # else the pump has made room, and nothing more may happen
                             await self._next_progress()
                     else:
                         return
@@ -219,18 +130,20 @@ class Delivery:
 
     def pump(self) -> None:
         """Do what there is to do now."""
+        intake = self.intake
         now_ms = self._clock.now_ms()
         with self._lock:
-            self._is_woken = False
-            sends = self._sender.take_sends(now_ms, flushing=self._flushing > 0 or self._is_full, ready=self._is_ready)
-            self._timer_at_ms = deadline_ms = self._sender.next_deadline_ms(now_ms)
+            intake.is_woken = False
+            is_urgent = intake.flushing > 0 or intake.is_full
+            sends = self._sender.take_sends(now_ms, flushing=is_urgent, ready=self._is_ready)
+            intake.pumps_at_ms = deadline_ms = self._sender.next_deadline_ms(now_ms)
         for send in sends:
             self._transmit(send)
         self._settle()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if deadline_ms is not None and not self._is_closed:
+        if deadline_ms is not None and not self.intake.is_closed:
             delay_s = max(deadline_ms - now_ms, 1) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self.pump)
 
@@ -242,17 +155,17 @@ class Delivery:
         """
         with self._lock:
             end = self._accumulator.next_number
-        self._flushing += 1
+        self.intake.flushing += 1
         try:
             self.pump()
-            while not self._is_closed:
+            while not self.intake.is_closed:
                 with self._lock:
                     oldest = self._accumulator.oldest_number()
                 if oldest >= end:
                     break
                 await self._next_progress()
         finally:
-            self._flushing -= 1
+            self.intake.flushing -= 1
         self.raise_failures()
 
     def raise_failures(self) -> None:
@@ -269,9 +182,9 @@ class Delivery:
 
     async def close(self) -> None:
         """Drop what is not delivered, and disconnect."""
-        if self._is_closed:
+        if self.intake.is_closed:
             return
-        self._is_closed = True
+        self.intake.is_closed = True
         error = ClientClosedError("the producer was closed before this was delivered")
         with self._lock:
             self._sender.fail_all(error)
@@ -285,45 +198,11 @@ class Delivery:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._cluster.close()
 
-    # Appending.
-    def _new_route(self, topic: str) -> Route | None:
-        if self._is_closed:
-            raise ClientClosedError("the producer is closed")
-        view = self._cluster.metadata.topics.get(topic)
-        if view is None or not view.partitions:
-            return None
-        route = Route(view, self._sender.queue, sticky_bytes=self._config.batch_size, rng=self._rng)
-        self._routes[topic] = route
-        return route
-
-    def _refuses(self) -> bool:
-        """Whether no batch may be added now. Raises if never again."""
-        if self._is_closed:
-            raise ClientClosedError("the producer is closed")
-        if self._sender.fatal is not None:
-            raise self._sender.fatal.with_traceback(None)
-        used = self._accumulator.used_bytes
-        if used and used + self._accumulator.batch_size_bytes > self._accumulator.buffer_size_bytes:
-            self._is_full = True
-        return self._is_full
-
-    def _open_batch(self, queue: PartitionQueue) -> tuple[PendingBatch, bool]:
-        """A new batch, and whether the loop has to be woken for it."""
-        now_ms = self._clock.now_ms()
-        batch = self._accumulator.open_batch(queue, now_ms, self._outcomes)
-        if self._is_woken:
-            return batch, False
-        timer = self._timer_at_ms
-        if timer is not None and timer <= now_ms + self._config.linger_ms and not queue.waiting and not self._flushing:
-            return batch, False  # it will look in time
-        self._is_woken = True
-        return batch, True
-
     # Sending.
     def _is_ready(self, broker_id: BrokerId) -> bool:
         if self._cluster.pool.ready(broker_id) is not None:
             return True
-        if broker_id not in self._connecting and not self._is_closed:
+        if broker_id not in self._connecting and not self.intake.is_closed:
             self._connecting.add(broker_id)
             self._start(self._connect(broker_id))
         return False
@@ -425,9 +304,8 @@ class Delivery:
             done = self._sender.take_done()
             losses = self._sender.take_losses()
             topics, self._sender.needs_metadata = self._sender.needs_metadata, set()
-            wants_id = self._sender.needs_producer_id and not self._is_closed and not self._is_fetching_id
-            if self._is_full and self._accumulator.used_bytes <= self._config.buffer_memory * _ROOM_AGAIN:
-                self._is_full = False
+            wants_id = self._sender.needs_producer_id and not self.intake.is_closed and not self._is_fetching_id
+            self.intake.on_room()
         for loss in losses:
             self._tell(loss)
         failed = [batch for batch in done if isinstance(batch.outcome, TidelogError)]
@@ -436,11 +314,11 @@ class Delivery:
             count = sum(batch.record_count for batch in failed)
             logger.error("%s: %d records failed; the first: %s", self._config.client_id, count, failed[0].outcome)
         for batch in done:
-            self._outcomes.on_done(batch)
+            self.intake.outcomes.on_done(batch)
         if done and self._progress is not None:
             progress, self._progress = self._progress, None
             progress.set_result(None)
-        if topics and not self._is_closed:
+        if topics and not self.intake.is_closed:
             self._cluster.want(topics)
             self._cluster.refresh_soon()
         if wants_id:
@@ -487,8 +365,7 @@ class Delivery:
 
     def _on_metadata(self, changes: MetadataChanges) -> None:
         with self._lock:
-            for topic in changes.topics | {partition.topic for partition in changes.leaders}:
-                self._routes.pop(topic, None)
+            self.intake.forget_routes(changes.topics | {partition.topic for partition in changes.leaders})
             self._sender.on_topics_changed(changes.topics)
         self.pump()
 

@@ -1,0 +1,247 @@
+"""The loop's side of a consumer: asks the brokers what the subscription says, and brings it the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from tidelog.base.errors import ClientClosedError, InvariantBrokenError, NetworkError, TidelogError, TimedOutError
+from tidelog.base.ids import BrokerId
+from tidelog.base.ports import Clock
+from tidelog.client.cluster import Cluster, is_retriable
+from tidelog.client.core.fetch_messages import (
+    LAST_FETCH_VERSION_WITH_NAMES,
+    AskedByPartition,
+    FetchSettings,
+    epoch_end_request,
+    fetch_request,
+    look_up_request,
+    on_epoch_end_response,
+    on_fetch_response,
+    on_look_up_response,
+    on_no_answer,
+)
+from tidelog.client.core.metadata_cache import MetadataChanges
+from tidelog.client.core.subscription import Subscription
+from tidelog.client.core.values import IsolationLevel
+from tidelog.client.options import ConsumerConfig
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_01_fetch import FetchResponse
+from tidelog.wire.messages.api_02_list_offsets import ListOffsetsResponse
+from tidelog.wire.messages.api_23_offset_for_leader_epoch import OffsetForLeaderEpochResponse
+
+logger = logging.getLogger("tidelog.client")
+
+_LANES = ("fetch-1", "fetch-2", "fetch-3", "fetch-4")
+"""Connections for fetches to one broker: while one waits at the end of some partitions, others can be read."""
+
+
+class Fetching:
+    """See the module. Belongs to the event loop that it runs on.
+
+    Args:
+        config: the consumer's.
+        subscription: what is assigned, where it stands, and what is held to be delivered.
+        cluster: closed together with this.
+        clock: the world's.
+    """
+
+    def __init__(self, config: ConsumerConfig, subscription: Subscription, cluster: Cluster, clock: Clock) -> None:
+        self._config = config
+        self._subscription = subscription
+        self._cluster = cluster
+        self._clock = clock
+        self._isolation_level = IsolationLevel(config.isolation_level)
+        self._settings = FetchSettings(
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            max_wait_ms=config.fetch_max_wait_ms,
+            isolation_level=self._isolation_level,
+            check_crcs=config.check_crcs,
+        )
+        self._busy_lanes: set[tuple[BrokerId, str]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._progress: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_pumping = False
+        self._is_news = False
+        self._is_closed = False
+        cluster.on_changes(self._on_metadata)
+
+    def check_open(self) -> None:
+        """Raise if the consumer is closed."""
+        if self._is_closed:
+            raise ClientClosedError("the consumer is closed")
+
+    # To wait.
+    async def wait_for_some(self, deadline_ms: int) -> bool:
+        """Whether there is something to deliver. Raises what stopped a partition."""
+        while True:
+            self.check_open()
+            error = self._subscription.error()
+            if error is not None:
+                raise error.with_traceback(None)
+            if self._subscription.has_some:
+                return True
+            left_ms = deadline_ms - self._clock.now_ms()
+            if left_ms <= 0:
+                await asyncio.sleep(0)  # whoever polls without waiting still lets fetches happen
+                return self._subscription.has_some
+            last = self._cluster.last_error
+            if last is not None and not isinstance(last, NetworkError | TimedOutError) and not is_retriable(last):
+                raise last.with_traceback(None)
+            await self.wait_for_news(left_ms / 1000)
+
+    async def wait_for_news(self, seconds_max: float | None = None) -> None:
+        """Return when something happened that somebody may be waiting for, or when the time is up."""
+        if self._progress is None:
+            self._progress = asyncio.get_running_loop().create_future()
+        await asyncio.wait((self._progress,), timeout=seconds_max)
+
+    async def close(self) -> None:
+        """Ask no more, and disconnect; whoever waits is told. A second call does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._cluster.close()
+        self._on_news()
+
+    # What there is to do.
+    def pump_soon(self, *, is_news: bool = True) -> None:
+        """Pump in the next turn. What is no news is that somebody took what was here: it need wake nobody."""
+        self._is_news |= is_news
+        if not self._is_pumping and not self._is_closed:
+            self._is_pumping = True
+            asyncio.get_running_loop().call_soon(self._pump)
+
+    def _pump(self) -> None:
+        """Ask what there is to ask, and tell what happened."""
+        self._is_pumping = False
+        if self._is_closed:
+            return
+        now_ms = self._clock.now_ms()
+        plan = self._subscription.plan(now_ms)
+        for broker_id, asked in plan.look_ups.items():
+            self._start(asked, partial(self._look_up, broker_id, asked))
+        for broker_id, asked in plan.validations.items():
+            self._start(asked, partial(self._validate, broker_id, asked))
+        for broker_id, wanted in plan.fetches.items():
+            lane = next((lane for lane in _LANES if (broker_id, lane) not in self._busy_lanes), None)
+            if lane is not None:
+                self._busy_lanes.add((broker_id, lane))
+                asked = self._subscription.start_fetches(wanted)
+                self._start(asked, partial(self._fetch, broker_id, lane, asked))
+        if plan.needs_metadata:
+            self._cluster.refresh_soon()
+        self._tell_resets()
+        if self._is_news or self._subscription.error() is not None:
+            self._is_news = False
+            self._on_news()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline_ms = self._subscription.next_deadline_ms(now_ms)
+        if deadline_ms is not None:
+            delay_s = (deadline_ms - now_ms) / 1000
+            self._timer = asyncio.get_running_loop().call_later(delay_s, self.pump_soon)
+
+    def _tell_resets(self) -> None:
+        for reset in self._subscription.take_resets():
+            logger.warning(
+                "%s: %s: %s; it stood at %s, and goes on at %s",
+                self._config.client_id,
+                reset.topic_partition,
+                reset.reason.value,
+                reset.position.offset,
+                reset.new_offset if reset.new_offset is not None else "what the policy finds",
+            )
+            if self._config.on_reset is not None:
+                try:
+                    self._config.on_reset(reset)
+                except Exception:
+                    logger.exception("on_reset failed")
+
+    def _on_news(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            progress.set_result(None)
+
+    def _on_metadata(self, changes: MetadataChanges) -> None:
+        self._subscription.on_metadata(self._cluster.metadata, self._clock.now_ms())
+        self.pump_soon()
+
+    # To ask.
+    def _start(self, asked: AskedByPartition, ask: Callable[[], Awaitable[set[str]]]) -> None:
+        task = asyncio.get_running_loop().create_task(self._settle(asked, ask))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("%s: a request failed unexpectedly", self._config.client_id, exc_info=task.exception())
+        self.pump_soon()
+
+    async def _settle(self, asked: AskedByPartition, ask: Callable[[], Awaitable[set[str]]]) -> None:
+        """Ask, and see to it that no partition waits for an answer that will not come."""
+        try:
+            stale_topics = await ask()
+        except TidelogError as error:
+            logger.debug("%s: %s", self._config.client_id, error)
+            if isinstance(error, NetworkError) or is_retriable(error):
+                on_no_answer(asked.values(), self._clock.now_ms())
+                self._cluster.last_error = error
+                self._cluster.refresh_soon()
+            else:
+                self._stop(asked, error)
+        except Exception as error:
+            logger.exception("%s: a bug in Tidelog: an answer was not understood", self._config.client_id)
+            self._stop(asked, InvariantBrokenError(f"a bug in Tidelog's consumer: {type(error).__name__}: {error}"))
+        else:
+            if stale_topics:
+                self._cluster.refresh_soon()
+
+    @staticmethod
+    def _stop(asked: AskedByPartition, error: TidelogError) -> None:
+        """Whoever reads these partitions is told, instead of waiting for ever."""
+        for question in asked.values():
+            question.reader.stop(question.generation, error)
+
+    async def _fetch(self, broker_id: BrokerId, lane: str, asked: AskedByPartition) -> set[str]:
+        try:
+            connection = await self._cluster.broker(broker_id, lane)
+            request, has_ids = fetch_request(asked, self._settings, self._config.fetch_max_wait_ms)
+            highest = None if has_ids else LAST_FETCH_VERSION_WITH_NAMES
+            response = await connection.request(
+                request,
+                FetchResponse,
+                timeout_ms=self._config.request_timeout_ms + self._config.fetch_max_wait_ms,
+                version=connection.versions.version(ApiKey.FETCH, max_version=highest),
+            )
+            return on_fetch_response(asked, response, self._settings, self._clock.now_ms())
+        finally:
+            self._busy_lanes.discard((broker_id, lane))
+
+    async def _look_up(self, broker_id: BrokerId, asked: AskedByPartition) -> set[str]:
+        connection = await self._cluster.broker(broker_id)
+        response = await connection.request(
+            look_up_request(asked, self._isolation_level),
+            ListOffsetsResponse,
+            timeout_ms=self._config.request_timeout_ms,
+        )
+        return on_look_up_response(asked, response, self._clock.now_ms())
+
+    async def _validate(self, broker_id: BrokerId, asked: AskedByPartition) -> set[str]:
+        connection = await self._cluster.broker(broker_id)
+        response = await connection.request(
+            epoch_end_request(asked), OffsetForLeaderEpochResponse, timeout_ms=self._config.request_timeout_ms
+        )
+        return on_epoch_end_response(asked, response, self._clock.now_ms())
