@@ -114,7 +114,7 @@ class Delivery:
                         what = f"the buffer of {self._config.buffer_memory} bytes (buffer_memory) is full"
                         self.pump()
                         if self.intake.refuses():  # else the pump has made room, and nothing more may happen
-                            await self._next_progress()
+                            await self._wait_for_progress()
                     else:
                         return
         except TimeoutError as error:
@@ -163,7 +163,7 @@ class Delivery:
                     oldest = self._accumulator.oldest_number()
                 if oldest >= end:
                     break
-                await self._next_progress()
+                await self._wait_for_progress()
         finally:
             self.intake.flushing -= 1
         self.raise_failures()
@@ -333,10 +333,10 @@ class Delivery:
             except Exception:
                 logger.exception("on_records_lost failed")
 
-    def _next_progress(self) -> asyncio.Future[None]:
+    async def _wait_for_progress(self) -> None:
         if self._progress is None:
             self._progress = asyncio.get_running_loop().create_future()
-        return asyncio.shield(self._progress)
+        await asyncio.wait((self._progress,))
 
     async def _fetch_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._config.request_timeout_ms)
