@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from itertools import dropwhile
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Disk
 from tidelog.records.batch import BatchHeader
-from tidelog.records.lineage import LeaderEpochLineage
+from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
 LINEAGE_FILE = "leader-epoch-checkpoint"
 
@@ -68,22 +69,25 @@ class LineageFile:
         self.lineage.assign(leader_epoch, start_offset)
 
     def assign_all(self, headers: Iterable[BatchHeader]) -> None:
-        """Take in batches that carry their leader epochs, writing the file once at most. What it says stays."""
-        epoch_at = self.lineage.epoch_at
-        news = [
-            (LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
+        """Take in batches that carry their leader epochs, writing the file once at most. What it says stays.
+
+        From the first that it does not say on, all are assigned: the first takes out whatever lies above it.
+        """
+        entries = (
+            EpochEntry(LeaderEpoch(header.leader_epoch), Offset(header.base_offset))
             for header in headers
-            if 0 <= header.leader_epoch != epoch_at(Offset(header.base_offset))
-        ]
+            if header.leader_epoch >= 0
+        )
+        epoch_at = self.lineage.epoch_at
+        news = list(dropwhile(lambda entry: entry.leader_epoch == epoch_at(entry.start_offset), entries))
         if news:
             self.assign_entries(news)
 
-    def assign_entries(self, entries: Iterable[tuple[LeaderEpoch, Offset]]) -> None:
+    def assign_entries(self, entries: Sequence[EpochEntry]) -> None:
         """Several in their order, in one write."""
-        wanted = list(entries)
 
         def assign_each(lineage: LeaderEpochLineage) -> bool:
-            changed = [lineage.assign(*entry) for entry in wanted]
+            changed = [lineage.assign(*entry) for entry in entries]
             return any(changed)
 
         self._change(assign_each)

@@ -233,7 +233,7 @@ class Log:
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
         log_end_offset = self.log_end_offset
         # Of what is there: the lineage may be ahead, where what it is about found no room, or was learnt beforehand.
-        latest = self.lineage.epoch_at(Offset(max(log_end_offset - 1, 0)))
+        latest = self.lineage.epoch_at(Offset(log_end_offset - 1))
         accepted = self._rules.check_for_follower(
             view, log_end_offset=log_end_offset, leader_epoch=-1 if latest is None else latest
         )
@@ -243,7 +243,7 @@ class Log:
             Placed(position, header, header.base_offset, header.last_offset, max_timestamp)
             for position, header, max_timestamp, _, _ in accepted
         ]
-        self.compaction.on_fetched(placed, self.log_end_offset)
+        self.compaction.on_fetched(placed, log_end_offset)
         self._lineage_file.assign_all(batch.header for batch in placed)
         size_bytes = placed[-1].position + placed[-1].header.size_bytes
         self._segments.append(view[:size_bytes], placed, now_ms)

@@ -12,6 +12,7 @@ from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBroke
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import LogConfig
 from tidelog.records import check_crc, end_transaction_batch, read_header, read_records
+from tidelog.records.lineage import EpochEntry
 
 EPOCH = LeaderEpoch(3)
 
@@ -352,6 +353,22 @@ def test_a_follower_whose_disk_was_full_goes_on_though_it_knows_of_a_later_epoch
     assert (lineage_of(follower), follower.log_end_offset) == ([(1, 0), (4, 2)], 2)
     follower.append_as_follower(fetched[len(fetched) // 2 :], now_ms=NOW_MS)
     assert (lineage_of(follower), values_of(follower)) == ([(1, 0), (4, 2)], ["a", "b", "c"])
+
+
+def test_an_epoch_that_was_known_stays_when_one_that_was_not_comes_before_it() -> None:
+    log = open_log(MemoryDisk())
+    log.append_as_follower(make_batch("a", leader_epoch=1), now_ms=NOW_MS)
+    log.correct_lineage([EpochEntry(LeaderEpoch(4), Offset(2))])
+    fetched = make_batch("b", base_offset=1, leader_epoch=3) + make_batch("c", base_offset=2, leader_epoch=4)
+    log.append_as_follower(fetched, now_ms=NOW_MS)
+    assert (lineage_of(log), values_of(log)) == ([(1, 0), (3, 1), (4, 2)], ["a", "b", "c"])
+
+
+def test_an_empty_log_refuses_no_epoch_for_one_that_it_only_knows_of() -> None:
+    log = open_log(MemoryDisk())
+    log.correct_lineage([EpochEntry(LeaderEpoch(4), Offset(0))])
+    log.append_as_follower(make_batch("a", leader_epoch=3), now_ms=NOW_MS)
+    assert (lineage_of(log), values_of(log)) == ([(3, 0)], ["a"])
 
 
 @pytest.mark.parametrize(
