@@ -71,7 +71,7 @@ class LazyGroup(click.Group):
     """A group whose commands are classes named as `module:Class`."""
 
     def __init__(self, name: str, table: Mapping[str, str | dict[str, str]], help_text: str, **settings: Any) -> None:
-        super().__init__(name, help=help_text, **settings)
+        super().__init__(name, help=help_text, no_args_is_help=False, **settings)
         self.table = table
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -121,7 +121,7 @@ class KeyValue(click.ParamType):  # type: ignore[type-arg]  # generic in newer v
             return value
         key, equals, text = str(value).partition("=")
         if not equals or not key.strip():
-            self.fail(f"{value!r} is not KEY=VALUE", parameter, context)
+            self.fail(f"{value!r} is not KEY=VALUE.", parameter, context)
         return key.strip(), text.strip()
 
 

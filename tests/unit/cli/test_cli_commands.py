@@ -74,13 +74,15 @@ def test_help_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        ([], "error: Missing command. See 'tidelog --help'."),
+        (["topics"], "error: Missing command. See 'tidelog topics --help'."),
         (["nonsense"], "No such command 'nonsense'"),
         (["topics", "create"], "Missing argument 'TOPIC'"),
         (["up", "--nodes", "3"], "this version runs one node"),
         (["up", "--nodes", "0"], "this version runs one node"),
         (["up", "--port", "70000"], "--port 70000 is no port"),
         (["up", "--config", "node.id=3"], "sets this key itself"),
-        (["up", "--config", "novalue"], "is not KEY=VALUE"),
+        (["up", "--config", "novalue"], "is not KEY=VALUE. See"),
         (
             ["up", "--data", "/dev/null/data"],
             "--data /dev/null/data: /dev/null/data cannot be written: Not a directory",
