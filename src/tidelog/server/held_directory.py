@@ -29,8 +29,8 @@ PROBE_FILE = ".tidelog-probe"
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Kept(Protocol):
-    """A replica whose log may lie here: what the checkpoints say of it."""
+class Replica(Protocol):
+    """A partition whose log may lie here, or in another directory."""
 
     @property
     def topic_partition(self) -> TopicPartition: ...
@@ -258,14 +258,14 @@ class HeldDirectory:
 
     # Checkpoints.
 
-    def write_high_watermarks(self, partitions: Iterable[Kept]) -> None:
+    def write_high_watermarks(self, partitions: Iterable[Replica]) -> None:
         with self._checkpoint_lock:
             offsets = {each.topic_partition: each.high_watermark for each in self._kept(partitions)}
             self._checkpointed |= offsets.keys()
             self._high_watermarks |= offsets  # who goes offline keeps what was written last
             self._directory.write_high_watermarks(self._high_watermarks)
 
-    def write_recovery_points(self, partitions: Iterable[Kept]) -> None:
+    def write_recovery_points(self, partitions: Iterable[Replica]) -> None:
         """With the log starts: before segments below one are deleted."""
         with self._checkpoint_lock:
             logs = [partition.log for partition in self._kept(partitions)]
@@ -278,13 +278,13 @@ class HeldDirectory:
             self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
             self._directory.write_recovery_points(self._recovery_points)
 
-    def _kept(self, partitions: Iterable[Kept]) -> list[Kept]:
+    def _kept(self, partitions: Iterable[Replica]) -> list[Replica]:
         """Those that lie here, and whose topics were not deleted since the list was made."""
         return [each for each in partitions if self.logs.get(each.topic_partition) is each.log]
 
     # Stop.
 
-    def logs_to_close(self, partitions: Iterable[Kept]) -> list[Log]:
+    def logs_to_close(self, partitions: Iterable[Replica]) -> list[Log]:
         """Of the partitions that are served, and the metadata log; what is offline is let go of as it is."""
         if self.failure is not None:
             return []
@@ -293,7 +293,7 @@ class HeldDirectory:
             logs.append(self.logs[CLUSTER_METADATA])
         return logs
 
-    def leave(self, partitions: Iterable[Kept], broker_epoch: BrokerEpoch | None) -> bool:
+    def leave(self, partitions: Iterable[Replica], broker_epoch: BrokerEpoch | None) -> bool:
         """The logs are closed: write the checkpoints, and mark the directory as clean if all of it went well.
 
         Args:
