@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzz.fuzz_requests import damaged
 from support.node import NodeProcess
+from support.waiting import wait_until
 from support.wire_client import WireClient
 from tidelog.records import BatchBuilder
 from tidelog.server.dispatch import BROKER, CONTROLLER, SERVED
@@ -208,8 +209,9 @@ def _throw(node: NodeProcess, thrower: Thrower, seconds: float) -> int:
     for _, line in lines:
         line.close()
     _check_log(node, recent.hex())
-    assert _settles(lambda: _open_files(node.pid) <= files + FILES_GROWN_MAX), (
-        f"{_open_files(node.pid)} files are open, {files} were before"
+    wait_until(
+        lambda: _open_files(node.pid) <= files + FILES_GROWN_MAX,
+        lambda: f"files are closed: {_open_files(node.pid)} are open, {files} were before",
     )
     grown = _resident_bytes(node.pid) - memory_bytes
     assert grown < MEMORY_GROWN_BYTES_MAX, f"{grown} bytes of memory were kept"
@@ -240,15 +242,6 @@ def _open_files(pid: int) -> int:
 
 def _resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
-
-
-def _settles(is_so: Any, seconds_max: float = 10.0) -> bool:
-    deadline = time.monotonic() + seconds_max
-    while not is_so():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 if __name__ == "__main__":

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -13,7 +12,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support import log_files
+from support.confluent import Read, read_from
 from support.node import NodeProcess, StartNode
+from support.waiting import wait_until
 from tidelog import Consumer, Producer, TopicPartition
 from tidelog.base.ids import PartitionIndex
 
@@ -26,19 +27,12 @@ COMPACTED = {
     "delete.retention.ms": "0",
 }
 
-Table = dict[bytes, bytes | None]
+Table = dict[bytes | None, bytes | None]
 
 
 def create(node: NodeProcess, topic: str, config: dict[str, str] = COMPACTED) -> None:
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     admin.create_topics([NewTopic(topic, 1, 1, config=config)])[topic].result(10)
-
-
-def until(what: Callable[[], bool], why: Callable[[], str]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not what():
-        assert time.monotonic() < deadline, why()
-        time.sleep(0.005)
 
 
 class Writer:
@@ -87,35 +81,8 @@ class Writer:
             self.failed.append(str(error))
 
 
-def read(node: NodeProcess, topic: str) -> list[Any]:
-    """Every record from the start, by a stock client."""
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": node.bootstrap,
-            "group.id": "none",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
-    found: list[Any] = []
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while True:
-        assert time.monotonic() < deadline, f"{len(found)} records read, then no more"
-        for message in consumer.consume(10_000, timeout=0.5):
-            error = message.error()
-            if error is not None:
-                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-                consumer.close()
-                return found
-            found.append(message)
-
-
-def table_of(messages: list[Any]) -> Table:
-    table: Table = {}
-    for message in messages:
-        table[message.key()] = message.value()
-    return {key: value for key, value in table.items() if value is not None}
+def table_of(records: list[Read]) -> Table:
+    return live({record.key: record.value for record in records})
 
 
 def live(table: Table) -> Table:
@@ -129,10 +96,12 @@ def test_the_log_becomes_small_and_the_table_stays(start_node: StartNode) -> Non
     writer = Writer(node, "table")
     writer.write(20_000)
     writer.finish()
-    until(lambda: len(read(node, "table")) < 3_000, lambda: f"{len(read(node, 'table'))} records: {node.log[-2000:]}")
-    messages = read(node, "table")
-    assert table_of(messages) == live(writer.table)
-    offsets = [message.offset() for message in messages]
+    wait_until(
+        lambda: len(read_from(node.bootstrap, "table")) < 3_000, lambda: f"most records are gone: {node.log[-2000:]}"
+    )
+    records = read_from(node.bootstrap, "table")
+    assert table_of(records) == live(writer.table)
+    offsets = [record.offset for record in records]
     assert offsets == sorted(set(offsets))
 
     # Our own reader: from the start, from inside a gap, and from a position that was read before the compaction.
@@ -161,9 +130,22 @@ def test_the_log_becomes_small_and_the_table_stays(start_node: StartNode) -> Non
     admin.incremental_alter_configs([resource])[resource].result(10)
     node.kill()
     node.restart()
-    assert table_of(read(node, "table")) == live(writer.table)
+    assert table_of(read_from(node.bootstrap, "table")) == live(writer.table)
     assert "missing" not in node.log
     assert "cut off" not in node.log
+
+
+def kill_in_the_midst(node: NodeProcess, directory: Path, writer: Writer, rng: random.Random) -> None:
+    """Kill it once it writes, or puts into its place, a segment that starts at a random offset or later."""
+    ending = rng.choice([".log.cleaned", ".log.swap"])
+    offset = rng.randrange(writer.sent)
+
+    def is_there() -> bool:
+        writer.write(10)  # so that it compacts on, in case that was just missed
+        return any(int(path.name.removesuffix(ending)) >= offset for path in directory.glob(f"*{ending}"))
+
+    wait_until(is_there, lambda: f"*{ending} from {offset} on: {node.log[-2000:]}", seconds=DEADLINE_SECONDS)
+    node.kill()
 
 
 @pytest.mark.timeout(120)
@@ -173,21 +155,15 @@ def test_killed_while_it_compacts_the_node_loses_nothing(start_node: StartNode) 
     writer = Writer(node, "table", batch_records=3)  # many batches take many steps, with rests in between
     rng = random.Random(8)
     suffixes = set()
+    directory = log_files.partition_dir(node, "table")
     for _ in range(4):
         writer.write(3_000)
-        directory = log_files.partition_dir(node, "table")
-        until(
-            lambda directory=directory: any(directory.glob("*.cleaned")) or any(directory.glob("*.swap")),  # type: ignore[misc]
-            lambda: f"nothing is compacted: {node.log[-2000:]}",
-        )
-        time.sleep(rng.random() / 20)
-        node.kill()
+        kill_in_the_midst(node, directory, writer, rng)
         suffixes |= {path.suffix for path in directory.iterdir()}
         node.restart()
         assert not [path for path in directory.iterdir() if path.suffix == ".swap"]
     writer.finish()
-    messages = read(node, "table")
-    assert table_of(messages) == live(writer.table)
+    assert table_of(read_from(node.bootstrap, "table")) == live(writer.table)
     assert ".cleaned" in suffixes or ".swap" in suffixes, "it was never killed in the midst of it"
 
 
@@ -203,10 +179,10 @@ def test_a_log_that_is_damaged_is_left_alone_and_the_others_are_compacted(start_
     log_files.change(segment, 100, lambda byte: byte ^ 1)
     node.config = CLEANER
     node.restart()
-    until(lambda: "whole-0: compacted up to offset" in node.log, lambda: node.log[-2000:])
-    until(lambda: "damaged-0 is not compacted any more" in node.log, lambda: node.log[-2000:])
+    wait_until(lambda: "whole-0: compacted up to offset" in node.log, lambda: node.log[-2000:])
+    wait_until(lambda: "damaged-0 is not compacted any more" in node.log, lambda: node.log[-2000:])
     assert str(segment) in node.log
-    assert len(read(node, "whole")) < 4_000
+    assert len(read_from(node.bootstrap, "whole")) < 4_000
     assert segment.read_bytes()[100:101], "it is still there"
     with Producer(node.bootstrap) as producer:
         producer.send("damaged", b"still written to", key=b"k").result(10)
@@ -238,7 +214,7 @@ def test_what_groups_committed_survives_the_compaction_of_their_offsets(start_no
             position = confluent_kafka.TopicPartition("flights", 0, offset, metadata=f"{group} at {offset}")
             committing.commit(offsets=[position], asynchronous=False)
         committing.close()
-    until(lambda: "__consumer_offsets-0: compacted up to offset" in node.log, lambda: node.log[-2000:])
+    wait_until(lambda: "__consumer_offsets-0: compacted up to offset" in node.log, lambda: node.log[-2000:])
     assert sum(path.stat().st_size for path in log_files.segments(node, "__consumer_offsets")) < 100_000
     node.kill()
     node.restart()

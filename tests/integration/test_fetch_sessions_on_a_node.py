@@ -9,7 +9,8 @@ import pytest
 
 from support.kafka_python_client import TopicPartition, consumer_of, produce, producer_of
 from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient, batch_of, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

@@ -10,7 +10,8 @@ import pytest
 from support.group_member import commit, commit_request, committed, find_coordinator, wait_for_coordinator
 from support.node import NodeProcess, StartNode
 from support.small_disk import mounted
-from support.wire_client import WireClient, batch_of, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
 
 TOPIC = "filling"

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient
 from support import confluent, kafka_python_client
 from support.confluent import Sent
 from support.node import NodeProcess, StartNode
-from support.wire_client import wait_until
+from support.waiting import wait_until
 
 PARTITIONS = 6
 RECORDS_PER_PARTITION = 20

@@ -14,7 +14,8 @@ from support.group_member import (
 )
 from support.log_files import batches, change, last_segment, segments
 from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient
 from tidelog.base.errors import Code
 from tidelog.server.group_coordinators import partition_of
 from tidelog.wire import ApiKey

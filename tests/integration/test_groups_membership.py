@@ -10,7 +10,8 @@ import pytest
 
 from support.group_member import GroupMember, find_coordinator, form, rebalance, wait_for_coordinator
 from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey, api
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -17,7 +17,8 @@ from support.group_member import (
     wait_for_coordinator,
 )
 from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient, batch_of, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey, api
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse

@@ -12,7 +12,8 @@ import pytest
 
 from support.server_process import ServerFailedError, ServerProcess
 from support.small_disk import mounted
-from support.wire_client import WireClient, batch_of, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_35_describe_log_dirs import (

@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from support.node import NodeProcess
+from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
 
@@ -165,17 +165,18 @@ def test_connections_are_counted_by_how_they_ended(watched: NodeProcess) -> None
         assert stream.recv(10) == b""
     with WireClient(watched.port):
         pass
-    deadline = time.monotonic() + SECONDS_MAX
-    while True:
+
+    def ended() -> dict[str, float]:
+        """How many since, by how they ended."""
         after = samples(watched)
-        ended = {
+        return {
             why: after["tidelog_connections_closed_total", (why,)] - before["tidelog_connections_closed_total", (why,)]
             for why in ("refused", "peer")
         }
-        if ended == {"refused": 1, "peer": 1}:
-            break
-        assert time.monotonic() < deadline, ended
-    assert after["tidelog_connections_accepted_total", ()] - before["tidelog_connections_accepted_total", ()] == 2
+
+    wait_until(lambda: ended() == {"refused": 1, "peer": 1}, lambda: f"one of each has ended: {ended()}")
+    accepted = "tidelog_connections_accepted_total", ()
+    assert samples(watched)[accepted] - before[accepted] == 2
 
 
 def test_openmetrics_is_served_to_those_who_ask_for_it(watched: NodeProcess) -> None:
@@ -239,11 +240,12 @@ def test_the_log_is_json_and_slow_requests_are_in_it(watched: NodeProcess) -> No
     topic = TOPIC + "-slow"
     with WireClient(watched.port) as client:
         client.create_topic(topic)
-        deadline = time.monotonic() + SECONDS_MAX
-        while not (lines := [line for line in log_lines(watched) if line.get("api") == "Produce"]):
-            assert time.monotonic() < deadline
+
+        def lines_of_produces() -> list[dict[str, Any]]:
             client.produce(topic, batch_of(b"z"))
-    line = lines[-1]
+            return [line for line in log_lines(watched) if line.get("api") == "Produce"]
+
+        line = wait_until(lines_of_produces, "a produce is logged")[-1]
     assert line["node"] == 1
     assert line["level"] == "warning"
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])

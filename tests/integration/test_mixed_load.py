@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -24,8 +24,13 @@ KILLS = 4
 PARTITIONS = 4
 TOPICS_KEPT = 4
 SESSION_TIMEOUT_MS = 300
+BATCHES_MAX = 2_000  # between one kill and the next
+WORK_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
 UNDECIDED = frozenset({Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE})
+
+
+Until = Callable[[Callable[[], bool]], None]
 
 
 class Worker(Protocol):
@@ -153,9 +158,13 @@ class Changes:
 
 
 @contextmanager
-def at_work(node: NodeProcess, workers: list[Worker]) -> Iterator[None]:
-    """All of them at once, each on a connection of its own, until the block ends; what failed is raised then."""
+def at_work(node: NodeProcess, workers: list[Worker]) -> Iterator[Until]:
+    """All of them at once, each on a connection of its own, until the block ends.
+
+    The block gets a function that waits until they have done enough. What failed is raised by it, or at the end.
+    """
     ended = threading.Event()
+    stepped = threading.Condition()
     failures: list[BaseException] = []
 
     def work(worker: Worker) -> None:
@@ -164,17 +173,28 @@ def at_work(node: NodeProcess, workers: list[Worker]) -> Iterator[None]:
                 with WireClient(node.port) as client:
                     while not ended.is_set():
                         worker.step(client)
+                        with stepped:
+                            stepped.notify()
             except (ConnectionError, TimeoutError):
                 ended.wait(0.01)  # it is killed just now
             except BaseException as error:
-                failures.append(error)
+                with stepped:
+                    failures.append(error)
+                    stepped.notify()
                 return
+
+    def until(is_enough: Callable[[], bool]) -> None:
+        with stepped:
+            in_time = stepped.wait_for(lambda: bool(failures) or is_enough(), WORK_SECONDS_MAX)
+        if failures:
+            raise failures[0]
+        assert in_time, f"they did not do enough in {WORK_SECONDS_MAX:.0f} s"
 
     threads = [threading.Thread(target=work, args=(worker,)) for worker in workers]
     for thread in threads:
         thread.start()
     try:
-        yield
+        yield until
     finally:
         ended.set()
         for thread in threads:
@@ -183,16 +203,19 @@ def at_work(node: NodeProcess, workers: list[Worker]) -> Iterator[None]:
         raise failures[0]
 
 
-def for_a_moment(rng: random.Random, commits: list[Commits], changes: Changes) -> None:
-    """A random time, and then as long as it takes until each group's offsets and the topics moved."""
+def for_a_moment(
+    until: Until, rng: random.Random, appends: list[Appends], commits: list[Commits], changes: Changes
+) -> None:
+    """A random number of acknowledged batches, and then until each group's offsets and the topics moved."""
+    batches = sum(len(one.kept) for one in appends) + rng.randrange(BATCHES_MAX)
     before, gone = [one.kept for one in commits], len(changes.gone)
-    until = time.monotonic() + rng.uniform(0.2, 0.6)
-    while (
-        time.monotonic() < until
-        or any(one.kept == kept for one, kept in zip(commits, before, strict=True))
-        or len(changes.gone) == gone
-    ):
-        time.sleep(0.005)
+    until(
+        lambda: (
+            sum(len(one.kept) for one in appends) > batches
+            and all(one.kept > kept for one, kept in zip(commits, before, strict=True))
+            and len(changes.gone) > gone
+        )
+    )
 
 
 @pytest.mark.timeout(120)
@@ -207,12 +230,12 @@ def test_what_a_busy_node_acknowledged_survives_kills_and_a_stop(node: NodeProce
     commits = [Commits(f"committing-{index}", "busy") for index in range(2)]
     changes = Changes()
     workers: list[Worker] = [*appends, *commits, Members("moving"), Members("moving"), changes]
-    with at_work(node, workers):
+    with at_work(node, workers) as until:
         for _ in range(KILLS):
-            for_a_moment(rng, commits, changes)
+            for_a_moment(until, rng, appends, commits, changes)
             node.kill()
             node.start()
-        for_a_moment(rng, commits, changes)
+        for_a_moment(until, rng, appends, commits, changes)
         started = time.monotonic()
         node.stop()
         assert time.monotonic() - started < STOP_SECONDS_MAX

@@ -6,7 +6,8 @@ import time
 
 from support.admin_requests import change, delete_records, described, set_to
 from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient
 from tidelog.base.errors import Code
 from tidelog.records import BatchBuilder, Record
 
@@ -29,7 +30,7 @@ def compacted_topic(node: NodeProcess, client: WireClient, topic: str) -> None:
     )
     for index in range(BATCHES):
         assert client.produce(topic, keyed(index)).error_code == 0
-    wait_until(lambda: len(client.read_all(topic)) < BATCHES // 4, f"it is compacted: {node.log[-2000:]}")
+    wait_until(lambda: len(client.read_all(topic)) < BATCHES // 4, lambda: f"it is compacted: {node.log[-2000:]}")
 
 
 def table_of(records: list[Record]) -> dict[bytes | None, bytes | None]:
@@ -59,7 +60,8 @@ def test_gaps_stay_gaps_when_the_policy_changes(start_node: StartNode) -> None:
         for index in range(2, BATCHES):
             assert client.produce("was-compacted", keyed(index)).error_code == 0
         wait_until(
-            lambda: len(client.read_all("was-compacted")) < BATCHES // 4, f"it is compacted anew: {node.log[-2000:]}"
+            lambda: len(client.read_all("was-compacted")) < BATCHES // 4,
+            lambda: f"it is compacted anew: {node.log[-2000:]}",
         )
         assert len(table_of(client.read_all("was-compacted"))) == KEYS
 

@@ -11,6 +11,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from support.confluent import read_from
 from support.node import NodeProcess
 
 KILLS = 10
@@ -64,35 +65,6 @@ class Load:
         self.acknowledged[place] = message.value()
 
 
-def read_all(bootstrap: str, topic: str) -> dict[tuple[int, int], bytes]:
-    consumer = confluent_kafka.Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "none",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-        }
-    )
-    found: dict[tuple[int, int], bytes] = {}
-    consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
-    ended = 0
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while ended < PARTITIONS:
-        assert time.monotonic() < deadline, f"{len(found)} records read, then no more"
-        for message in consumer.consume(10_000, timeout=0.5):
-            error, partition, offset, value = message.error(), message.partition(), message.offset(), message.value()
-            if error is None:
-                assert partition is not None
-                assert offset is not None
-                assert value is not None
-                found[partition, offset] = value
-            else:
-                assert error.code() == confluent_kafka.KafkaError._PARTITION_EOF, error
-                ended += 1
-    consumer.close()
-    return found
-
-
 @pytest.mark.timeout(240)
 def test_every_acknowledged_record_is_where_it_was_acknowledged(node: NodeProcess) -> None:
     rng = random.Random(20)
@@ -108,7 +80,11 @@ def test_every_acknowledged_record_is_where_it_was_acknowledged(node: NodeProces
     load.finish()
 
     assert not load.failed
-    found = read_all(node.bootstrap, "kept")
+    found = {
+        (partition, read.offset): read.value
+        for partition in range(PARTITIONS)
+        for read in read_from(node.bootstrap, "kept", partition=partition)
+    }
     lost = {place: value for place, value in load.acknowledged.items() if found.get(place) != value}
     assert not lost, f"{len(lost)} acknowledged records are not where they were acknowledged: {sorted(lost)[:3]}"
     assert len(found) == len(load.acknowledged) == load.sent, "an idempotent producer's records came out twice"

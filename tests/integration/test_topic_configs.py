@@ -29,7 +29,8 @@ from support.admin_requests import (
     set_to,
 )
 from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient, batch_of, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
 from tidelog.metadata.configs import TABLE, ConfigSource
 from tidelog.records import read_header

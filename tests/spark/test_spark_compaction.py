@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from support.node import NodeProcess, StartNode
 from support.spark_query import NewQuery, Topic
+from support.waiting import wait_until
 from tidelog import Admin, NewTopic, Producer
 
 if TYPE_CHECKING:
@@ -31,13 +31,11 @@ def write(node: NodeProcess, topic: str, numbers: range) -> dict[str, str]:
 
 
 def wait_until_compacted(node: NodeProcess, topic: str, offset: int) -> None:
-    deadline = time.monotonic() + 30
-    while True:
+    def is_so() -> bool:
         done = [line for line in node.log.splitlines() if f"{topic}-0: compacted up to offset " in line]
-        if done and int(done[-1].partition("up to offset ")[2].partition(":")[0]) >= offset:
-            return
-        assert time.monotonic() < deadline, node.log[-2000:]
-        time.sleep(0.02)
+        return bool(done) and int(done[-1].partition("up to offset ")[2].partition(":")[0]) >= offset
+
+    wait_until(is_so, lambda: f"{topic} is compacted up to offset {offset}: {node.log[-2000:]}", seconds=30)
 
 
 @pytest.mark.timeout(120)

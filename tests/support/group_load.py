@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 
 from support.confluent import create_topic, new_producer
 from support.node import NodeProcess
+from support.waiting import wait_until
 from support.wire_client import WireClient
 
 __all__ = ["PARTITIONS", "Group", "Load", "Member", "live_through_everything", "wait_until_all"]
@@ -196,16 +196,17 @@ class Group:
 
 def wait_until_all(groups: list[Group], condition: Callable[[Group], bool], what: str) -> None:
     """Ask every group until it is so of all of them."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while waiting := [group for group in groups if not condition(group)]:
-        if time.monotonic() > deadline:
-            stories = [
-                f"{member.said_path.name}: owns {member.owned}, {member.lines()[-3:]}"
-                for group in waiting
-                for member in group.members
-            ]
-            raise AssertionError("\n".join([f"still not so after {WAIT_SECONDS:.0f} s: {what}", *stories]))
-        time.sleep(0.05)
+
+    def stories() -> str:
+        lines = [
+            f"{member.said_path.name}: owns {member.owned}, {member.lines()[-3:]}"
+            for group in groups
+            if not condition(group)
+            for member in group.members
+        ]
+        return "\n".join([what, *lines])
+
+    wait_until(lambda: all(condition(group) for group in groups), stories, seconds=WAIT_SECONDS)
 
 
 def end_offsets(node: NodeProcess, topic: str) -> dict[int, int]:

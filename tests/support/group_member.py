@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from support.wire_client import WireClient, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_08_offset_commit import (

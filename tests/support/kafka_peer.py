@@ -6,11 +6,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from support.waiting import wait_until
 from support.wire_client import WireClient
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse
@@ -140,13 +140,12 @@ class KafkaPeer:
                 stderr=log,
             )
         self.pid = self._process.pid  # setpriv becomes the JVM
-        deadline = time.monotonic() + START_SECONDS_MAX
-        while not self._serves():
-            if not self.is_running:
-                self._fail(f"Kafka ended with status {self._process.wait()} before it served")
-            if time.monotonic() > deadline:
-                self._fail(f"Kafka did not serve within {START_SECONDS_MAX:.0f} s")
-            time.sleep(0.005)
+        try:
+            wait_until(lambda: self._serves() or not self.is_running, "Kafka serves", seconds=START_SECONDS_MAX)
+        except AssertionError as error:
+            self._fail(str(error))
+        if not self.is_running:
+            self._fail(f"Kafka ended with status {self._process.wait()} before it served")
 
     def stop(self) -> None:
         """Stop it as an operator would, and return when it has ended.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import time
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -255,14 +253,3 @@ def batch_of(
     for index, value in enumerate(values):
         builder.append(timestamp_ms + index, None, value)
     return builder.build()
-
-
-def wait_until(condition: Callable[[], bool], what: str, *, seconds: float = TIMEOUT_SECONDS) -> None:
-    """Ask until it is so. For conditions that wait themselves or that cost a round trip: it does not pause.
-
-    Raises:
-        AssertionError: it was not so in time; says `what`.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"still not so after {seconds:.0f} s: {what}"

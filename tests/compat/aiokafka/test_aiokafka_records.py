@@ -12,7 +12,8 @@ import pytest
 
 from support.aiokafka_client import TopicPartition, consumer_of, produce, producer_of, read_to_end, told
 from support.node import NodeProcess
-from support.wire_client import WireClient, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient
 from tidelog.records import split_whole_batches
 
 START_MS = 1_700_000_000_000

@@ -20,7 +20,7 @@ from confluent_kafka.admin import (
 
 from support.confluent import Refused, Sent, create_topic, new_producer, produce, read_from
 from support.node import NodeProcess
-from support.wire_client import wait_until
+from support.waiting import wait_until
 
 TIMEOUT_SECONDS = 10
 

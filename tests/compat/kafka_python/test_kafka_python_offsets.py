@@ -22,7 +22,7 @@ from support.kafka_python_client import (
 )
 from support.log_files import cut, last_segment
 from support.node import NodeProcess
-from support.wire_client import wait_until
+from support.waiting import wait_until
 
 TOPIC = "kafka-python-offsets"
 PARTITION = TopicPartition(TOPIC, 0)

@@ -22,6 +22,7 @@ from support.kafka_python_client import (
     read_to_end,
 )
 from support.node import NodeProcess
+from support.waiting import wait_until
 from support.wire_client import WireClient
 from tidelog.records import COMPRESSION_NAMES, BatchBuilder, BatchHeader, split_whole_batches
 
@@ -122,10 +123,12 @@ def test_every_kind_of_acknowledgement(shared_node: NodeProcess, admin: Any, top
     with producer_of(shared_node.bootstrap, acks=acks, enable_idempotence=acks == "all") as producer:
         produce(producer, topic, sent)
     found: list[Any] = []
-    deadline = time.monotonic() + 10
-    while len(found) < len(sent):  # without acknowledgements the last ones may still be on their way
-        assert time.monotonic() < deadline
-        found += read_from(shared_node, topic, len(found))
+
+    def all_came() -> bool:  # without acknowledgements the last ones may still be on their way
+        found.extend(read_from(shared_node, topic, len(found)))
+        return len(found) >= len(sent)
+
+    wait_until(all_came, lambda: f"all came, not only {len(found)}")
     assert [record.value for record in found] == [record["value"] for record in sent]
 
 

@@ -13,7 +13,7 @@ from support.confluent import Sent, consumer_of, create_topic, new_producer, pro
 from support.kafka_peer import KafkaPeer
 from support.kafka_tools import KafkaTools
 from support.node import NodeProcess
-from support.wire_client import wait_until
+from support.waiting import wait_until
 
 At = tuple[str, str]
 

@@ -14,7 +14,8 @@ import pytest
 
 from support.kcat import Kcat, missing_kcat
 from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of, wait_until
+from support.waiting import wait_until
+from support.wire_client import WireClient, batch_of
 from tidelog.records import split_whole_batches
 
 START_MS = 1_700_000_000_000
