@@ -11,7 +11,8 @@ import time
 
 from harness import LONG, figure, median, say
 
-from tidelog.sim.run import OneNodeStory, run_seed
+from tidelog.sim.one_node import OneNodeStory
+from tidelog.sim.run import run_seed
 from tidelog.sim.workload import Plan
 from tidelog.sim.world import SimulatedWorld
 

@@ -16,11 +16,13 @@ from tidelog.log.segment import Segment
 from tidelog.replica import LeaderReplica, Ready
 from tidelog.server.partition import Partition
 from tidelog.sim.checkers.views import Record
-from tidelog.sim.faults import STEPS, Fault, draw_faults
+from tidelog.sim.faults import Fault
 from tidelog.sim.node import SimulatedNode
+from tidelog.sim.node_faults import NODE_FAULTS
+from tidelog.sim.one_node import OneNodeStory
 from tidelog.sim.report import Report, Totals
 from tidelog.sim.rng import SeededRng
-from tidelog.sim.run import OneNodeStory, run_seed
+from tidelog.sim.run import run_seed
 from tidelog.sim.shrink import shrink
 from tidelog.sim.workload import Plan
 from tidelog.sim.world import SimulatedWorld
@@ -59,7 +61,7 @@ def test_nothing_breaks(seed: int) -> None:
     gc.collect()  # what a dead process left behind may not complain
 
 
-@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("kind", NODE_FAULTS.steps)
 def test_a_node_survives_each_fault_alone(kind: str) -> None:
     """At its worst: three times in a row, and every record synced."""
     faults = [Fault(kind, at_ms, amount=3.0, lasts_ms=400) for at_ms in (1_000, 2_000, 3_000)]
@@ -141,12 +143,12 @@ def test_what_is_left_out_does_not_happen_and_the_rest_stays_as_it_was() -> None
     bare = run_seed(5, minutes=MINUTES, only=())
     assert bare.schedule == whole.schedule
     assert bare.digest != whole.digest
-    assert not set(bare.faults) & set(STEPS)
+    assert not set(bare.faults) & set(NODE_FAULTS.steps)
 
 
 def test_most_kinds_are_left_out_of_most_runs_and_none_of_all() -> None:
-    drawn = [{fault.kind for fault in draw_faults(SeededRng(seed), 1.0)} for seed in range(200)]
-    for kind in STEPS:
+    drawn = [{fault.kind for fault in NODE_FAULTS.draw(SeededRng(seed), 1.0)} for seed in range(200)]
+    for kind in NODE_FAULTS.steps:
         share = sum(kind in kinds for kinds in drawn) / len(drawn)
         assert 0.02 < share < 0.6, kind
 

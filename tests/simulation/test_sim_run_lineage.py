@@ -6,8 +6,8 @@ import pytest
 
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.sim.faults import Fault
+from tidelog.sim.one_node import OneNodeStory
 from tidelog.sim.report import Report
-from tidelog.sim.run import OneNodeStory
 from tidelog.sim.workload import Plan
 from tidelog.sim.world import SimulatedWorld
 

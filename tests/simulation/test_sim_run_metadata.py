@@ -9,8 +9,8 @@ import pytest
 from tidelog.client.async_admin import AsyncAdmin
 from tidelog.client.descriptions import TopicDescription
 from tidelog.sim.faults import Fault
+from tidelog.sim.one_node import OneNodeStory
 from tidelog.sim.report import Report
-from tidelog.sim.run import OneNodeStory
 from tidelog.sim.workload import Plan
 from tidelog.sim.world import SimulatedWorld
 

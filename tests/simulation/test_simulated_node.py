@@ -11,7 +11,7 @@ from tidelog.aio import Consumer, Factory
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.descriptions import NewTopic
 from tidelog.sim.node import SimulatedNode
-from tidelog.sim.run import OneNodeStory
+from tidelog.sim.one_node import OneNodeStory
 from tidelog.sim.workload import Plan
 from tidelog.sim.world import SimulatedWorld
 

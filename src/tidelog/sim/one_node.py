@@ -1,4 +1,6 @@
-"""One production node to which everything is done that can go wrong, and which is started again each time."""
+"""One production node to which everything is done that can go wrong, and which is started again each time; and the
+story of it and its clients.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,20 @@ import asyncio
 from collections import Counter
 from random import Random
 
+from tidelog.client.factory import AsyncFactory
 from tidelog.sim.faults import Fault
 from tidelog.sim.node import SimulatedNode
+from tidelog.sim.node_faults import NODE_FAULTS
 from tidelog.sim.stored import LOG_SUFFIX
+from tidelog.sim.story import Story
 from tidelog.sim.witness import Witness
-from tidelog.sim.workload import Plan
+from tidelog.sim.workload import Plan, Workload
 from tidelog.sim.world import SimulatedWorld
 
 NODE = "node-1"
 CLIENT = "client"
+HEALED_SECONDS_MAX = 240.0
+"""Of virtual time, in which everything that was begun must come to its end once nothing is in the way any more."""
 START_SECONDS_MAX = 120.0
 START_ATTEMPTS_MAX = 5
 STEP_POLL_SECONDS = 0.01
@@ -27,8 +34,52 @@ PARTED = {
 }
 
 
+class OneNodeStory(Story):
+    """A production node and its clients.
+
+    Args:
+        world: for nothing else.
+        plan: what the clients do.
+    """
+
+    def __init__(self, world: SimulatedWorld, plan: Plan) -> None:
+        self._node = HurtNode(world, plan)
+        self.witness = self._node.witness
+        factory = AsyncFactory(self._node.bootstrap, world=world.client_world(CLIENT))
+        self._workload = Workload(factory, plan, world.rng.stream("workload"), self.witness)
+        super().__init__(world, 1, NODE_FAULTS, self.witness)
+
+    async def _start(self) -> None:
+        await self._node.start()
+        await self._workload.prepare()
+        self._workload.start()
+
+    def _begin(self, rate: Fault) -> None:
+        self._node.begin(rate)
+
+    async def _suffer(self, step: Fault) -> None:
+        await self._node.suffer(step)
+
+    async def _finish(self) -> None:
+        await self._node.heal()
+        try:
+            async with asyncio.timeout(HEALED_SECONDS_MAX):
+                await self._workload.finish()
+        except TimeoutError:
+            self.witness.check_books()
+            waits_for = f"{HEALED_SECONDS_MAX:.0f} s after the healing there are {self._workload.waits_for()}"
+            self.witness.expect(False, "Progress", waits_for)
+            return
+        self.witness.expect(True, "Progress", "")
+        self.witness.check_books()
+        await self._node.stop()
+
+    def _injected(self) -> Counter[str]:
+        return self._node.injected()
+
+
 class HurtNode:
-    """See the module.
+    """What becomes of the node.
 
     Attributes:
         witness: sees what becomes of it.
@@ -120,8 +171,6 @@ class HurtNode:
 
     async def suffer(self, fault: Fault) -> None:
         """One thing goes wrong; return when it is over."""
-        if not fault.is_step:
-            return
         self._steps[fault.kind] += 1
         amount = round(fault.amount)
         match fault.kind:

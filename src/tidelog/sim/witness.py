@@ -6,18 +6,16 @@ in which any of it changed, what changed is checked. The invariants bear the nam
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import TidelogError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.client.core.values import ConsumerRecord, PositionReset
 from tidelog.metadata.image import MetadataImage
+from tidelog.sim.checkers.findings import Findings
 from tidelog.sim.checkers.history import PartitionHistory
 from tidelog.sim.checkers.logs import LineageTellsTheLog
-from tidelog.sim.checkers.views import Broken, PartitionView, Record, ReplicaView, text_of
+from tidelog.sim.checkers.views import PartitionView, Record, ReplicaView, text_of
 from tidelog.sim.stored import StoredRecords
 
 if TYPE_CHECKING:
@@ -25,10 +23,6 @@ if TYPE_CHECKING:
 
 DELETED_SUFFIX = "-delete"
 NODE = BrokerId(1)
-
-
-class InvariantBrokenInRunError(TidelogError):
-    """What must hold does not: the run ends here."""
 
 
 class Book:
@@ -59,7 +53,7 @@ class PartitionWitness:
         self.is_touched = True
 
 
-class Witness:
+class Witness(Findings):
     """See the module.
 
     Args:
@@ -67,16 +61,13 @@ class Witness:
         syncs_each: whether the node syncs each record before it acknowledges it: then a loss of power takes none.
 
     Attributes:
-        checks: made, by the name of the invariant.
-        broken: what does not hold.
         losses_reported: to readers.
         may_be_deleted: topics that somebody asked to be gone.
         keeps_all: whether nothing was lost yet that nobody promised to keep.
     """
 
     def __init__(self, node: SimulatedNode, *, syncs_each: bool) -> None:
-        self.checks: Counter[str] = Counter()
-        self.broken: list[Broken] = []
+        super().__init__()
         self.losses_reported = 0
         self.may_be_deleted: set[str] = set()
         self.keeps_all = True
@@ -95,19 +86,6 @@ class Witness:
             stored = StoredRecords(self._node.machine.disk, f"logs/{partition}")
             self._partitions[partition] = PartitionWitness(stored)
         return self._partitions[partition]
-
-    def expect(self, holds: bool, invariant: str, what: str | Callable[[], str]) -> None:
-        """A check is made; where it fails, the run ends with this step. Of each invariant the first place is told."""
-        self.checks[invariant] += 1
-        if not holds and all(known.invariant != invariant for known in self.broken):
-            self.broken.append(Broken(invariant, what if isinstance(what, str) else what()))
-
-    def note(self, invariants: Iterable[str], found: Iterable[Broken]) -> None:
-        """Checks that somebody else made, and what they found."""
-        self.checks.update(invariants)
-        for broken in found:
-            if all(known.invariant != broken.invariant for known in self.broken):
-                self.broken.append(broken)
 
     # What happens to the node.
 
@@ -199,7 +177,6 @@ class Witness:
     # What is checked.
 
     def after_step(self) -> None:
-        """Somebody took a step."""
         if self._is_serving:
             if self._is_touched:
                 self._is_touched = False
@@ -210,8 +187,6 @@ class Witness:
             if node is not None and node.broker.image is not self._image:
                 self._image = node.broker.image
                 self._check_leaders(self._image)
-        if self.broken:
-            raise InvariantBrokenInRunError("; ".join(map(str, self.broken)))
 
     def check_books(self) -> None:
         """All is healed and read to its end: what each consumer has is what the log has."""

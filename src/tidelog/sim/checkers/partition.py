@@ -35,16 +35,16 @@ class PartitionCheckers:
 
     Args:
         history: what is promised. Whoever runs the world tells it of losses of power and of unclean elections.
+        made: where checks are counted, by invariant.
 
     Attributes:
-        made: how many checks, by invariant.
         broken: the first that was seen of each invariant.
         prefixes: knows which record lies before which, for those who read.
     """
 
-    def __init__(self, history: PartitionHistory | None = None) -> None:
+    def __init__(self, history: PartitionHistory | None = None, made: Counter[str] | None = None) -> None:
         self.history = PartitionHistory() if history is None else history
-        self.made: Counter[str] = Counter()
+        self.made: Counter[str] = Counter() if made is None else made
         self.broken: dict[str, Broken] = {}
         self.prefixes = LogsArePrefixes()
         self._growth = LogGrowth()

@@ -12,10 +12,10 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.controller.leaders import ElectionType
 from tidelog.log.directory import RECOVERY_POINT_FILE
+from tidelog.sim.faults import Fault
 from tidelog.sim.replicas.broker import LOGS
 from tidelog.sim.replicas.controller import CONTROLLER, machine_of
 from tidelog.sim.replicas.fabric import FabricFaults
-from tidelog.sim.replicas.faults import Fault
 from tidelog.sim.replicas.world import CLIENTS, IN_STEP_MS, ReplicaCluster
 from tidelog.sim.rng import SeededRng
 
@@ -39,19 +39,20 @@ class Hurt:
     def begin(self, fault: Fault) -> None:
         """What goes wrong all along."""
         faults = self._cluster.fabric.faults
-        if fault.kind == "message dropped":
-            faults.drop_rate = fault.amount
-        elif fault.kind == "message repeated":
-            faults.repeat_rate = fault.amount
-        elif fault.kind == "message delayed":
-            faults.straggle_rate = fault.amount
-        elif fault.kind == "network slow":
-            self.injected[fault.kind] += 1
-            faults.delay_ms_max = fault.amount
-        else:
-            self.injected[fault.kind] += 1
-            for machine in self._cluster.machines.values():
-                machine.executor.faults.wait_ms_max = fault.amount
+        match fault.kind:
+            case "message dropped":
+                faults.drop_rate = fault.amount
+            case "message repeated":
+                faults.repeat_rate = fault.amount
+            case "message delayed":
+                faults.straggle_rate = fault.amount
+            case "network slow":
+                self.injected[fault.kind] += 1
+                faults.delay_ms_max = fault.amount
+            case "disk slow":
+                self.injected[fault.kind] += 1
+                for machine in self._cluster.machines.values():
+                    machine.executor.faults.wait_ms_max = fault.amount
 
     def suffer(self, fault: Fault) -> None:
         """What goes wrong once; it is over, or begins to be mended, when its time is."""
@@ -64,6 +65,11 @@ class Hurt:
             "bit rot": self._rot,
             "stop": self._stop,
             "disk full": self._fill,
+            "partition": self._part,
+            "isolation": self._part,
+            "deafness": self._part,
+            "muteness": self._part,
+            "lost controller": self._part,
             "swizzle": self._swizzle,
             "session expiry": self._expire,
             "preferred election": self._elect_preferred,
@@ -71,8 +77,7 @@ class Hurt:
             "topic recreated": self._recreate,
             "clock jump": self._jump,
         }
-        step = steps.get(fault.kind, self._part)
-        if step(fault):
+        if steps[fault.kind](fault):
             self.injected[fault.kind] += 1
 
     def heal(self) -> None:

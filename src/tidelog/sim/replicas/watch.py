@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.client.core.values import PositionReset
 from tidelog.metadata.image import MetadataImage, PartitionImage
+from tidelog.sim.checkers.findings import Findings
 from tidelog.sim.checkers.history import PartitionHistory, Promise
 from tidelog.sim.checkers.partition import PartitionCheckers
 from tidelog.sim.checkers.readers import NoSilentLoss
 from tidelog.sim.checkers.stopping import BrokerView, HeldLog, StoppedMeansStopped
-from tidelog.sim.checkers.views import Broken, PartitionView, ReplicaView
+from tidelog.sim.checkers.views import PartitionView, ReplicaView
 from tidelog.sim.replicas.broker import Broker
 from tidelog.sim.replicas.messages import ReplicaName
 from tidelog.sim.replicas.picture import LogPicture
@@ -33,60 +34,42 @@ class Watched(Protocol):
 class WatchedPartition:
     """One partition, for as long as its topic exists."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, checks: Counter[str]) -> None:
         self.history = PartitionHistory(None if plan.is_synced else plan.min_insync_replicas - 1)
-        self.checkers = PartitionCheckers(self.history)
+        self.checkers = PartitionCheckers(self.history, checks)
         self.readers = NoSilentLoss(self.checkers.prefixes.before)
 
 
-class Watch:
+class Watch(Findings):
     """See the module.
 
     Attributes:
         facts: what happened, counted.
         is_touched: whether there is something to look at after this step.
         are_logs_touched: whether a broker may have made, stopped or deleted one.
-        broken: what did not hold, in the order in which it was seen; of each invariant the first.
     """
 
     def __init__(self, plan: Plan, world: Watched) -> None:
+        super().__init__()
         self.facts: Counter[str] = Counter()
-        self.broken: list[Broken] = []
         self.is_touched = False
         self.are_logs_touched = False
         self._plan = plan
         self._world = world
         self._partitions: dict[ReplicaName, WatchedPartition] = {}
-        self._gone_checks: Counter[str] = Counter()
         self._pictures: dict[tuple[BrokerId, ReplicaName], LogPicture] = {}
         self._added: dict[tuple[BrokerId, ReplicaName], LeaderEpoch] = {}  # in which leader epoch, if not at first
         self._stopping = StoppedMeansStopped()
-        self._stopping_checks = 0
-
-    @property
-    def checks(self) -> Counter[str]:
-        """Made so far, by invariant."""
-        made = Counter(self._gone_checks)
-        for each in self._partitions.values():
-            made.update(each.checkers.made)
-        made[StoppedMeansStopped.name] += self._stopping_checks
-        return made
 
     def partition(self, name: ReplicaName) -> WatchedPartition:
         """What is known of one; None of it, at first."""
         if name not in self._partitions:
-            self._partitions[name] = WatchedPartition(self._plan)
+            self._partitions[name] = WatchedPartition(self._plan, self.checks)
         return self._partitions[name]
 
     def picture(self, broker: BrokerId, name: ReplicaName) -> LogPicture:
         """Of the log of one replica."""
         return self._pictures.setdefault((broker, name), LogPicture())
-
-    def expect(self, holds: bool, invariant: str, what: str) -> None:
-        """A check is made."""
-        self._gone_checks[invariant] += 1
-        if not holds:
-            self._note([Broken(invariant, what)])
 
     # What happens.
 
@@ -106,7 +89,7 @@ class Watch:
                     found.history.on_unclean_election(state.leader_epoch)
         for name in [name for name in self._partitions if name.topic_id not in after.topics_by_id]:
             if name.topic_id in before.topics_by_id:
-                self._gone_checks.update(self._partitions.pop(name).checkers.made)
+                del self._partitions[name]
 
     def on_power_lost(self, broker: BrokerId, *, is_disk_lost: bool = False) -> None:
         """Of one broker."""
@@ -165,8 +148,8 @@ class Watch:
         """A consumer was given a record."""
         self.facts["record delivered"] += 1
         if self._world.latest.topic_by_id(name.topic_id) is not None:
-            self._gone_checks[NoSilentLoss.name] += 1
-            self._note(self.partition(name).readers.on_given(reader, offset, (leader_epoch, value)))
+            found = self.partition(name).readers.on_given(reader, offset, (leader_epoch, value))
+            self.note([NoSilentLoss.name], found)
 
     def on_told(self, reader: str, name: ReplicaName, reset: PositionReset) -> None:
         """A consumer was told that what it stood on is gone."""
@@ -175,7 +158,7 @@ class Watch:
 
     def on_stuck(self, reader: str, error: Exception) -> None:
         """A consumer gave up, which none of them has a reason to."""
-        self._note([Broken("Progress", f"{reader} reads no more: {error}")])
+        self.expect(False, "Progress", f"{reader} reads no more: {error}")
 
     def on_fact(self, kind: str) -> None:
         """Something worth counting."""
@@ -188,7 +171,6 @@ class Watch:
     # Looking.
 
     def after_step(self) -> None:
-        """Look, if anything may have changed."""
         if self.is_touched:
             self.check()
 
@@ -199,12 +181,12 @@ class Watch:
         for topic_id, topic in latest.topics_by_id.items():
             for index, state in enumerate(topic.partitions):
                 name = ReplicaName(topic_id, index)  # type: ignore[arg-type]
-                self._note(self.partition(name).checkers.check(self.view(name, state)))
+                self.note((), self.partition(name).checkers.check(self.view(name, state)))
         if self.are_logs_touched:
             self.are_logs_touched = False
             running = [broker for broker in self._world.brokers.values() if broker.is_registered and broker.is_running]
-            self._stopping_checks += 1
-            self._note(self._stopping.check([self._broker_view(broker) for broker in running], latest))
+            found = self._stopping.check([self._broker_view(broker) for broker in running], latest)
+            self.note([StoppedMeansStopped.name], found)
 
     def view(self, name: ReplicaName, state: PartitionImage) -> PartitionView:
         """All replicas of a partition, as they are now."""
@@ -244,19 +226,13 @@ class Watch:
             state = topic.partitions[name.partition]
             leader = None if state.leader is None else self.view(name, state).replicas.get(state.leader)
             if leader is not None:
-                self._gone_checks[NoSilentLoss.name] += 1
-                self._note(found.readers.check_settled(leader.log_start_offset, leader.records))
+                self.note([NoSilentLoss.name], found.readers.check_settled(leader.log_start_offset, leader.records))
 
     def _broker_view(self, broker: Broker) -> BrokerView:
         held = frozenset(broker.logs_on_disk())
         serving = frozenset(HeldLog(*name) for name, each in broker.replicas.items() if not each.is_stopped)
         stopped = frozenset(log for log in held if broker.is_told_to_stop(ReplicaName(*log)))
         return BrokerView(broker.broker_id, held, stopped, serving, self._world.image_at(broker.applied_number))
-
-    def _note(self, broken: Iterable[Broken]) -> None:
-        for each in broken:
-            if all(known.invariant != each.invariant for known in self.broken):
-                self.broken.append(each)
 
 
 def _is_unclean(before: PartitionImage, after: PartitionImage) -> bool:

@@ -1,105 +1,52 @@
-"""One run of several nodes from one seed: things go wrong for a while and nothing may break; then all heals, and every
-replica must be in sync, every consumer at the end, and a producer be served.
+"""A run of several nodes: once all is healed every replica must be in sync, every consumer at the end, and a producer
+be served.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections import Counter
 
-from tidelog.base.errors import TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import PartitionImage
-from tidelog.sim.loop import StuckError
-from tidelog.sim.own_bugs import words_of
+from tidelog.sim.faults import Fault
 from tidelog.sim.replicas.clients import Producer
-from tidelog.sim.replicas.faults import MS_PER_MINUTE, Fault, draw_faults
+from tidelog.sim.replicas.faults import REPLICA_FAULTS
 from tidelog.sim.replicas.hurt import Hurt
 from tidelog.sim.replicas.messages import ReplicaName
-from tidelog.sim.replicas.plan import draw_plan
+from tidelog.sim.replicas.plan import Plan
 from tidelog.sim.replicas.world import ReplicaCluster
-from tidelog.sim.report import Report
+from tidelog.sim.story import Story
 from tidelog.sim.world import SimulatedWorld
 
-NODES_MIN = 2
 HEALED_SECONDS_MAX = 120.0
+"""Of virtual time, in which everything must come to its end once nothing is in the way any more."""
 START_SECONDS_MAX = 30.0
-LIMIT_SECONDS_BESIDE = 600.0
 
 
-def run_replicas(seed: int, *, nodes: int = 3, minutes: float = 1.0, only: Collection[int] | None = None) -> Report:
-    """Run one seed.
+class ReplicaStory(Story):
+    """A cluster and its clients.
 
     Args:
-        seed: what everything random is drawn from.
-        nodes: brokers; two or more.
-        minutes: of virtual time, in which things go wrong.
-        only: places in the report's `schedule` of what goes wrong; None for all of it.
+        world: for nothing else.
+        plan: how large, how patient, how bad.
     """
-    with SimulatedWorld(seed) as world:
-        plan = draw_plan(world.rng.stream("plan"), nodes)
-        faults = draw_faults(world.rng.stream("faults"), nodes, minutes)
-        story = ReplicaStory(world, ReplicaCluster(world, plan))
-        return story.run(minutes, faults, only)
 
+    def __init__(self, world: SimulatedWorld, plan: Plan) -> None:
+        self.cluster = ReplicaCluster(world, plan)
+        self._hurt = Hurt(self.cluster, world.rng.stream("hurt"))
+        super().__init__(world, plan.nodes, REPLICA_FAULTS, self.cluster.watch)
 
-class ReplicaStory:
-    """A cluster and its clients, from the first start to the last demand."""
+    def _begin(self, rate: Fault) -> None:
+        self._hurt.begin(rate)
 
-    def __init__(self, world: SimulatedWorld, cluster: ReplicaCluster) -> None:
-        self.cluster = cluster
-        self._world = world
-        self._hurt = Hurt(cluster, world.rng.stream("hurt"))
+    async def _suffer(self, step: Fault) -> None:
+        self._hurt.suffer(step)
 
-    def run(self, minutes: float, faults: list[Fault], only: Collection[int] | None) -> Report:
-        """Run it to its end, or to the first thing that breaks."""
-        world, watch, hurt = self._world, self.cluster.watch, self._hurt
-        left = [fault for place, fault in enumerate(faults) if only is None or place in only]
+    def _injected(self) -> Counter[str]:
+        return self._hurt.injected + self.cluster.fabric.counts
 
-        def after_step() -> None:
-            watch.after_step()
-            if watch.broken:
-                raise _BrokenError
-
-        world.loop.after_step = after_step
-        try:
-            world.run(self._tell(minutes, left), limit_seconds=minutes * 60 + LIMIT_SECONDS_BESIDE)
-        except _BrokenError:
-            pass  # the watch knows more
-        except StuckError as error:
-            watch.expect(False, "Progress", str(error))
-        except Exception as error:  # a callback of the code under test failed
-            watch.expect(False, "OwnInvariant", words_of(error))
-        finally:
-            world.loop.after_step = None
-        injected = hurt.injected + self.cluster.fabric.counts
-        return Report(
-            seed=world.seed,
-            nodes=self.cluster.plan.nodes,
-            minutes=minutes,
-            virtual_seconds=world.elapsed_seconds,
-            events=world.loop.events,
-            faults=dict(sorted(injected.items())),
-            checks=dict(sorted(watch.checks.items())),
-            digest=world.trace.digest,
-            broken=tuple(map(str, watch.broken)),
-            schedule=tuple(map(str, faults)),
-        )
-
-    async def _tell(self, minutes: float, faults: list[Fault]) -> None:
-        await self._begin()
-        loop, started = self._world.loop, self._world.loop.time()
-        for fault in faults:
-            if not fault.at_ms and fault.lasts_ms == 0:
-                self._hurt.begin(fault)
-        for fault in faults:
-            if fault.at_ms or fault.lasts_ms:
-                await asyncio.sleep(max(started + fault.at_ms / 1000 - loop.time(), 0.0))
-                self._hurt.suffer(fault)
-        await asyncio.sleep(max(started + minutes * MS_PER_MINUTE / 1000 - loop.time(), 0.0))
-        await self._finish()
-
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         """All brokers are there; make the topics, and let the clients begin."""
         cluster, plan = self.cluster, self.cluster.plan
         async with asyncio.timeout(START_SECONDS_MAX):
@@ -174,7 +121,3 @@ class ReplicaStory:
             if not is_there:
                 return f"{consumer.name} is at {consumer.reader.offset} of {replica.high_watermark} of {consumer.topic}"
         return None
-
-
-class _BrokenError(TidelogError):
-    """What must hold does not: the run ends here."""
