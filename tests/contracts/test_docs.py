@@ -10,7 +10,10 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 KIPS = ROOT / "docs" / "kips.md"
-DOCS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "changes").glob("*.md"))]
+DOCS = [
+    ROOT / "README.md",
+    *(path for folder in ("docs", "changes", "tests") for path in sorted((ROOT / folder).rglob("*.md"))),
+]
 
 
 class Rule(NamedTuple):
@@ -51,10 +54,20 @@ def test_a_rule_says_where_it_stands_and_proves_it(rule: Rule) -> None:
         assert not test or f"def {test}(" in (ROOT / "tests" / path).read_text()
 
 
-@pytest.mark.parametrize("path", DOCS, ids=lambda path: path.name)
+def leads_somewhere(path: Path, link: str) -> bool:
+    """Whether the file is there that a link in `path` names, and the heading in it."""
+    target, _, anchor = link.partition("#")
+    page = path.parent / target if target else path
+    if not anchor:
+        return page.exists()
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return anchor in {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", DOCS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_between_docs_lead_somewhere(path: Path) -> None:
-    targets = re.findall(r"\]\(([^)#:]+)\)", path.read_text())
-    assert [target for target in targets if not (path.parent / target).exists()] == []
+    links = re.findall(r"\]\(([^):]+)\)", path.read_text())
+    assert [link for link in links if not leads_somewhere(path, link)] == []
 
 
 def test_the_readme_shows_no_command_that_is_not_there() -> None:
