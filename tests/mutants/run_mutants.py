@@ -1,9 +1,8 @@
 """Change `replica/` in one place at a time, and see if a test fails: `python tests/mutants/run_mutants.py [FILE ...]`.
 
-Each mutant meets the stories, the small worlds and the unit tests of replication in a process of its own, the fastest
-first. Ends with 1 when fewer than 95 % are caught, or one that changes a named rule is not. `known.toml` says which
-functions hold a rule, and which mutants change nothing; those are tried all the same, since one that is caught was not
-without effect.
+Each mutant meets the stories and the unit tests of replication in a process of its own, the fastest first. Ends with 1
+when fewer than 95 % are caught, or one that changes a named rule is not. `known.toml` says which functions hold a rule,
+and which mutants change nothing; those are tried all the same, since one that is caught was not without effect.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from mutants.trial import LOADS_NOT, TIME_LIMIT, Bench, Running, with_collected
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "tidelog" / "replica"
-SELECTED = ("tests/unit/replica", "tests/scenarios")
+KINDS = {"tests/unit/replica": "a unit test", "tests/scenarios": "a story"}
+"""The tests that are run, and what they are called in the table."""
 CAUGHT_PERCENT_MIN = 95
 JOBS = os.cpu_count() or 1
-KINDS = {"tests/unit": "a unit test", "tests/scenarios": "a story", "tests/exhaustive": "a small world"}
 
 
 class Outcome(NamedTuple):
@@ -58,9 +57,7 @@ def main(files: Sequence[str]) -> int:
     tried = [mutant for mutant in mutants if not files or mutant.file in files]
     outcomes: list[Outcome] = []
     began = time.monotonic()
-    with_collected(
-        [test for test in SELECTED if Path(test).exists()], lambda bench: outcomes.extend(_try(tried, bench))
-    )
+    with_collected([*KINDS], lambda bench: outcomes.extend(_try(tried, bench)))
     if not outcomes:
         return 1
     print(f"\n{len(outcomes)} mutants tried in {time.monotonic() - began:.0f} s")
