@@ -10,6 +10,7 @@ import click
 
 from tidelog.cli.command import FAILED, log_level_option, option, output_option, start_logging
 from tidelog.cli.output import Rows, print_rows
+from tidelog.cli.progress import Reporter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +45,12 @@ class Demo:
     log_level: str = log_level_option()
 
     def run(self) -> int:
-        from tidelog.spark.demo.progress import Reporter
         from tidelog.spark.demo.report import carrier_rows, verdict_line
         from tidelog.spark.demo.run import run_demo
 
         start_logging(self.log_level)
         with Reporter() as reporter:
-            outcome = run_demo(Path(self.output_dir), port=self.port, keep=self.keep, reporter=reporter)
+            outcome = run_demo(Path(self.output_dir), port=self.port, keep=self.keep, listener=reporter)
         if self.output == "json":
             facts = {**outcome.verdict._asdict(), "query_restarts": outcome.query_restarts}
             facts |= {"picture": str(outcome.picture), "results": str(outcome.results)}

@@ -15,11 +15,11 @@ import click
 
 from tidelog.cli.command import FAILED, UsageError, option, output_option
 from tidelog.cli.output import Rows, Section, Sections, print_sections
+from tidelog.cli.progress import Reporter
 
 if TYPE_CHECKING:
     from tidelog.sim.report import Report, Totals
     from tidelog.sim.shrink import Shrunk
-    from tidelog.spark.demo.progress import Reporter
 
 NODES_MAX = 9
 MINUTES_MAX = 24 * 60
@@ -137,7 +137,6 @@ class RunSimulations:
     def run(self) -> int:
         from tidelog.cli.commit import commit_of_code, is_same_commit
         from tidelog.sim.report import Totals
-        from tidelog.spark.demo.progress import Reporter
 
         commit = commit_of_code()
         if self.seeds.commit is not None and not is_same_commit(self.seeds.commit, commit):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.cli.progress import Reporter
 from tidelog.spark.demo.flights import Totals, Verdict, books_of, compare
-from tidelog.spark.demo.progress import Reporter
 from tidelog.spark.demo.report import RunLog, carrier_rows, plot, verdict_line
 from tidelog.spark.demo.run import Directories
 
@@ -106,12 +106,3 @@ def test_only_what_the_demo_made_is_removed(tmp_path: Path, capsys: pytest.Captu
         raise ValueError("spoilt")
     assert directories.work.exists()
     assert str(directories.work) in capsys.readouterr().err
-
-
-def test_without_a_terminal_progress_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    with Reporter() as reporter:
-        reporter.begin("counting", 1000)
-        for done in (10, 260, 270, 510, 1000, 1000):
-            reporter.advance(done)
-    said = [line.split("] ")[1] for line in capsys.readouterr().err.splitlines()]
-    assert said == ["counting ...", "counting: 260 of 1,000", "counting: 510 of 1,000", "counting: all 1,000"]

@@ -14,14 +14,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.spark.demo.broker import DemoBroker
 from tidelog.spark.demo.flights import Books, Verdict, books_of, compare, extract
 from tidelog.spark.demo.pipeline import PARTITIONS, TOPIC, DelaysQuery, write_flights
-from tidelog.spark.demo.progress import Reporter
 from tidelog.spark.demo.report import RunLog, plot
 from tidelog.spark.session import local_session
 
@@ -34,6 +33,14 @@ STANDSTILL_SECONDS_MAX = 60.0
 LOOK_PAUSE_SECONDS = 0.3
 DOWN_SECONDS = 1.0
 """How long the broker stays dead. A restart alone would be over before a micro-batch noticed."""
+
+
+class Listener(Protocol):
+    """Who hears how far the demo is: the command that runs it shows that to people."""
+
+    def say(self, text: str) -> None: ...
+    def begin(self, step: str, total: int) -> None: ...
+    def advance(self, done: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,7 @@ class Directories:
         shutil.rmtree(directory, ignore_errors=True)
 
     @contextmanager
-    def cleaned_up(self, keep: bool, reporter: Reporter) -> Iterator[None]:
+    def cleaned_up(self, keep: bool, listener: Listener) -> Iterator[None]:
         """Remove `work` in the end, if that is right."""
         try:
             yield
@@ -82,42 +89,42 @@ class Directories:
             raise
         finally:
             if self.is_worth_keeping and not keep:
-                reporter.say(f"files and logs are left in {self.work}")
+                listener.say(f"files and logs are left in {self.work}")
             if not self.is_worth_keeping and not keep:
                 self.remove(self.work)
 
 
-def run_demo(output: Path, *, port: int, keep: bool, reporter: Reporter) -> Outcome:
+def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outcome:
     """Run the whole of it.
 
     Args:
         output: the directory for results and picture; what a demo before left there is replaced.
         port: the broker's; 0 for a free one.
         keep: leave the broker's files and the checkpoint where they are.
-        reporter: hears of every step.
+        listener: hears of every step.
 
     Raises:
         TidelogError: a part of it could not start or go on; says which, and why.
     """
     directories = Directories(output)
     directories.prepare()
-    with _termination_as_interrupt(), directories.cleaned_up(keep, reporter), ExitStack() as stack:
+    with _termination_as_interrupt(), directories.cleaned_up(keep, listener), ExitStack() as stack:
         flights = extract(directories.work)
         broker = DemoBroker(directories.work / "broker", port)
         stack.callback(broker.close)
         seconds = broker.start()
-        reporter.say(f"broker on {broker.bootstrap}, pid {broker.pid}, up in {seconds:.2f} s")
-        reporter.say("starting Spark ...")
+        listener.say(f"broker on {broker.bootstrap}, pid {broker.pid}, up in {seconds:.2f} s")
+        listener.say("starting Spark ...")
         with _stderr_into(directories.work / "spark.log"):
             spark = local_session("tidelog demo", cores=2, heap="1g", settings={"spark.log.level": "ERROR"})
         stack.callback(spark.stop)
-        reporter.say(f"Spark {spark.version} runs in this process")
+        listener.say(f"Spark {spark.version} runs in this process")
         expected = books_of(flights)
         total = sum(totals.flights for totals in expected.values())
-        _fill(spark, flights, broker, total, reporter)
+        _fill(spark, flights, broker, total, listener)
         query = DelaysQuery(spark, broker.bootstrap, directories.results, directories.work / "checkpoint")
         stack.callback(query.stop)
-        log = _query_through_an_outage(query, broker, total, reporter)
+        log = _query_through_an_outage(query, broker, total, listener)
         query.stop()
         books = query.books()
         verdict = compare(expected, books)
@@ -126,20 +133,20 @@ def run_demo(output: Path, *, port: int, keep: bool, reporter: Reporter) -> Outc
         return Outcome(books, verdict, directories.picture, directories.results, query.restarts)
 
 
-def _fill(spark: SparkSession, flights: Path, broker: DemoBroker, total: int, reporter: Reporter) -> None:
+def _fill(spark: SparkSession, flights: Path, broker: DemoBroker, total: int, listener: Listener) -> None:
     from tidelog import Admin, NewTopic
 
     with Admin(broker.bootstrap, client_id="tidelog-demo") as admin:
         admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])
-        reporter.begin(f"Spark writes {total:,} flights to the topic {TOPIC}", total)
+        listener.begin(f"Spark writes {total:,} flights to the topic {TOPIC}", total)
 
         def look() -> None:
             with suppress(TidelogError):  # the next look will tell
-                reporter.advance(_written(admin))
+                listener.advance(_written(admin))
 
         with _again_and_again(look):
             write_flights(spark, flights, broker.bootstrap)
-        reporter.advance(_written(admin))
+        listener.advance(_written(admin))
 
 
 def _written(admin: Admin) -> int:
@@ -147,30 +154,30 @@ def _written(admin: Admin) -> int:
     return sum(end.offset for end in ends.values() if end is not None)
 
 
-def _query_through_an_outage(query: DelaysQuery, broker: DemoBroker, total: int, reporter: Reporter) -> RunLog:
+def _query_through_an_outage(query: DelaysQuery, broker: DemoBroker, total: int, listener: Listener) -> RunLog:
     log = RunLog()
     began = time.monotonic()
 
     def on_progress(records: int) -> None:
         log.progress.append((time.monotonic() - began, records))
-        reporter.advance(records)
+        listener.advance(records)
 
-    reporter.begin("A streaming query sums up delays by carrier and day", total)
+    listener.begin("A streaming query sums up delays by carrier and day", total)
     query.start()
     query.run_until(total // 2, seconds_max=STANDSTILL_SECONDS_MAX, on_progress=on_progress)
     killed_pid = broker.pid
     broker.kill()
     log.killed_at = time.monotonic() - began
-    reporter.say(f"kill -9 {killed_pid}: the broker is gone, half way through")
+    listener.say(f"kill -9 {killed_pid}: the broker is gone, half way through")
     time.sleep(DOWN_SECONDS)
     seconds = broker.start()
     log.back_at = time.monotonic() - began
-    reporter.say(f"broker restarted on the same files in {seconds:.2f} s, pid {broker.pid}")
+    listener.say(f"broker restarted on the same files in {seconds:.2f} s, pid {broker.pid}")
     query.run_until(total, seconds_max=STANDSTILL_SECONDS_MAX, on_progress=on_progress)
     if query.restarts:
-        reporter.say(f"the query failed on the outage and was started from its checkpoint {query.restarts} times")
+        listener.say(f"the query failed on the outage and was started from its checkpoint {query.restarts} times")
     else:
-        reporter.say("the query lived through the outage")
+        listener.say("the query lived through the outage")
     return log
 
 

@@ -1,4 +1,4 @@
-"""Saying how far the demo is: a bar on a terminal, plain lines elsewhere. On stderr: the result alone is output."""
+"""Saying how far a command is: a bar on a terminal, plain lines elsewhere. On stderr: the result alone is output."""
 
 from __future__ import annotations
 
