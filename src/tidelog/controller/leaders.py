@@ -16,12 +16,12 @@ from tidelog.controller.partition_changes import (
     elected,
     elected_preferred,
     elected_uncleanly,
-    isr_size_min,
     with_isr,
     without,
 )
 from tidelog.metadata.image import MetadataView, PartitionImage
 from tidelog.metadata.records.topics import PartitionChangeRecord
+from tidelog.replica import isr_size_min
 
 
 class ElectionType(IntEnum):

@@ -19,21 +19,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.base.invariant import invariant
 from tidelog.metadata.image import PartitionImage
-from tidelog.metadata.records.topics import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
+from tidelog.metadata.records.topics import NO_LEADER, PartitionChangeRecord
+from tidelog.replica import isr_size_min
 
 IsActive = Callable[[BrokerId], bool]
 
-
-def isr_size_min(partition: PartitionImage, min_insync_replicas: int) -> int:
-    """How many must be in sync before anything is committed: never more than there are replicas (rule 4)."""
-    return min(min_insync_replicas, len(partition.replicas))
+T = TypeVar("T")
 
 
 def with_isr(
@@ -198,26 +196,28 @@ def change_record(
     steps = after.leader_epoch - before.leader_epoch, after.partition_epoch - before.partition_epoch
     invariant(steps in ((0, 1), (1, 1)), "a record moves the epochs by {}", steps)
     invariant(after.leader == before.leader or steps[0] == 1, "another leader in the same leader epoch")
-    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=LEADER_UNCHANGED)
+    record = PartitionChangeRecord(
+        partition_id=index,
+        topic_id=topic_id,
+        replicas=_if_changed(before.replicas, after.replicas),
+        isr=_if_changed(before.isr, after.isr),
+        adding_replicas=_if_changed(before.adding_replicas, after.adding_replicas),
+        removing_replicas=_if_changed(before.removing_replicas, after.removing_replicas),
+        directories=_if_changed(before.directories, after.directories),
+        eligible_leader_replicas=_if_changed(before.eligible_leader_replicas, after.eligible_leader_replicas),
+        last_known_elr=_if_changed(
+            before.last_known_eligible_leader_replicas, after.last_known_eligible_leader_replicas
+        ),
+    )
     if steps[0]:
         record.leader = NO_LEADER if after.leader is None else after.leader
-    if after.replicas != before.replicas:
-        record.replicas = list(after.replicas)
-    if after.isr != before.isr:
-        record.isr = list(after.isr)
     if after.is_recovering != before.is_recovering:
         record.leader_recovery_state = int(after.is_recovering)
-    if after.adding_replicas != before.adding_replicas:
-        record.adding_replicas = list(after.adding_replicas)
-    if after.removing_replicas != before.removing_replicas:
-        record.removing_replicas = list(after.removing_replicas)
-    if after.directories != before.directories:
-        record.directories = list(after.directories)
-    if after.eligible_leader_replicas != before.eligible_leader_replicas:
-        record.eligible_leader_replicas = list(after.eligible_leader_replicas)
-    if after.last_known_eligible_leader_replicas != before.last_known_eligible_leader_replicas:
-        record.last_known_elr = list(after.last_known_eligible_leader_replicas)
     return record
+
+
+def _if_changed(before: Sequence[T], after: Sequence[T]) -> list[T] | None:
+    return None if after == before else list(after)
 
 
 class _Standing(NamedTuple):

@@ -12,7 +12,7 @@ from tidelog.replica.follower_values import (
     FollowerSettings,
     Truncation,
 )
-from tidelog.replica.isr import IsrProposal, JoinRule, join_point
+from tidelog.replica.isr import IsrProposal, JoinRule, isr_size_min, join_point
 from tidelog.replica.leader import LeaderReplica
 from tidelog.replica.leader_epoch import check_leader_epoch
 from tidelog.replica.stop import (
@@ -66,6 +66,7 @@ __all__ = [
     "check_leader_epoch",
     "check_stop_order",
     "check_stop_request",
+    "isr_size_min",
     "join_point",
     "truncation_point",
 ]

@@ -27,6 +27,11 @@ def join_point(high_watermark: Offset, epoch_start: Offset) -> Offset:
     return max(high_watermark, epoch_start)
 
 
+def isr_size_min(partition: PartitionImage, min_insync_replicas: int) -> int:
+    """How many must be in sync before anything is committed: never more than there are replicas (rule 4)."""
+    return min(min_insync_replicas, len(partition.replicas))
+
+
 @dataclass(frozen=True, slots=True)
 class IsrProposal:
     """An ISR to put to the controller (AlterPartition), on top of the partition epoch that it was made on.

@@ -21,7 +21,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, 
 from tidelog.base.invariant import invariant
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.replica.isr import InSyncReplicas, JoinRule, join_point
+from tidelog.replica.isr import InSyncReplicas, JoinRule, isr_size_min, join_point
 from tidelog.replica.leader_epoch import check_leader_epoch
 from tidelog.replica.progress import FollowerProgress
 from tidelog.replica.values import (
@@ -117,7 +117,7 @@ class LeaderReplica:
 
     @property
     def _isr_size_min(self) -> int:
-        return min(self._settings.min_insync_replicas, len(self._isr.state.replicas))
+        return isr_size_min(self._isr.state, self._settings.min_insync_replicas)
 
     def check_leader_epoch(self, sent: LeaderEpoch | None) -> None:
         """Refuse a sender that speaks of another epoch (KIP-320); None is not checked.
@@ -129,7 +129,7 @@ class LeaderReplica:
         check_leader_epoch(self.partition, sent=sent, leader_epoch=self.leader_epoch)
 
     def check_enough_replicas(self) -> None:
-        """Before an append with acks=all.
+        """Before an append with acks=all (rule 4).
 
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS; nothing was written.
@@ -145,7 +145,7 @@ class LeaderReplica:
 
         Raises:
             KafkaError: OFFSET_NOT_AVAILABLE while the high watermark is below the start of this epoch: an answer
-                could lie below what was read already.
+                could lie below what was read already (rule 4).
         """
         if not self.high_watermark_is_known:
             raise refusal(
