@@ -42,11 +42,6 @@ CONFIG_CHANGES_PER_REQUEST_MAX = 10_000
 """A request is one batch of the metadata log, as with partitions."""
 
 
-def broker_settings_of(metadata: MetadataView, settings: ControllerSettings) -> BrokerSettings:
-    """What is set for the controller's own broker, changes while running included."""
-    return broker_settings(settings.broker.static, metadata.configs, settings.node_id)
-
-
 def decide_alter_configs(
     metadata: MetadataView, settings: ControllerSettings, resources: Sequence[ConfigsToAlter], *, validate_only: bool
 ) -> Decision[tuple[AlteredConfigs, ...]]:
@@ -187,7 +182,7 @@ def _text_in_force(scope: Scope, name: str, broker: BrokerSettings) -> str:
 def _settings_behind(metadata: MetadataView, settings: ControllerSettings, resource: ConfigResource) -> BrokerSettings:
     """What counts where the resource itself says nothing, as far as is known here: not the file of another broker."""
     if resource.type == ResourceType.TOPIC or resource.name == "":
-        return broker_settings_of(metadata, settings)
+        return settings.broker_settings(metadata)
     broker_id = BrokerId(int(resource.name))
     static = settings.broker.static if broker_id == settings.node_id else {}
     return broker_settings(static, metadata.configs, broker_id)

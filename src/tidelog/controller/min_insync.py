@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tidelog.controller.values import ControllerSettings
-from tidelog.metadata.configs import ConfigValue, broker_settings, topic_values
+from tidelog.metadata.configs import ConfigValue, topic_values
 from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
 
 MIN_INSYNC = "min.insync.replicas"
@@ -17,7 +17,7 @@ def min_insync_of(metadata: MetadataView, settings: ControllerSettings) -> MinIn
 
     Leaders go by the same setting: where their files differ, it belongs into the metadata.
     """
-    broker = broker_settings(settings.broker.static, metadata.configs, settings.node_id)
+    broker = settings.broker_settings(metadata)
     default = _min_insync(topic_values({}, broker))
 
     def of_topic(name: str) -> int:

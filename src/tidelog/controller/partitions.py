@@ -160,13 +160,4 @@ def _assign(
         for index, assigned in enumerate(topic.assignments, len(image.partitions)):
             check_replicas(metadata, index, assigned, factor, as_in="partition 0")
         return [tuple(assigned) for assigned in topic.assignments]
-    active = [broker for broker in metadata.brokers.values() if broker.is_active]
-    inactive = [broker for broker in metadata.brokers.values() if not broker.is_active]
-    if factor > len(metadata.brokers):
-        raise refusal(
-            Code.INVALID_REPLICATION_FACTOR,
-            f"topic {image.name} has {factor} replicas, but only {len(metadata.brokers)} brokers are registered",
-        )
-    if not active:
-        raise refusal(Code.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced: there is nobody to lead")
-    return place(active, inactive, added, factor, rng=rng)
+    return place(metadata.brokers.values(), added, factor, rng=rng)

@@ -7,16 +7,16 @@ spread as well. A partition uses every rack before it uses one twice.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
+from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Rng
 from tidelog.metadata.image import BrokerImage
 
 
 def place(
-    active: Sequence[BrokerImage],
-    inactive: Sequence[BrokerImage],
+    brokers: Collection[BrokerImage],
     num_partitions: int,
     replication_factor: int,
     *,
@@ -25,16 +25,25 @@ def place(
     """The replicas of each partition, the leader first.
 
     Args:
-        active: brokers that may lead now; at least one. They are used first.
-        inactive: registered brokers that may not; used only when there are not enough others, and never as leaders.
-        replication_factor: at most as many as there are brokers in all.
+        brokers: all that are registered. Those that may not lead now are used only when there are not enough others,
+            and never as leaders.
+
+    Raises:
+        KafkaError: INVALID_REPLICATION_FACTOR: there are not so many brokers, or none that may lead.
     """
-    ring = _ring(active)
-    racks = {broker.broker_id: broker.rack for broker in (*active, *inactive)}
+    if replication_factor > len(brokers):
+        raise refusal(
+            Code.INVALID_REPLICATION_FACTOR,
+            f"the replication factor is {replication_factor}, but only {len(brokers)} brokers are registered",
+        )
+    if not any(broker.is_active for broker in brokers):
+        raise refusal(Code.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced: there is nobody to lead")
+    ring = _ring([broker for broker in brokers if broker.is_active])
+    racks = {broker.broker_id: broker.rack for broker in brokers}
     size = len(ring)
     start = rng.randrange(0, size)
     shift = rng.randrange(0, size)
-    in_reserve = [broker.broker_id for broker in sorted(inactive, key=lambda broker: broker.broker_id)]
+    in_reserve = sorted(broker.broker_id for broker in brokers if not broker.is_active)
     assignments = []
     for index in range(num_partitions):
         if index and index % size == 0:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId, TopicId, uuid_text
 from tidelog.base.ports import Rng
-from tidelog.controller.configs import broker_settings_of
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX, check_replicas, partition_records
 from tidelog.controller.placement import place
 from tidelog.controller.values import ControllerSettings, CreatedTopic, DeletedTopic, NewTopic, TopicToDelete
@@ -18,8 +17,6 @@ from tidelog.metadata.image import MetadataView, ResourceType, TopicImage
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS, check_topic_name, collision_key
-
-REPLICATION_FACTOR_MAX = 32_767
 
 RESERVED_TOPIC_IDS_END = 2
 """Ids 0 and 1 stand for "none" and for the metadata log."""
@@ -45,7 +42,7 @@ def decide_create_topics(
     records: list[object] = []
     created: list[CreatedTopic] = []
     taken = dict[str, str]()
-    broker = broker_settings_of(metadata, settings)
+    broker = settings.broker_settings(metadata)
     for topic in topics:
         try:
             if counts[topic.name] > 1:
@@ -151,18 +148,9 @@ def _assign(
     if num_partitions < 1:
         raise refusal(Code.INVALID_PARTITIONS, f"a topic needs at least one partition, not {num_partitions}")
     factor = settings.replication_factor if topic.replication_factor is None else topic.replication_factor
-    active = [broker for broker in metadata.brokers.values() if broker.is_active]
-    inactive = [broker for broker in metadata.brokers.values() if not broker.is_active]
-    if not 1 <= factor <= REPLICATION_FACTOR_MAX:
+    if factor < 1:
         raise refusal(Code.INVALID_REPLICATION_FACTOR, f"the replication factor must be at least 1, not {factor}")
-    if factor > len(metadata.brokers):
-        raise refusal(
-            Code.INVALID_REPLICATION_FACTOR,
-            f"the replication factor is {factor}, but only {len(metadata.brokers)} brokers are registered",
-        )
-    if not active:
-        raise refusal(Code.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced: there is nobody to lead")
-    return place(active, inactive, num_partitions, factor, rng=rng)
+    return place(metadata.brokers.values(), num_partitions, factor, rng=rng)
 
 
 def _check_assignments(metadata: MetadataView, topic: NewTopic) -> list[tuple[BrokerId, ...]]:

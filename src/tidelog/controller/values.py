@@ -16,8 +16,8 @@ from tidelog.base.ids import (
     TopicId,
     TopicPartition,
 )
-from tidelog.metadata.configs import BrokerSettings, ConfigEntry
-from tidelog.metadata.image import ConfigResource, Endpoint
+from tidelog.metadata.configs import BrokerSettings, ConfigEntry, broker_settings
+from tidelog.metadata.image import ConfigResource, Endpoint, MetadataView
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,10 @@ class ControllerSettings:
     delete_topic_enable: bool = True
     broker: BrokerSettings = field(default_factory=lambda: BrokerSettings.of({}))
     node_id: BrokerId | None = None
+
+    def broker_settings(self, metadata: MetadataView) -> BrokerSettings:
+        """What is set for the controller's own broker, changes while running included."""
+        return broker_settings(self.broker.static, metadata.configs, self.node_id)
 
 
 @dataclass(frozen=True, slots=True)

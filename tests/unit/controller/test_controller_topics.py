@@ -393,7 +393,7 @@ def brokers(racks: Sequence[str | None]) -> list[BrokerImage]:
 def test_replicas_are_spread(racks: list[str | None], factor: int, partitions: int, seed: int) -> None:
     active = brokers(racks)
     factor = min(factor, len(active))
-    assignments = place(active, [], partitions, factor, rng=SeededRng(seed))
+    assignments = place(active, partitions, factor, rng=SeededRng(seed))
     leaders = Counter(replicas[0] for replicas in assignments)
     counts = [leaders[broker.broker_id] for broker in active]
     assert max(counts) - min(counts) <= 1
@@ -404,13 +404,13 @@ def test_replicas_are_spread(racks: list[str | None], factor: int, partitions: i
 
 
 def test_followers_are_spread_too() -> None:
-    assignments = place(brokers([None] * 4), [], 12, 2, rng=SeededRng(1))
+    assignments = place(brokers([None] * 4), 12, 2, rng=SeededRng(1))
     followers_of_first = {replicas[1] for replicas in assignments if replicas[0] == 1}
     assert len(followers_of_first) == 3
 
 
 def test_where_it_begins_is_random() -> None:
-    first = {place(brokers([None] * 4), [], 1, 1, rng=SeededRng(seed))[0] for seed in range(20)}
+    first = {place(brokers([None] * 4), 1, 1, rng=SeededRng(seed))[0] for seed in range(20)}
     assert len(first) == 4
 
 
