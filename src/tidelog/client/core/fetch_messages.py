@@ -92,7 +92,7 @@ def fetch_request(asked: AskedByPartition, settings: FetchSettings, max_wait_ms:
         topic.partitions.append(
             FetchPartition(
                 partition=partition,
-                current_leader_epoch=_or_none(reader.leader_epoch),
+                current_leader_epoch=_on_wire(reader.leader_epoch),
                 fetch_offset=need.offset,
                 partition_max_bytes=need.size_bytes_max,
             )
@@ -195,7 +195,7 @@ def list_offsets_request(
         topic.partitions.append(
             ListOffsetsPartition(
                 partition_index=partition.partition,
-                current_leader_epoch=_or_none(leader_epochs.get(partition)),
+                current_leader_epoch=_on_wire(leader_epochs.get(partition)),
                 timestamp=timestamp,
             )
         )
@@ -248,7 +248,7 @@ def offset_for_leader_epoch_request(
         topic.partitions.append(
             OffsetForLeaderPartition(
                 partition=partition.partition,
-                current_leader_epoch=_or_none(current_leader_epoch),
+                current_leader_epoch=_on_wire(current_leader_epoch),
                 leader_epoch=leader_epoch,
             )
         )
@@ -295,5 +295,5 @@ def _refused(what: str, partition: TopicPartition, code: Code) -> KafkaError:
     return KafkaError(f"{what}: {partition}: {code.meaning} ({code.name})", code=code)
 
 
-def _or_none(leader_epoch: LeaderEpoch | None) -> int:
+def _on_wire(leader_epoch: LeaderEpoch | None) -> int:
     return -1 if leader_epoch is None else leader_epoch

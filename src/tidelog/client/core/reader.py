@@ -175,11 +175,7 @@ class PartitionReader:
             self.leader_epoch = view.leader_epoch
             if not is_first:
                 self._on_new_leader_epoch()
-        if (
-            self.phase is Phase.VALIDATING
-            and self.standing is not None
-            and self.standing.is_ahead_of(self.leader_epoch)
-        ):
+        if self.phase is Phase.VALIDATING and self._is_behind():
             self._on_undefined(now_ms)
 
     def on_failure(self, generation: int, now_ms: int) -> None:
@@ -248,7 +244,7 @@ class PartitionReader:
         """Fetch answered OFFSET_OUT_OF_RANGE. Why, is found out before anything is done about it."""
         if not self._is_current(generation, Phase.FETCHING):
             return
-        self._drop_held()
+        self.held.clear()
         is_comparable = self._has_epoch and self.leader_epoch is not None
         self.phase = Phase.VALIDATING if is_comparable else Phase.LOOKING_UP
         self._asked_epoch = None
@@ -294,9 +290,6 @@ class PartitionReader:
         self._doubts = 0
         self._out_of_range = False
         self.not_before_ms = 0
-        self._drop_held()
-
-    def _drop_held(self) -> None:
         self.held.clear()
 
     def _go_to(self, place: Standing | LookUp) -> None:
@@ -317,12 +310,12 @@ class PartitionReader:
         self.generation += 1
         self.not_before_ms = 0
         self._asked_epoch = None
-        self._drop_held()
+        self.held.clear()
         if self.phase is Phase.FETCHING and self._has_epoch:
             self.phase = Phase.VALIDATING
 
     def _is_behind(self) -> bool:
-        """Whether our epoch is of a leader that the metadata has not heard of yet."""
+        """Whether what we stand on is of a leader that the metadata has not heard of yet."""
         return self.standing is not None and self.standing.is_ahead_of(self.leader_epoch)
 
     def _goes_back(self, fetched: Fetched) -> bool:
@@ -371,12 +364,11 @@ class PartitionReader:
         elif standing.offset >= log_start_offset and standing.was_in_log:
             self._on_truncated(None)  # the log reached here once
         else:
-            end = self.high_watermark if self.high_watermark is not None and self.high_watermark >= 0 else -1
             error = OffsetOutOfRangeError(
                 str(self.topic_partition),
                 offset=standing.offset,
                 log_start_offset=log_start_offset,
-                end_offset=max(end, log_start_offset),
+                end_offset=max(self.high_watermark or 0, log_start_offset),
             )
             place = place_in_range(self._policy, standing, log_start_offset, self._last_timestamp)
             self._on_lost(standing.position, ResetReason.OUT_OF_RANGE, error, None, place)
@@ -413,7 +405,7 @@ class PartitionReader:
 
     def _stop(self, error: TidelogError) -> None:
         self.generation += 1
-        self._drop_held()
+        self.held.clear()
         self.phase = Phase.STOPPED
         self.error = error
 

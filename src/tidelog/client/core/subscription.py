@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidelog.base.errors import KafkaError, MalformedBatchError, TidelogError
 from tidelog.base.ids import BrokerId, TopicPartition, uuid_text
-from tidelog.client.core.fetch_messages import Asked, AskedByPartition, ask
+from tidelog.client.core.fetch_messages import AskedByPartition, ask
 from tidelog.client.core.fetched import Fetched
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
@@ -82,10 +82,7 @@ class Subscription:
     @staticmethod
     def start_fetches(wanted: Iterable[tuple[PartitionReader, FetchFrom]]) -> AskedByPartition:
         """Note that these are being fetched now."""
-        asked: dict[TopicPartition, Asked] = {}
-        for reader, need in wanted:
-            asked[reader.topic_partition] = ask(reader, need)
-        return asked
+        return {reader.topic_partition: ask(reader, need) for reader, need in wanted}
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `plan` may have more to say though nothing happened: the ends of back-offs."""
