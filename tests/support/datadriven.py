@@ -17,6 +17,7 @@ from difflib import ndiff
 from pathlib import Path
 
 DASHES = "----"
+NUMBERS = ("OFFSET", "COUNT")
 
 
 class StoryError(Exception):
@@ -50,7 +51,8 @@ def parse(line: str, place: str) -> Command:
 def fits(command: Command, usage: str) -> bool:
     """Whether a command is used as `name WORD... [word] option=N [option=this|that]: what it does` says.
 
-    A word in capitals stands for any, one in small letters for itself; brackets are around what may be left out.
+    A word in capitals stands for any (OFFSET and COUNT for a number), one in small letters for itself; brackets are
+    around what may be left out.
     """
     grammar = usage.split(": ", maxsplit=1)[0].removesuffix(":").split()[1:]
     literals = {word.strip("[]") for word in grammar if word.startswith("[") and word.strip("[]").islower()}
@@ -59,6 +61,8 @@ def fits(command: Command, usage: str) -> bool:
     words = [word for word in command.words if word not in literals]
     most = len(words) if any("..." in word for word in places) else len(places)
     if not sum(not word.startswith("[") for word in places) <= len(words) <= most:
+        return False
+    if any(place.strip("[]") in NUMBERS and not word.isdecimal() for place, word in zip(places, words, strict=False)):
         return False
     options = {word.strip("[]").split("=")[0]: word for word in grammar if "=" in word}
     if not command.options.keys() <= options.keys():

@@ -79,6 +79,7 @@ class PartitionWorld:
         self.leader = brokers[0]
         self.leader_epoch = LeaderEpoch(0)
         self.incarnation = 1
+        self.events: list[str] = []
         self.before: dict[tuple[LeaderEpoch, int], Record] = {}
         self.led.lineage.assign(self.leader_epoch, Offset(0))
 
@@ -168,13 +169,14 @@ class ReadingClient:
         while isinstance(need := self.reader.need(self.now_ms), Validate):
             self._ask(need)
 
-    def fetch(self) -> None:
-        """Ask once for what comes next, and deliver nothing."""
+    def fetch(self) -> bool:
+        """Ask once for what comes next, and deliver nothing. Returns whether there was anything to ask for."""
         if self.reader.leader_id is None:
             self.learn()
         need = self.reader.need(self.now_ms)
-        assert isinstance(need, FetchFrom), need
-        self._ask(need)
+        if isinstance(need, FetchFrom):
+            self._ask(need)
+        return isinstance(need, FetchFrom)
 
     def read(self, count: int) -> None:
         """Whatever it takes to be given so many records, or all that there are."""

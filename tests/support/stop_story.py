@@ -6,23 +6,22 @@ the first topic that was ever made, with the leader epoch that it knows. A log t
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from support.datadriven import Command, StoryError, fits
+from support.datadriven import Command
 from support.old_stop_rules import OLD_STOP_RULES, StopRules
+from support.played_story import PlayedStory
 from support.replica_values import name_of
 from support.stop_world import Host, StopWorld
 from tidelog.base.ids import BrokerId
 
 
-class StopStory:
+class StopStory(PlayedStory[StopRules, StopWorld]):
     """Brokers with their logs, and the commands that made them what they are."""
 
+    todays_rules, old_rules = StopRules, OLD_STOP_RULES
+
     def __init__(self, rules: StopRules | None = None) -> None:
-        self._rules = StopRules() if rules is None else rules
-        self._world: StopWorld | None = None
-        self._played: list[Command] = []
-        self._commands: dict[str, tuple[str, Callable[[Command, StopWorld], None]]] = {
+        super().__init__(rules)
+        self.table = {
             "brokers": ("brokers BROKER...", self._brokers),
             "create": ("create TOPIC on=BROKER...: a topic of one partition", self._create),
             "assign": (
@@ -37,85 +36,40 @@ class StopStory:
             ),
         }
 
-    def play(self, commands: list[Command]) -> list[str]:
-        """Do them in turn. Returns what happened, and what each broker has."""
-        if commands[0].name == "replay":
-            return self._replay(commands[0])
-        lines: list[str] = []
-        for command in commands:
-            world = self._do(command)
-            lines += world.events
-            world.events.clear()
-        return lines + self._picture()
+    def broken(self) -> list[str]:
+        return self.world.broken
 
-    def _do(self, command: Command) -> StopWorld:
-        if command.name not in self._commands:
-            possible = "; ".join(usage for usage, _ in self._commands.values())
-            raise command.refuse(f"no such command. Possible are: {possible}; replay rule={'|'.join(OLD_STOP_RULES)}")
-        usage, do = self._commands[command.name]
-        if not fits(command, usage):
-            raise command.refuse(f"it is used as: {usage}")
-        if self._world is None:
-            if command.name != "brokers":
-                raise command.refuse("a story of StopReplica begins with: brokers A B")
-            self._world = StopWorld([_broker(command, word) for word in command.words], self._rules)
-        do(command, self._world)
-        self._played.append(command)
-        return self._world
-
-    def _replay(self, command: Command) -> list[str]:
-        """The same story under a rule that was replaced: it has to break something, or it proves nothing."""
-        rule = command.options.get("rule", "")
-        if rule not in OLD_STOP_RULES:
-            raise command.refuse(f"no such rule. There are: {', '.join(OLD_STOP_RULES)}")
-        other = StopStory(OLD_STOP_RULES[rule])
-        for played in self._played:
-            broken = other._do(played).broken
-        if not broken:
-            raise command.refuse("the story ends as well under that rule, and so proves nothing about ours")
-        return other._picture()
+    def picture(self) -> list[str]:
+        return [_line(self.world, host) for host in self.world.hosts.values()]
 
     # The commands.
 
-    def _brokers(self, command: Command, world: StopWorld) -> None:
-        if self._played:
-            raise command.refuse("the brokers of a story are named once")
+    def _brokers(self, command: Command) -> None:
+        self._world = StopWorld([_broker(command, word) for word in command.words], self.rules)
 
-    @staticmethod
-    def _create(command: Command, world: StopWorld) -> None:
+    def _create(self, command: Command) -> None:
         (name,) = command.words
-        if name in world.latest.topics_by_name:
+        if name in self.world.latest.topics_by_name:
             raise command.refuse("there is such a topic")
-        world.create(name, _brokers_on(command, world))
+        self.world.create(name, _brokers_on(command, self.world))
 
-    @staticmethod
-    def _assign(command: Command, world: StopWorld) -> None:
-        world.assign(
-            _topic(command, world),
-            _brokers_on(command, world),
+    def _assign(self, command: Command) -> None:
+        self.world.assign(
+            _topic(command, self.world),
+            _brokers_on(command, self.world),
             is_committed="uncommitted" not in command.words,
             tells_epochs=command.options.get("tells") != "nothing",
         )
 
-    @staticmethod
-    def _delete(command: Command, world: StopWorld) -> None:
-        world.delete(_topic(command, world))
+    def _delete(self, command: Command) -> None:
+        self.world.delete(_topic(command, self.world))
 
-    @staticmethod
-    def _learn(command: Command, world: StopWorld) -> None:
+    def _learn(self, command: Command) -> None:
         for word in command.words:
-            world.learn(_host(command, world, word).broker_id)
+            self.world.learn(_host(command, self.world, word).broker_id)
 
-    @staticmethod
-    def _push(command: Command, world: StopWorld) -> None:
-        world.deliver(_host(command, world, command.words[0]).broker_id, is_repeated="again" in command.words)
-
-    def _picture(self) -> list[str]:
-        if self._world is None:
-            raise StoryError("a story of StopReplica begins with: brokers A B")
-        world = self._world
-        lines = [_line(world, host) for host in world.hosts.values()]
-        return lines + [f"INVARIANT BROKEN {line}" for line in world.broken]
+    def _push(self, command: Command) -> None:
+        self.world.deliver(_host(command, self.world, command.words[0]).broker_id, is_repeated="again" in command.words)
 
 
 def _broker(command: Command, word: str) -> BrokerId:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from support.datadriven import Command, StoryError, blocks
+from support.played_story import PlayedStory
 from support.reader_story import ReaderStory
 from support.stop_story import StopStory
 from support.story import Story
 
-KINDS: dict[str, Callable[[], Story | ReaderStory | StopStory]] = {
-    "cluster": Story,
-    "topic": ReaderStory,
-    "brokers": StopStory,
-}
+KINDS: dict[str, type[PlayedStory[Any, Any]]] = {"cluster": Story, "topic": ReaderStory, "brokers": StopStory}
 
 
 def player_of(path: Path) -> Callable[[list[Command]], list[str]]:

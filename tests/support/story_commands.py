@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from support.datadriven import Command
 from support.old_rules import only_when_told
+from support.played_story import PlayedStory
 from support.replica_values import Answer, Ask, Message, Node, Propose, Rules, name_of, text_of
 from support.replica_world import ReplicaWorld
 from tidelog.base.errors import KafkaError
@@ -18,19 +18,15 @@ MOMENT_MS = 10
 QUIET_ROUNDS = 2  # in one of them requests arrive, in one of them their answers
 
 
-class StoryCommands:
-    """The world of one story, and what each command does to it.
+class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
+    """What each command of a story does to its world."""
 
-    Attributes:
-        table: by name, how a command is used, and what does it.
-    """
+    todays_rules = Rules
 
-    def __init__(self, rules: Rules, picture: Callable[[], list[str]]) -> None:
-        self._rules = rules
-        self._picture = picture
-        self.world: ReplicaWorld | None = None
+    def __init__(self, rules: Rules | None = None) -> None:
+        super().__init__(rules)
         self._cut_off: set[BrokerId] = set()
-        self.table: dict[str, tuple[str, Callable[[Command], None]]] = {
+        self.table = {
             "cluster": (
                 "cluster BROKER... [min-insync=N] [seats=kept] [truncation=when-told]: the first one leads",
                 self._cluster,
@@ -57,26 +53,22 @@ class StoryCommands:
             "reconnect": ("reconnect BROKER: after cut-off", self._reconnect),
         }
 
-    def world_of(self, command: Command) -> ReplicaWorld:
-        if self.world is None:
-            raise command.refuse("a story begins with: cluster A B")
-        return self.world
+    def picture(self) -> list[str]:
+        return [_line(node) for node in self.world.nodes.values()]
 
     def _broker(self, command: Command, word: str | None = None) -> BrokerId:
         """The broker that a command names: by its first word, or by this one."""
         named = command.words[0] if word is None else word
-        there = {name_of(broker): broker for broker in self.world_of(command).nodes}
+        there = {name_of(broker): broker for broker in self.world.nodes}
         if named not in there:
             raise command.refuse(f"there is no broker {named}. There are: {' '.join(there)}")
         return there[named]
 
     def _cluster(self, command: Command) -> None:
-        if self.world is not None:
-            raise command.refuse("there is one cluster in a story")
         names = [name_of(BrokerId(number)) for number in range(1, len(command.words) + 1)]
         if sorted(command.words) != names:
             raise command.refuse(f"brokers are the first letters: {' '.join(names)}")
-        rules = self._rules
+        rules = self.rules
         if "seats" in command.options:
             rules = replace(rules, keeps_seats=True)
         if "truncation" in command.options and rules.truncation is truncation_point:
@@ -85,20 +77,20 @@ class StoryCommands:
         if not 1 <= min_insync <= len(names):
             raise command.refuse(f"of {len(names)} replicas, 1 to {len(names)} can have to be in sync")
         first = BrokerId(names.index(command.words[0]) + 1)
-        self.world = ReplicaWorld(len(names), min_insync=min_insync, rules=rules, first_leader=first)
-        self._reconcile(self.world)
+        self._world = ReplicaWorld(len(names), min_insync=min_insync, rules=rules, first_leader=first)
+        self._reconcile(self._world)
 
     # Clients.
 
     def _produce(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         if world.nodes[broker].leader is None:
             raise command.refuse("that broker does not believe that it leads")
         for value in command.words[1:]:
             world.produce(broker, value, acks_all="acks" in command.options)
 
     def _consume(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         offset, epoch = int(command.options["from"]), int(command.options["epoch"])
         if not world.nodes[broker].is_up:
             raise command.refuse("that broker is down")
@@ -107,7 +99,7 @@ class StoryCommands:
     # The network.
 
     def _fetch(self, command: Command) -> None:
-        world = self.world_of(command)
+        world = self.world
         for word in command.words:
             fetches = self._fetches_of(command, word)
             self._arrive(world, fetches[-1])
@@ -120,7 +112,7 @@ class StoryCommands:
             self._decide(world)
 
     def _late(self, command: Command) -> None:
-        world = self.world_of(command)
+        world = self.world
         fetches = self._fetches_of(command, command.words[0])
         if len(fetches) < 2:
             raise command.refuse("it has one fetch on its way, and no older one: fetch FOLLOWER")
@@ -132,7 +124,7 @@ class StoryCommands:
         self._decide(world)
 
     def _fetches_of(self, command: Command, word: str) -> list[Ask]:
-        world, follower = self.world_of(command), self._broker(command, word)
+        world, follower = self.world, self._broker(command, word)
         asked = [m for m in world.messages if isinstance(m, Ask) and m.sender == follower]
         fetches = [m for m in asked if isinstance(m.request, AskRecords)]
         if not fetches:
@@ -142,7 +134,7 @@ class StoryCommands:
         return fetches
 
     def _grant(self, command: Command) -> None:
-        world, leader = self.world_of(command), self._broker(command)
+        world, leader = self.world, self._broker(command)
         proposals = [m for m in world.messages if isinstance(m, Propose) and m.sender == leader]
         if not proposals:
             raise command.refuse("it has no proposal on its way: fetch FOLLOWER proposal=held")
@@ -152,24 +144,24 @@ class StoryCommands:
             world.give_up(leader)
 
     def _settle(self, command: Command) -> None:
-        world = self.world_of(command)
+        world = self.world
         for node in world.nodes.values():
             if node.follower is not None and all(message.request != node.asked for message in _questions(world)):
                 world.give_up(node.broker_id)  # what was lost is sent again
         world.tick(MOMENT_MS)
         quiet_rounds = 0
         for _ in range(ROUNDS_MAX):
-            before = (world.state, self._picture())
+            before = (world.state, self.picture())
             for message in _questions(world):
                 self._arrive(world, message)
             self._decide(world)
-            quiet_rounds = quiet_rounds + 1 if (world.state, self._picture()) == before else 0
+            quiet_rounds = quiet_rounds + 1 if (world.state, self.picture()) == before else 0
             if quiet_rounds > QUIET_ROUNDS and self._is_idle(world):
                 return
         raise command.refuse(f"not settled after {ROUNDS_MAX} rounds")
 
     def _cut(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         if not world.nodes[broker].is_up:
             raise command.refuse("that broker is down")
         if broker in self._cut_off:
@@ -177,7 +169,7 @@ class StoryCommands:
         self._cut_off.add(broker)
 
     def _reconnect(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         if broker not in self._cut_off:
             raise command.refuse("it is not cut off")
         self._cut_off.remove(broker)
@@ -186,12 +178,12 @@ class StoryCommands:
     # Time.
 
     def _retry(self, command: Command) -> None:
-        world = self.world_of(command)
+        world = self.world
         world.tick(MOMENT_MS)
         self._reconcile(world)
 
     def _wait(self, command: Command) -> None:
-        world = self.world_of(command)
+        world = self.world
         for _ in range(2):
             world.tick(world.settings.lag_ms_max)
             self._reconcile(world)
@@ -200,7 +192,7 @@ class StoryCommands:
     # Operators, the controller, and what is seen of it.
 
     def _elect(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         state = world.state
         if "unclean" not in command.words and broker not in (*state.isr, *state.eligible_leader_replicas):
             raise command.refuse("it is not in sync; to elect it all the same: elect BROKER unclean")
@@ -213,7 +205,7 @@ class StoryCommands:
         self._tell(world, unaware)
 
     def _learn(self, command: Command) -> None:
-        world = self.world_of(command)
+        world = self.world
         node = world.nodes[self._broker(command)]
         up_to = int(command.options.get("epoch", str(world.state.leader_epoch)))
         if not node.is_up:
@@ -225,16 +217,16 @@ class StoryCommands:
         self._reconcile(world)
 
     def _describe(self, command: Command) -> None:
-        state = self.world_of(command).state
+        state = self.world.state
         leader = "nobody" if state.leader is None else name_of(state.leader)
         in_sync = " ".join(map(name_of, state.isr)) or "nobody"
         eligible = " ".join(map(name_of, state.eligible_leader_replicas))
-        self.world_of(command).events.append(
+        self.world.events.append(
             f"{leader} leads; in sync: {in_sync}" + (f"; may lead as well: {eligible}" if eligible else "")
         )
 
     def _crash(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         if not world.nodes[broker].is_up:
             raise command.refuse("it is down already; what can follow: expire BROKER, restart BROKER")
         world.crash(broker)
@@ -242,20 +234,20 @@ class StoryCommands:
         self._tell(world, [])
 
     def _restart(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         world.crash(broker)
         world.restart(broker)
         self._tell(world, [])
 
     def _power_loss(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         keeps, had = int(command.options["keeps"]), world.nodes[broker].log.end_offset
         if not 0 <= keeps <= had:
             raise command.refuse(f"it has {had} records")
         world.lose_power(broker, keeps=keeps)
 
     def _expire(self, command: Command) -> None:
-        world, broker = self.world_of(command), self._broker(command)
+        world, broker = self.world, self._broker(command)
         if world.nodes[broker].is_up:
             raise command.refuse(
                 "it is up, and so is its session; what ends it: crash BROKER, power-loss BROKER keeps=N"
@@ -318,7 +310,7 @@ class StoryCommands:
         return all(isinstance(message, Ask) and isinstance(message.request, AskRecords) for message in on_their_way)
 
 
-def line_of(node: Node) -> str:
+def _line(node: Node) -> str:
     """One broker in the picture."""
     name = name_of(node.broker_id)
     machine = node.leader or node.follower

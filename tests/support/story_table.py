@@ -10,9 +10,7 @@ from support.datadriven import blocks
 from support.old_reader_rules import OLD_READER_RULES
 from support.old_rules import OLD_RULES
 from support.reader_story import ReaderStory
-from support.replica_values import Rules
 from support.story import Story
-from support.story_commands import StoryCommands
 
 INTRODUCTION = """# Stories
 
@@ -82,7 +80,7 @@ def rows(directory: Path) -> Iterator[Row]:
 
 
 def readme(table: list[Row]) -> str:
-    commands = _list_of(usage for usage, _ in StoryCommands(Rules(), list).table.values())
+    commands = _list_of(usage for usage, _ in Story().table.values())
     clients = _list_of(usage for usage, _ in ReaderStory().table.values())
     lines = ""
     for story, own, breaking in table:
