@@ -5,7 +5,7 @@
 # make fuzz     the fuzzers, FUZZ_SECONDS each
 # make sim      whole runs on a virtual clock, from SIM_SEEDS, on every core: thousands of seeds, about an hour
 # make worlds   every state of small worlds of replicas, and what breaks under the rules that were replaced
-# make mutants  change one place of the replication rules at a time, and see whether a test fails: ten minutes
+# make mutants  change one place of the replication rules at a time, and see whether a test fails: a minute or two
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
 # make librdkafka  librdkafka's own tests against a node: built from source, a quarter of an hour
@@ -26,7 +26,7 @@ PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-in
 .PHONY: help setup demo test lint format bench fuzz sim worlds mutants peers librdkafka constraints clean
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,13p'
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 setup: $(READY)
 
