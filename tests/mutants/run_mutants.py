@@ -46,8 +46,12 @@ class Outcome(NamedTuple):
 
 def main(files: Sequence[str]) -> int:
     """Try every mutant of these files; of all, when none are named. Returns the exit status."""
-    os.chdir(ROOT)
     sources = {path.name: path.read_text() for path in sorted(SOURCES.glob("*.py"))}
+    strange = [name for name in files if name not in sources]
+    if strange:
+        print(f"error: {SOURCES} has no {', '.join(strange)}; it has {', '.join(sources)}", file=sys.stderr)
+        return 1
+    os.chdir(ROOT)
     mutants = [mutant for name, source in sources.items() for mutant in mutants_of(name, source)]
     try:
         known = load_known(Path(__file__).with_name("known.toml"), ROOT / "docs" / "kips.md", mutants)

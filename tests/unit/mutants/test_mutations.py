@@ -9,6 +9,7 @@ import pytest
 
 from mutants.known import StaleError, load_known
 from mutants.mutations import mutants_of
+from mutants.run_mutants import main
 
 SOURCE = '''"""A docstring."""
 LIMIT: int | None = 3
@@ -102,3 +103,9 @@ def test_what_is_known_is_found_by_the_words_that_change(tmp_path: Path) -> None
     known = load_known(path, rows, mutants)
     assert known.equivalents == {("one.py One.two", "7", "(8)", 1): "it is"}
     assert {known.rules_of(mutant) for mutant in mutants} == {(), ("4a",)}
+
+
+def test_a_file_that_is_not_there_is_named_with_those_that_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["leader.py", "reader.py"]) == 1
+    assert "has no reader.py; it has " in (complaint := capsys.readouterr().err)
+    assert " leader.py, " in complaint
