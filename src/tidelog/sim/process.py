@@ -7,7 +7,7 @@ any more by the simulator's loop. So no `finally`, no timer and no answer of it 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextvars import Context, ContextVar, copy_context
 from inspect import CORO_CREATED, getcoroutinestate, iscoroutine
 from types import CoroutineType
@@ -54,10 +54,6 @@ class Process:
     def pending_tasks(self) -> list[asyncio.Task[Any]]:
         """By age."""
         return [task for task in self._tasks if not task.done()]
-
-    def run(self, step: Callable[[], None]) -> None:
-        """Do something as this process."""
-        self.context.run(step)
 
     def end(self) -> None:
         """Let nothing of it run from now on. What remains of its tasks is to be buried, outside its own steps."""

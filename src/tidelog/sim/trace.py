@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
 from hashlib import blake2b
 
 from tidelog.base.ports import Buffer
 
-EVENTS_KEPT = 200
 _HASHED_AT_ONCE = 256
 """Pieces: to hash them one by one would cost more than to write them down."""
 
 
 class Trace:
-    """Every byte on a network and every operation on a disk, in order, with its time.
-
-    Attributes:
-        count: of events so far.
-    """
+    """Every byte on a network and every operation on a disk, in order, with its time."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self._last: deque[str] = deque(maxlen=EVENTS_KEPT)
         self._pieces: list[bytes] = []
         self._hash = blake2b(digest_size=16)
-
-    @property
-    def last(self) -> list[str]:
-        """The last events, to be read by people."""
-        return list(self._last)
 
     def add(self, now_us: int, event: str, data: Buffer = b"") -> None:
         """Something happened.
@@ -38,11 +25,8 @@ class Trace:
             event: what, and where; no address in memory, and nothing else that differs from run to run.
             data: the bytes that it was about.
         """
-        self.count += 1
-        line = f"{now_us} {event} {len(data)}\n"
-        self._last.append(line)
         pieces = self._pieces
-        pieces.append(line.encode())
+        pieces.append(f"{now_us} {event} {len(data)}\n".encode())
         pieces.append(bytes(data))
         if len(pieces) >= _HASHED_AT_ONCE:
             self._hash_pieces()

@@ -31,7 +31,6 @@ POLL_MS = 500
 INTERVALS_MS = (10, 20, 50, 100, 200)
 PAUSES_MS = (0, 0, 20, 200, 2_000)
 CODECS: tuple[CompressionType, ...] = ("none", "none", "none", "lz4", "zstd")
-CLOSE_SECONDS = 5.0
 RETRY_SECONDS = 0.5
 
 

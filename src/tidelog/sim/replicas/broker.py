@@ -200,7 +200,7 @@ class Broker:
 
         def answered(answer: object | None) -> None:
             nonlocal is_told
-            if self.is_failed or (is_told and not isinstance(answer, PartitionAltered)):
+            if self.is_failed:
                 return
             state = answer.state if isinstance(answer, PartitionAltered) else None
             if state is not None and not self.plan.answers_tell_state:

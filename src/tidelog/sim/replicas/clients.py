@@ -7,6 +7,7 @@ more, to whoever leads then; one without gives it up, for it could not tell whet
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import Code, KafkaError, MalformedBatchError
@@ -20,7 +21,7 @@ from tidelog.metadata.image import PartitionImage
 from tidelog.records import BatchBuilder, read_records
 from tidelog.sim.clock import SimulatedClock
 from tidelog.sim.replicas.controller import machine_of
-from tidelog.sim.replicas.fabric import Station
+from tidelog.sim.replicas.fabric import OnAnswer, Station
 from tidelog.sim.replicas.messages import (
     AskEpochEndOf,
     EpochEndTold,
@@ -76,27 +77,26 @@ class Client:
         self.state: PartitionImage | None = None
         self.is_stopping = False
 
-    def refresh(self, then: Callable[[], None] | None = None) -> None:
+    def refresh(self, then: Callable[[], None] = lambda: None) -> None:
         """Ask any broker."""
         broker = BrokerId(1 + self.rng.randrange(0, self.plan.nodes))
-
-        is_over = False
+        go_on = first_only(lambda _: then())
 
         def answered(body: object | None) -> None:
-            nonlocal is_over
             if isinstance(body, Leaders) and body.topic_id is not None:
-                is_newer = self.state is None or body.topic_id != self.topic_id
-                state = body.partitions[PARTITION]
-                if is_newer or (self.state is not None and state.partition_epoch >= self.state.partition_epoch):
-                    if body.topic_id != self.topic_id:
-                        self.previous_topic_id = self.topic_id
-                    self.topic_id, self.state = body.topic_id, state
-                    self.on_metadata()
-            if then is not None and not is_over:
-                is_over = True
-                then()
+                self._on_leaders(body.topic_id, body.partitions[PARTITION])
+            go_on(body)
 
         self.station.ask(machine_of(broker), WhoLeads(self.topic), 500, answered)
+
+    def _on_leaders(self, topic_id: TopicId, state: PartitionImage) -> None:
+        """What is older than what is known is passed over; of another topic of the same name nobody can tell."""
+        if topic_id != self.topic_id:
+            self.previous_topic_id = self.topic_id
+        elif self.state is not None and state.partition_epoch < self.state.partition_epoch:
+            return
+        self.topic_id, self.state = topic_id, state
+        self.on_metadata()
 
     def on_metadata(self) -> None:
         """Something newer is known."""
@@ -144,13 +144,8 @@ class Producer(Client):
             return
         name = ReplicaName(topic_id, PARTITION)
         body = Produce(name, self.acks, batch, may_repeat=self._is_idempotent)
-        is_over = False
 
         def answered(answer: object | None) -> None:
-            nonlocal is_over
-            if is_over:
-                return
-            is_over = True
             if isinstance(answer, Produced) and answer.code is Code.NONE:
                 assert answer.base_offset is not None
                 self.acknowledged += 1
@@ -169,7 +164,7 @@ class Producer(Client):
             if self.rng.random() < 0.1:
                 self.refresh()
             return
-        self.station.ask(machine_of(state.leader), body, TIMEOUT_MS, answered)
+        self.station.ask(machine_of(state.leader), body, TIMEOUT_MS, first_only(answered))
 
     @staticmethod
     def _may_help(answer: object | None) -> bool:
@@ -233,16 +228,8 @@ class Consumer(Client):
         if isinstance(need, FetchFrom) and self.plan.reads_followers:
             target = state.replicas[self.rng.randrange(0, len(state.replicas))]
         reader.in_flight = generation
-        is_over = False
-
-        def answered(answer: object | None) -> None:
-            nonlocal is_over
-            if is_over:
-                return
-            is_over = True
-            self._on_answer(need, generation, answer)
-
-        self.station.ask(machine_of(target), body, TIMEOUT_MS, answered)
+        answered = partial(self._on_answer, need, generation)
+        self.station.ask(machine_of(target), body, TIMEOUT_MS, first_only(answered))
 
     def _body(self, need: Need, name: ReplicaName) -> object:
         epoch = self.reader.leader_epoch
@@ -311,3 +298,16 @@ class Consumer(Client):
             lost.append(self.previous_topic_id)
         for topic_id in filter(None, lost):
             self.book.on_told(self.name, ReplicaName(topic_id, PARTITION), reset)
+
+
+def first_only(on_answer: OnAnswer) -> OnAnswer:
+    """Pass over answers that come late, or twice."""
+    is_over = False
+
+    def answered(answer: object | None) -> None:
+        nonlocal is_over
+        if not is_over:
+            is_over = True
+            on_answer(answer)
+
+    return answered

@@ -71,10 +71,9 @@ class Controller:
         self._heard_ms: dict[BrokerId, int] = {}
         self._leaderless_ms: dict[ReplicaName, int] = {}
         self._on_decided = on_decided
+        self._fabric = fabric
         self._station: Station
         machine.start(self._main)
-        self._machine = machine
-        self._fabric = fabric
 
     async def _main(self) -> None:
         self._station = self._fabric.station(CONTROLLER, self._serve)

@@ -142,7 +142,6 @@ class Station:
             on_answer: told of every answer, late and repeated ones too; None when the time is over without one.
         """
         number = next(self._numbers)
-        self._asked[number] = on_answer
         is_answered = False
 
         def answered(body: object | None) -> None:

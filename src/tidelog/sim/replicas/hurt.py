@@ -32,7 +32,6 @@ class Hurt:
         self.injected: Counter[str] = Counter()
         self._cluster = cluster
         self._rng = rng
-        self._is_healed = False
         self._tasks: list[asyncio.Task[None]] = []
         self._away: dict[str, tuple[BrokerId, ...]] = {}
 
@@ -83,7 +82,6 @@ class Hurt:
     def heal(self) -> None:
         """From now on nothing is in the way: what was begun must come to its end."""
         cluster = self._cluster
-        self._is_healed = True
         for task in self._tasks:
             task.cancel()
         cluster.network.heal()
@@ -232,8 +230,7 @@ class Hurt:
             for name in names:
                 for other in everybody:
                     if other != name:
-                        network.block(name, other)
-                        network.block(other, name)
+                        network.partition(name, other)
                 await asyncio.sleep(fault.lasts_ms / 1000 / len(names) * random.random())
             random.shuffle(names)
             for name in names:

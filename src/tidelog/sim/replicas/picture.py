@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.base.errors import CorruptLogError, DiskError, TidelogError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
 from tidelog.records import read_records, split_batches
@@ -17,13 +17,11 @@ class LogPicture:
     Attributes:
         log_start_offset: of the first of `records`.
         records: each with its leader epoch; its value names it.
-        unreadable: why the picture ends before the log does, if it does.
     """
 
     def __init__(self) -> None:
         self.log_start_offset = Offset(0)
         self.records: list[Record] = []
-        self.unreadable: TidelogError | None = None
 
     @property
     def end_offset(self) -> Offset:
@@ -46,12 +44,10 @@ class LogPicture:
             del self.records[: start - self.log_start_offset]
             self.log_start_offset = start
         self.cut(log.log_end_offset)
-        self.unreadable = None
         while self.end_offset < log.log_end_offset:
             try:
                 self._read_on(log)
-            except (CorruptLogError, DiskError) as error:
-                self.unreadable = error
+            except (CorruptLogError, DiskError):
                 return
 
     def _read_on(self, log: Log) -> None:

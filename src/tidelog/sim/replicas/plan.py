@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from tidelog.log import LogConfig
 from tidelog.sim.rng import SeededRng
 
-NODES_MAX = 9
-
 
 @dataclass(frozen=True, slots=True)
 class Plan:

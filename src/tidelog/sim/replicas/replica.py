@@ -23,7 +23,6 @@ from tidelog.replica import (
     FollowerReplica,
     FollowerRequest,
     FollowerSettings,
-    FollowerState,
     IsrProposal,
     LeaderReplica,
     LogBounds,
@@ -383,7 +382,3 @@ class HostedReplica:
             isr=frozenset() if leader is None else leader.isr,
             serves_consumers=leader is not None or (follower is not None and follower.is_reconciled),
         )
-
-    @property
-    def is_fetching(self) -> bool:
-        return self.follower is not None and self.follower.state is FollowerState.FETCHING

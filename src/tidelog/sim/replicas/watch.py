@@ -164,10 +164,6 @@ class Watch(Findings):
         """Something worth counting."""
         self.facts[kind] += 1
 
-    def on_step(self) -> None:
-        """A replica did something."""
-        self.is_touched = True
-
     # Looking.
 
     def after_step(self) -> None:
