@@ -8,17 +8,13 @@ from typing import NamedTuple
 from support.replica_values import Rules
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from tidelog.controller.partition_changes import IsActive
-from tidelog.metadata.image import MetadataImage, PartitionImage
+from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.replica import (
     Cut,
     EpochEnd,
-    HeldReplica,
     LeaderReplica,
     OwnLog,
-    ReplicaId,
-    StopOrder,
-    StoppedReplicas,
     truncation_point,
 )
 
@@ -106,18 +102,6 @@ class ContentLeader(LeaderReplica):
     @property
     def _isr_size_min(self) -> int:
         return 1
-
-
-class ObedientReplicas(StoppedReplicas):
-    """Before KIP-570: a StopReplica is obeyed as it comes, whatever has happened since it was sent."""
-
-    def on_order(self, order: StopOrder, held: HeldReplica | None, image: MetadataImage) -> None:
-        """Stop, and delete, at once."""
-        if held is not None:
-            replica = ReplicaId(held.topic_id, order.topic_partition.partition)
-            self._stop.append(replica)
-            if order.is_deletion:
-                self._delete.append(replica)
 
 
 def _unfenced(rules: Rules) -> Rules:

@@ -19,6 +19,8 @@ class Stopping(Protocol):
     def on_order(self, order: StopOrder, held: HeldReplica | None, image: MetadataImage) -> None: ...
     def on_image(self, image: MetadataImage) -> None: ...
     def take_ready(self) -> StopReady: ...
+    def clone(self) -> Stopping: ...
+    def canonical_key(self) -> tuple[object, ...]: ...
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class ObeyedAtOnce:
     compares_topic_ids = True
 
     def __init__(self, broker_id: BrokerId) -> None:
+        self._broker_id = broker_id
         self._obeyed: list[tuple[ReplicaId, bool]] = []
 
     def is_stopped(self, replica: ReplicaId) -> bool:
@@ -66,6 +69,14 @@ class ObeyedAtOnce:
         return StopReady(
             tuple(replica for replica, _ in obeyed), tuple(replica for replica, deletes in obeyed if deletes), ()
         )
+
+    def clone(self) -> Stopping:
+        copy = type(self)(self._broker_id)
+        copy._obeyed = self._obeyed.copy()
+        return copy
+
+    def canonical_key(self) -> tuple[object, ...]:
+        return tuple(self._obeyed)
 
 
 class WithoutEpochs(ObeyedAtOnce):

@@ -119,7 +119,6 @@ class ReadingClient:
     """A consumer, what it was given, and what it was told. A new session of it goes on with what the old one had.
 
     Attributes:
-        book: of what it has and was not told to undo.
         broken: invariants, as they showed.
     """
 

@@ -8,12 +8,15 @@ the ISR.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 from uuid import UUID
 
+from support.old_stop_rules import Stopping
 from support.small_world_parts import Numbers
+from support.small_world_search import Found, State
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller.partition_changes import with_replicas
@@ -23,10 +26,6 @@ from tidelog.replica import HeldReplica, ReplicaId, StopOrder, StoppedReplicas
 
 US, OTHER = BrokerId(1), BrokerId(2)
 PARTITION = TopicPartition("small", PartitionIndex(0))
-
-State = tuple[int, ...]
-Action = tuple[object, ...]
-Found = list[tuple[Action, State]]
 
 
 @dataclass(frozen=True)
@@ -72,18 +71,18 @@ class StopWorld:
     whether something is broken.
     """
 
-    def __init__(self, bounds: StopBounds, stopped: type[StoppedReplicas] = StoppedReplicas) -> None:
+    def __init__(self, bounds: StopBounds, stopping: Callable[[BrokerId], Stopping] = StoppedReplicas) -> None:
         self._bounds = bounds
-        self._stopped = stopped
+        self._stopping = stopping
         self.histories: Numbers[History] = Numbers()
-        self.machines: list[StoppedReplicas] = []
+        self.machines: list[Stopping] = []
         self._numbers: dict[object, int] = {}
         self._faults: Numbers[str] = Numbers()
         both = (US, OTHER)
         state = PartitionImage(both, both, OTHER, LeaderEpoch(0), PartitionEpoch(0))
         fine = self._faults.of("")
         first = self.histories.of((Change(1, state),))
-        self.initial: State = (first, 0, 1, self._freeze(stopped(US)), 0, fine)
+        self.initial: State = (first, 0, 1, self._freeze(stopping(US)), 0, fine)
 
     def broken(self, state: State) -> str:
         """What does not hold, beginning with the name of the invariant; empty if all does."""
@@ -103,7 +102,7 @@ class StopWorld:
             if change.order is not None and held:
                 found.append((("stop", at), self._arrive(state, history, change.order)))
         if crashes < self._bounds.crashes:
-            begun = self._freeze(self._stopped(US))
+            begun = self._freeze(self._stopping(US))
             found.append((("restart", US), (history_number, applied, held, begun, crashes + 1, fault)))
         return found
 
@@ -169,7 +168,7 @@ class StopWorld:
         gone = [held] if left != held else []
         return (number, applied, left, self._freeze(machine), crashes, self._check(fault, gone, history, applied))
 
-    def _do(self, machine: StoppedReplicas, held: int) -> int:
+    def _do(self, machine: Stopping, held: int) -> int:
         """What the machine says is owed. Returns the topic whose log is left."""
         ready = machine.take_ready()
         return 0 if ReplicaId(_topic_id(held), PARTITION.partition) in ready.delete else held
@@ -184,7 +183,7 @@ class StopWorld:
                 return self._faults.of("StoppedMeansStopped: A deleted what it is in sync of")
         return fault
 
-    def _freeze(self, machine: StoppedReplicas) -> int:
+    def _freeze(self, machine: Stopping) -> int:
         number = self._numbers.get(machine.canonical_key())
         if number is None:
             number = self._numbers[machine.canonical_key()] = len(self.machines)

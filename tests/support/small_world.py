@@ -14,14 +14,11 @@ from support.replica_values import START, Rules, name_of
 from support.small_world_control import Control, Controller
 from support.small_world_parts import FIRST, Done, Numbers, Part, Proposal, Replica, Replicas
 from support.small_world_promises import Checks, Promises
+from support.small_world_search import Found, State
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.metadata import PartitionImage
 from tidelog.replica import AskRecords
 from tidelog.sim.checkers.views import PartitionView, ReplicaView
-
-State = tuple[int, ...]
-Action = tuple[object, ...]
-Found = list[tuple[Action, State]]
 
 
 @dataclass(frozen=True)

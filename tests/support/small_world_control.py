@@ -12,14 +12,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from support.replica_values import Rules
-from support.small_world_parts import Brokers, Entry, Numbers, Proposal
+from support.small_world_parts import FIRST, Brokers, Entry, Numbers, Proposal
 from tidelog.base.errors import KafkaError
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch
 from tidelog.controller.isr_changes import IsrChange, IsrMember, alter_partition
 from tidelog.controller.partition_changes import elected, led_by, led_uncleanly_by
 from tidelog.metadata.image import BrokerImage, PartitionImage
 
-FIRST = PartitionEpoch(0)
 HEARD = -1
 
 
@@ -58,9 +57,6 @@ class Controller:
 
     def __getitem__(self, number: int) -> Control:
         return self._controls.values[number]
-
-    def __len__(self) -> int:
-        return len(self._controls.values)
 
     def begin(self, image: PartitionImage, brokers: Brokers) -> int:
         entry = self._entries.of(Entry(image, brokers))

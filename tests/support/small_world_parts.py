@@ -2,7 +2,7 @@
 
 A replica is never changed: a step copies it, tells the copy's machine what happened, does what it owes, and freezes it
 again. Equal ones are one (by `canonical_key()`), so that a state of the world is a few small numbers, and a machine
-that was in the same place before need not be asked again: machines are deterministic. `Replicas.ask_again` is there to
+that was in the same place before need not be asked again: machines are deterministic. `Replicas.do_anew` is there to
 hold that against.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
-from support.replica_values import Rules, Stored
+from support.replica_values import START, Rules, Stored
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicPartition
 from tidelog.metadata import PartitionImage
@@ -37,7 +37,6 @@ from tidelog.replica import (
 PARTITION = TopicPartition("small", PartitionIndex(0))
 FETCH_RECORDS_MAX = 1
 LAG_MS = 10
-START = Offset(0)
 FIRST = PartitionEpoch(0)
 
 T = TypeVar("T", bound=Hashable)
@@ -196,18 +195,15 @@ class Replicas:
         """What comes of a step: the number of the replica, what happens to it, and with what."""
         done = self.done.get(step)
         if done is None:
-            done = self.done[step] = self._do(self.parts[step[0]].replica, *step[1:])
+            done = self.done[step] = self.do_anew(self.parts[step[0]].replica, *step[1:])
         return done
-
-    def ask_again(self, replica: Replica, *step: int) -> Done:
-        """The same with a replica that is equal, and came about in another way."""
-        return self._do(replica, *step)
 
     # What may happen to a replica.
 
     LEARN, PRODUCE, SERVE, HEAR, LAG, UNANSWERED, RETRY, CRASH, LOSE_POWER, RESTART = range(10)
 
-    def _do(self, frozen: Replica, what: int, *args: int) -> Done:
+    def do_anew(self, frozen: Replica, what: int, *args: int) -> Done:
+        """The same, whether it was done before or not; the replica may be one that came about in another way."""
         replica = frozen.copy()
         fetched: Log = ()
         sent: list[Proposal] = []

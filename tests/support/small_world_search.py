@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from time import process_time
 from typing import Protocol
 
 State = tuple[int, ...]
 Action = tuple[object, ...]
+Found = list[tuple[Action, State]]
 
 
 class World(Protocol):
@@ -17,7 +17,7 @@ class World(Protocol):
     @property
     def initial(self) -> State: ...
 
-    def successors(self, state: State) -> list[tuple[Action, State]]:
+    def successors(self, state: State) -> Found:
         """All that may happen next."""
         ...
 
@@ -31,7 +31,6 @@ class Explored:
     """What came of it.
 
     Attributes:
-        is_whole: whether there is no other state.
         depth: how many steps it takes to the last state.
         seconds: of one processor.
         broken: what does not hold in the last state of `steps`; empty if nothing is broken.
@@ -42,37 +41,24 @@ class Explored:
     transitions: int
     depth: int
     seconds: float
-    is_whole: bool
     broken: str = ""
     steps: tuple[tuple[Action, State], ...] = ()
 
-    @property
-    def rate(self) -> float:
-        """Transitions per second."""
-        return self.transitions / self.seconds if self.seconds else 0.0
 
-
-def explore(
-    world: World,
-    *,
-    depth_max: int | None = None,
-    is_traced: bool = False,
-    on_level: Callable[[int, int, int], None] | None = None,
-) -> Explored:
-    """Visit every state that can be reached, or all within a depth, until something is broken.
+def explore(world: World, *, is_traced: bool = False) -> Explored:
+    """Visit every state that can be reached, until something is broken.
 
     States are known by their hashes, of 64 bits: that one of ten million is missed is as likely as one in 400,000.
 
     Args:
         is_traced: whether to remember how each state was reached. If not, and something is found, it is sought again.
-        on_level: told the depth, the states seen so far and the transitions, as the search goes on.
     """
     began = process_time()
     seen = {hash(world.initial)}
     came: dict[State, tuple[Action, State]] = {}
     level = [world.initial]
     transitions = depth = 0
-    while level and (depth_max is None or depth < depth_max):
+    while level:
         depth += 1
         following = []
         for state in level:
@@ -87,14 +73,12 @@ def explore(
                 broken = world.broken(after)
                 if broken:
                     if not is_traced:
-                        return explore(world, depth_max=depth, is_traced=True)
+                        return explore(world, is_traced=True)
                     seconds = process_time() - began
-                    return Explored(len(seen), transitions, depth, seconds, False, broken, _way(came, after))
+                    return Explored(len(seen), transitions, depth, seconds, broken, _way(came, after))
                 following.append(after)
         level = following
-        if on_level is not None:
-            on_level(depth, len(seen), transitions)
-    return Explored(len(seen), transitions, depth, process_time() - began, not level)
+    return Explored(len(seen), transitions, depth, process_time() - began)
 
 
 def _way(came: dict[State, tuple[Action, State]], state: State) -> tuple[tuple[Action, State], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from support.old_rules import OLD_RULES
@@ -61,31 +62,8 @@ class Refutation(NamedTuple):
         return SmallWorld(self.bounds, OLD_RULES[self.rule].rules, self.tolerated)
 
 
-def _power(
-    replicas: int,
-    *,
-    crashes: int = 1,
-    log: int = 1,
-    records: int = 1,
-    epochs: int = 1,
-    unclean: int = 0,
-    fencings: int = 0,
-    is_request_late: bool = False,
-) -> Bounds:
-    """Two must be in sync, and the power of one may be lost: it is promised that all survives."""
-    return Bounds(
-        replicas,
-        log,
-        records,
-        epochs,
-        min_insync=2,
-        crashes=crashes,
-        power_losses=1,
-        unclean=unclean,
-        fencings=fencings,
-        is_request_late=is_request_late,
-    )
-
+_power = partial(Bounds, min_insync=2, log=1, records=1, epochs=1, crashes=1, power_losses=1)
+"""Two must be in sync, and the power of one may be lost: it is promised that all survives."""
 
 REFUTATIONS = (
     Refutation("high-watermark", "StrongIsr", 7, Bounds(log=1, records=1, epochs=2)),
