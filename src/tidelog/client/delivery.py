@@ -88,7 +88,7 @@ class Delivery:
         self._timer: asyncio.TimerHandle | None = None
         self._connecting: set[BrokerId] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._progress: asyncio.Future[None] | None = None
+        self._progress = asyncio.Event()
         self._failed: list[PendingBatch] = []
         cluster.on_changes(self._on_metadata)
 
@@ -114,7 +114,7 @@ class Delivery:
                         what = f"the buffer of {self._config.buffer_memory} bytes (buffer_memory) is full"
                         self.pump()
                         if self.intake.refuses():  # else the pump has made room, and nothing more may happen
-                            await self._wait_for_progress()
+                            await self._progress.wait()
                     else:
                         return
         except TimeoutError as error:
@@ -163,7 +163,7 @@ class Delivery:
                     oldest = self._accumulator.oldest_number()
                 if oldest >= end:
                     break
-                await self._wait_for_progress()
+                await self._progress.wait()
         finally:
             self.intake.flushing -= 1
         self.raise_failures()
@@ -315,9 +315,9 @@ class Delivery:
             logger.error("%s: %d records failed; the first: %s", self._config.client_id, count, failed[0].outcome)
         for batch in done:
             self.intake.outcomes.on_done(batch)
-        if done and self._progress is not None:
-            progress, self._progress = self._progress, None
-            progress.set_result(None)
+        if done:
+            self._progress.set()  # wakes who waits now
+            self._progress.clear()
         if topics and not self.intake.is_closed:
             self._cluster.want(topics)
             self._cluster.refresh_soon()
@@ -332,11 +332,6 @@ class Delivery:
                 self._config.on_records_lost(loss)
             except Exception:
                 logger.exception("on_records_lost failed")
-
-    async def _wait_for_progress(self) -> None:
-        if self._progress is None:
-            self._progress = asyncio.get_running_loop().create_future()
-        await asyncio.wait((self._progress,))
 
     async def _fetch_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._config.request_timeout_ms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from functools import partial
 
 from tidelog.base.errors import ClientClosedError, InvariantBrokenError, NetworkError, TidelogError, TimedOutError
@@ -63,7 +64,7 @@ class Fetching:
         )
         self._busy_lanes: set[tuple[BrokerId, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._progress: asyncio.Future[None] | None = None
+        self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
         self._is_news = False
@@ -96,9 +97,9 @@ class Fetching:
 
     async def wait_for_news(self, seconds_max: float | None = None) -> None:
         """Return when something happened that somebody may be waiting for, or when the time is up."""
-        if self._progress is None:
-            self._progress = asyncio.get_running_loop().create_future()
-        await asyncio.wait((self._progress,), timeout=seconds_max)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds_max):
+                await self._news.wait()
 
     async def close(self) -> None:
         """Ask no more, and disconnect; whoever waits is told. A second call does nothing."""
@@ -170,9 +171,8 @@ class Fetching:
                     logger.exception("on_reset failed")
 
     def _on_news(self) -> None:
-        progress, self._progress = self._progress, None
-        if progress is not None:
-            progress.set_result(None)
+        self._news.set()  # wakes who waits now
+        self._news.clear()
 
     def _on_metadata(self, changes: MetadataChanges) -> None:
         self._subscription.on_metadata(self._cluster.metadata, self._clock.now_ms())
