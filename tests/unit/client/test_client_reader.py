@@ -401,6 +401,7 @@ def test_a_recreated_topic_loses_the_position_and_says_so() -> None:
     assert isinstance(error, TopicRecreatedError)
     assert isinstance(error, LogTruncatedError)
     assert (error.position, error.divergent_offset) == (5, 0)
+    assert bench.reader.leader_epoch == 0, "with the old one, every leader of the new topic would refuse to answer"
     assert "its id was AAAAAAAAAAAAAAAAAAAAAQ, and is AAAAAAAAAAAAAAAAAAAAAg" in str(error)
     bench.reader.seek(Offset(0), None)
     assert bench.need() == FetchFrom(Offset(0), 1_000)

@@ -12,8 +12,8 @@ import pytest
 from support.memory_disk import MemoryDisk
 from support.wire_client import batch_of
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, NetworkError
-from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
-from tidelog.controller import NewTopic, TopicToDelete
+from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, BrokerId, LeaderEpoch
+from tidelog.controller import ControllerState, NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -225,6 +225,35 @@ def test_upkeep_that_ends_takes_the_node_along() -> None:
         await node.start()
         assert "of the upkeep" in await node.failure
         await node.stop()
+
+    run(scenario)
+
+
+def test_a_broker_may_lead_only_when_it_has_seen_its_own_registration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it led before, it then leads in a new epoch, and knows so (rule 6)."""
+
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        seen: list[bool] = []
+        decide = ControllerState.decide_unfence_broker
+
+        def decide_and_look(state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Any:
+            known = node.image.brokers.get(broker_id)
+            seen.append(known is not None and known.broker_epoch == broker_epoch)
+            return decide(state, broker_id, broker_epoch)
+
+        apply = node.broker._apply
+
+        async def apply_late(committed: Any) -> None:
+            for _ in range(10):
+                await asyncio.sleep(0)
+            await apply(committed)
+
+        monkeypatch.setattr(ControllerState, "decide_unfence_broker", decide_and_look)
+        monkeypatch.setattr(node.broker, "_apply", apply_late)
+        await node.start()
+        await node.stop()
+        assert seen == [True]
 
     run(scenario)
 
