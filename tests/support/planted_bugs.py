@@ -6,8 +6,9 @@ As a program it prints the table: `PYTHONPATH=tests python tests/support/planted
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import median
 
 from support.old_rules import OLD_RULES
@@ -41,30 +42,29 @@ RULE_NUMBERS = {
 """Of shared/kips/README.md, by the name of the old rule that breaks it."""
 
 
-class TrustingLeader(LeaderReplica):
-    """What a new leader has is committed."""
-
-    def take_ready(self) -> Ready:
-        self.high_watermark = max(self.high_watermark, self.epoch_start)
-        return super().take_ready()
+Found = tuple[int, Sequence[str]]
+"""How many seeds it took, and what was said then."""
 
 
-class HastyLeader(LeaderReplica):
-    """Who is proposed to leave need not hold what is committed from then on."""
-
-    def take_ready(self) -> Ready:
-        proposal = self._isr._to_send
-        if proposal is not None:
-            self._isr.maximal = proposal.isr
-        return super().take_ready()
+def _trust_the_log(leader: LeaderReplica) -> None:
+    leader.high_watermark = max(leader.high_watermark, leader.epoch_start)
 
 
-class ForgettingLeader(LeaderReplica):
-    """Who is proposed to join need not hold what is committed before it is known to have."""
+def _forget_who_leaves(leader: LeaderReplica) -> None:
+    if leader._isr._to_send is not None:
+        leader._isr.maximal = leader._isr._to_send.isr
 
-    def take_ready(self) -> Ready:
-        self._isr.maximal = self._isr.committed
-        return super().take_ready()
+
+def _forget_who_joins(leader: LeaderReplica) -> None:
+    leader._isr.maximal = leader._isr.committed
+
+
+WEAK_LEADERS: Mapping[str, tuple[str, Callable[[LeaderReplica], None]]] = {
+    "trusts-its-log": ("What a new leader has is committed.", _trust_the_log),
+    "shrinks-unasked": ("Who is proposed to leave the ISR is not waited for.", _forget_who_leaves),
+    "grows-unasked": ("Who is proposed to join the ISR is not waited for.", _forget_who_joins),
+}
+"""By name what a leader does wrong, and how: before each time that it says what is owed. All of them break rule 4."""
 
 
 @dataclass(frozen=True)
@@ -81,22 +81,26 @@ class PlantedBug:
     rules: Rules
 
 
+def _weak_leader(weaken: Callable[[LeaderReplica], None]) -> type[LeaderReplica]:
+    class WeakLeader(LeaderReplica):
+        def take_ready(self) -> Ready:
+            weaken(self)
+            return super().take_ready()
+
+    return WeakLeader
+
+
 def planted_bugs() -> Mapping[str, PlantedBug]:
     """All of them, by name."""
     bugs = {
         name: PlantedBug(number, OLD_RULES[name].says, OLD_RULES[name].rules) for name, number in RULE_NUMBERS.items()
     }
-    bugs["trusts-its-log"] = PlantedBug("4", "What a new leader has is committed.", Rules(leader=TrustingLeader))
-    bugs["shrinks-unasked"] = PlantedBug(
-        "4", "Who is proposed to leave the ISR is not waited for.", Rules(leader=HastyLeader)
-    )
-    bugs["grows-unasked"] = PlantedBug(
-        "4", "Who is proposed to join the ISR is not waited for.", Rules(leader=ForgettingLeader)
-    )
+    for name, (words, weaken) in WEAK_LEADERS.items():
+        bugs[name] = PlantedBug("4", words, Rules(leader=_weak_leader(weaken)))
     return dict(sorted(bugs.items(), key=lambda item: (int(item[1].number.split(",")[0]), item[0])))
 
 
-def seeds_until_found(rules: Rules, first_seed: int, seeds_max: int) -> tuple[int, list[str]] | None:
+def seeds_until_found(rules: Rules, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
     for count in range(1, seeds_max + 1):
         broken = RandomReplicas(first_seed + count - 1, rules).run()
@@ -105,20 +109,31 @@ def seeds_until_found(rules: Rules, first_seed: int, seeds_max: int) -> tuple[in
     return None
 
 
-def _row(name: str, bug: PlantedBug) -> str:
-    counts, names = [], set()
-    for each in range(TRIES):
-        found = seeds_until_found(bug.rules, each * TRY_STRIDE, SEEDS_MAX)
-        counts.append(SEEDS_MAX if found is None else found[0])
-        names |= set() if found is None else {found[1][0].partition(":")[0]}
-    shown = [f"{count:,}" if count < SEEDS_MAX else f"not in {SEEDS_MAX:,}" for count in (median(counts), max(counts))]
-    return f"| {bug.number} | `{name}` | {bug.words} | {' | '.join(shown)} | {', '.join(sorted(names))} |"
+def print_table(
+    bugs: Mapping[str, tuple[str, str, Callable[[int, int], Found | None]]], *, seeds_max: int, tries: int, stride: int
+) -> None:
+    """A row for each bug that the command line names, or for all, as it is known.
+
+    Args:
+        bugs: by name, the number and the words of each, and what seeks it: given the first seed, and how many to try.
+        tries: how often to seek each, from a seed that is `stride` after the last.
+    """
+    print("| rule | planted | what is done wrong | seeds, median | seeds, at worst | found by |")
+    print("|---|---|---|---|---|---|")
+    for name, (number, words, seek) in bugs.items():
+        if sys.argv[1:] and name not in sys.argv:
+            continue
+        found = [seek(each * stride, seeds_max) for each in range(tries)]
+        counts = [seeds_max + 1 if one is None else one[0] for one in found]
+        shown = [f"{n:,}" if n <= seeds_max else f"not in {seeds_max:,}" for n in (median(counts), max(counts))]
+        names = {one[1][0].partition(":")[0] for one in found if one is not None}
+        print(f"| {number} | `{name}` | {words} | {' | '.join(shown)} | {', '.join(sorted(names))} |", flush=True)
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:]
-    print("| rule | planted | what is done wrong | seeds, median | seeds, at worst | found by |")
-    print("|---|---|---|---|---|---|")
-    for bug_name, planted in planted_bugs().items():
-        if not wanted or bug_name in wanted:
-            print(_row(bug_name, planted), flush=True)
+    print_table(
+        {name: (bug.number, bug.words, partial(seeds_until_found, bug.rules)) for name, bug in planted_bugs().items()},
+        seeds_max=SEEDS_MAX,
+        tries=TRIES,
+        stride=TRY_STRIDE,
+    )

@@ -6,15 +6,14 @@ As a program it prints the table: `PYTHONPATH=tests python tests/support/planted
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from statistics import median
+from functools import partial
 
 import pytest
 
 from support.old_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
-from support.planted_bugs import ForgettingLeader, HastyLeader, TrustingLeader
+from support.planted_bugs import WEAK_LEADERS, Found, print_table
 from tidelog.client.core.positions import Intact
 from tidelog.client.core.reader import PartitionReader
 from tidelog.controller import brokers
@@ -69,17 +68,11 @@ def _accepts_what_diverges(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LeaderReplica, "accept_fetch", accept)
 
 
-def _takes_ready_as(leader: type[LeaderReplica]) -> Patch:
-    """The same as a subclass does it, for leaders that nobody makes by another class."""
+def _before_it_is_ready(weaken: Callable[[LeaderReplica], None]) -> Patch:
     take_ready = LeaderReplica.take_ready
 
     def weakly(self: LeaderReplica) -> object:
-        if leader is TrustingLeader:
-            self.high_watermark = max(self.high_watermark, self.epoch_start)
-        elif leader is HastyLeader and self._isr._to_send is not None:
-            self._isr.maximal = self._isr._to_send.isr
-        elif leader is ForgettingLeader:
-            self._isr.maximal = self._isr.committed
+        weaken(self)
         return take_ready(self)
 
     return _attribute(LeaderReplica, "take_ready", weakly)
@@ -122,13 +115,7 @@ PLANTED: Mapping[str, PlantedInRuns] = {
         "What an earlier incarnation fetched counts.",
         _attribute(FollowerProgress, "is_overtaken", lambda *_: False),
     ),
-    "trusts-its-log": PlantedInRuns("4", "What a new leader has is committed.", _takes_ready_as(TrustingLeader)),
-    "shrinks-unasked": PlantedInRuns(
-        "4", "Who is proposed to leave the ISR is not waited for.", _takes_ready_as(HastyLeader)
-    ),
-    "grows-unasked": PlantedInRuns(
-        "4", "Who is proposed to join the ISR is not waited for.", _takes_ready_as(ForgettingLeader)
-    ),
+    **{name: PlantedInRuns("4", words, _before_it_is_ready(weaken)) for name, (words, weaken) in WEAK_LEADERS.items()},
     "commits-alone": PlantedInRuns(
         "4",
         "What everyone in sync has is committed, however few.",
@@ -173,32 +160,22 @@ PLANTED: Mapping[str, PlantedInRuns] = {
 }
 
 
-def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> tuple[int, str] | None:
+def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         for count in range(1, seeds_max + 1):
             report = run_seed(first_seed + count - 1, nodes=bug.nodes, minutes=MINUTES)
             if report.broken:
-                return count, report.broken[0]
+                return count, report.broken
     return None
-
-
-def _row(name: str, bug: PlantedInRuns) -> str:
-    counts, names = [], set()
-    for each in range(TRIES):
-        found = seeds_until_found(bug, 1 + each * TRY_STRIDE, SEEDS_MAX)
-        counts.append(SEEDS_MAX + 1 if found is None else found[0])
-        names |= set() if found is None else {found[1].partition(":")[0]}
-    shown = [f"not in {SEEDS_MAX}" if count > SEEDS_MAX else str(count) for count in (median(counts), max(counts))]
-    return f"| {bug.number} | `{name}` | {bug.words} | {' | '.join(shown)} | {', '.join(sorted(names))} |"
 
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
-    wanted = sys.argv[1:]
-    print("| rule | planted | what is done wrong | seeds, median | seeds, at worst | found by |")
-    print("|---|---|---|---|---|---|")
-    for bug_name, planted in PLANTED.items():
-        if not wanted or bug_name in wanted:
-            print(_row(bug_name, planted), flush=True)
+    print_table(
+        {name: (bug.number, bug.words, partial(seeds_until_found, bug)) for name, bug in PLANTED.items()},
+        seeds_max=SEEDS_MAX,
+        tries=TRIES,
+        stride=TRY_STRIDE,
+    )
