@@ -87,7 +87,7 @@ def test_offsets_of_a_topic_whose_deletion_could_not_be_written_are_not_its_succ
         (after,) = node.groups.here
         assert after is not before
         while after.refusal is not None:
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
         assert await committed(node) == {"kept": 4}
         await node.stop()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import closing
 from random import Random
 from typing import Any
 
@@ -17,7 +18,8 @@ from tidelog.coordinator.records import encode_offset, offset_key
 from tidelog.log import LogConfig
 from tidelog.records import BatchBuilder, end_transaction_batch, read_records, split_batches
 from tidelog.server.group_coordinators import partition_of
-from tidelog.server.offsets_partition import READ_SIZE_BYTES_MAX, Tell
+from tidelog.server.offsets_partition import READ_SIZE_BYTES_MAX, ROOM_CHECK_SECONDS, Tell
+from tidelog.sim.loop import SimulatedLoop
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
@@ -194,14 +196,17 @@ def test_a_full_disk_has_the_groups_loaded_anew_once_there_is_room() -> None:
         again.start()
         await asyncio.sleep(0)
         assert again.committed() is Code.COORDINATOR_LOAD_IN_PROGRESS
+        await asyncio.sleep(10 * ROOM_CHECK_SECONDS)
+        assert again.committed() is Code.COORDINATOR_LOAD_IN_PROGRESS
         again.is_full = False
-        while again.one.refusal is not None:
-            await asyncio.sleep(0.01)
+        await asyncio.sleep(ROOM_CHECK_SECONDS)
+        await settle(again)
         assert again.committed() == {"t": 4}
         assert again.commit(6)
         assert again.committed() == {"t": 6}
 
-    asyncio.run(asyncio.wait_for(run(), 10))
+    with closing(SimulatedLoop()) as loop:
+        loop.run(run())
 
 
 @pytest.mark.parametrize("limit", [{"message_size_bytes_max": 70}, {"segment_size_bytes": 70}])
