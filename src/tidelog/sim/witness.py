@@ -6,16 +6,19 @@ in which any of it changed, what changed is checked. The invariants bear the nam
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.client.core.values import ConsumerRecord, PositionReset
-from tidelog.metadata.image import MetadataImage
+from tidelog.metadata.image import MetadataImage, PartitionImage
 from tidelog.sim.checkers.findings import Findings
 from tidelog.sim.checkers.history import PartitionHistory
-from tidelog.sim.checkers.logs import LineageTellsTheLog
-from tidelog.sim.checkers.views import PartitionView, Record, ReplicaView, text_of
+from tidelog.sim.checkers.in_sync import LeaderInIsr
+from tidelog.sim.checkers.logs import EpochOffsetUnique, LineageTellsTheLog, LogsArePrefixes
+from tidelog.sim.checkers.readers import NoSilentLoss, ReaderBook
+from tidelog.sim.checkers.views import Broken, PartitionView, ReplicaView, text_of
 from tidelog.sim.stored import StoredRecords
 
 if TYPE_CHECKING:
@@ -23,19 +26,8 @@ if TYPE_CHECKING:
 
 DELETED_SUFFIX = "-delete"
 NODE = BrokerId(1)
-
-
-class Book:
-    """What one consumer has of one partition: given, and not taken back.
-
-    Attributes:
-        expected: the offset that must come next; None where it was told that it is to be found anew.
-    """
-
-    def __init__(self) -> None:
-        self.records: dict[int, Record] = {}
-        self.expected: int | None = 0
-        self.untold_until = 0  # what lies below was reported as gone, whatever is there now
+ALONE = PartitionImage((NODE,), (NODE,), NODE, LeaderEpoch(0), PartitionEpoch(0))
+"""What checkers of a log are told of its partition, whatever its epochs: they do not look."""
 
 
 class PartitionWitness:
@@ -44,11 +36,12 @@ class PartitionWitness:
     def __init__(self, stored: StoredRecords) -> None:
         self.stored = stored
         self.acknowledged: dict[int, bytes] = {}
-        self.written: dict[tuple[LeaderEpoch, int], Record] = {}
-        self.books: dict[str, Book] = {}
         self.unchecked: list[int] = []  # acknowledged while nobody could look at the log
         self.excused: set[object] = set()
+        self.unique = EpochOffsetUnique()
+        self.prefixes = LogsArePrefixes()
         self.lineage = LineageTellsTheLog()
+        self.readers = NoSilentLoss(self.prefixes.before)
         self.is_rotten = False
         self.is_touched = True
 
@@ -134,45 +127,35 @@ class Witness(Findings):
 
     def on_delivered(self, reader: str, partition: TopicPartition, record: ConsumerRecord) -> None:
         """A consumer was given a record."""
-        known = self._partitions[partition]
-        book = known.books.setdefault(reader, Book())
+        known, offset = self._partitions[partition], record.offset
         given = (LeaderEpoch(-1 if record.leader_epoch is None else record.leader_epoch), bytes(record.value or b""))
-        written = known.written.get((given[0], record.offset))
+        written = known.unique.written(given[0], offset)
         if written is None and known.is_touched:
             self._check_records(partition, known)
-            written = known.written.get((given[0], record.offset))
+            written = known.unique.written(given[0], offset)
         self.expect(
-            written == given,
+            written == given[1],
             "DeliveredStaysDeliverable",
             lambda: (
-                f"{reader} was given {text_of(given)} at offset={record.offset} of {partition}, "
-                f"where {text_of(written)} was written"
+                f"{reader} was given {text_of(given)} at offset={offset} of {partition}, where {written!r} was written"
             ),
         )
-        self.expect(
-            book.expected is None or record.offset == book.expected,
-            "NoSilentLoss",
-            lambda: (
-                f"{reader} was given offset={record.offset} of {partition} after offset={book.expected}, "
-                "and was told of nothing"
-            ),
-        )
-        book.records[record.offset] = given
-        book.expected = record.offset + 1
+        self._note(partition, NoSilentLoss.name, known.readers.on_given(reader, offset, given))
 
     def on_reset(self, reader: str, reset: PositionReset) -> None:
         """A consumer was told that records are gone: those that it undoes are none of its any more."""
         self.losses_reported += 1
-        book = self._partitions[reset.topic_partition].books.setdefault(reader, Book())
-        kept = reset.divergent_offset if reset.divergent_offset is not None else reset.new_offset or 0
-        book.records = {offset: record for offset, record in book.records.items() if offset < kept}
-        book.expected = reset.new_offset
+        readers = self._partitions[reset.topic_partition].readers
+        readers.on_told(reader, reset.divergent_offset, reset.new_offset)
 
     def on_sought(self, reader: str, partition: TopicPartition, offset: int) -> None:
-        """A consumer goes on somewhere of its own accord; what lies before is none of its business."""
-        book = self._partitions[partition].books.setdefault(reader, Book())
-        book.expected = offset
-        book.untold_until = max(book.untold_until, offset)
+        """A consumer goes on somewhere of its own accord."""
+        self._partitions[partition].readers.on_sought(reader, offset)
+
+    def on_left(self, reader: str) -> None:
+        """A consumer reads no more: nothing more is expected of it."""
+        for known in self._partitions.values():
+            known.readers.on_left(reader)
 
     # What is checked.
 
@@ -191,29 +174,22 @@ class Witness(Findings):
     def check_books(self) -> None:
         """All is healed and read to its end: what each consumer has is what the log has."""
         for partition, known in self._partitions.items():
-            if known.is_rotten:
-                continue
-            self._check_records(partition, known)
-            for reader, book in known.books.items():
-                self._check_book(partition, known, reader, book)
-
-    def on_left(self, reader: str) -> None:
-        """A consumer reads no more: nothing more is expected of it."""
-        for known in self._partitions.values():
-            known.books.pop(reader, None)
+            if not known.is_rotten:
+                self._check_records(partition, known)
+                self._note(partition, NoSilentLoss.name, known.readers.check_settled(0, known.stored.records))
 
     def behind(self, reader: str, partition: TopicPartition) -> str | None:
         """What a reader has still to learn of a partition; None once it has the log's last record, and stands there."""
         known = self._partitions[partition]
-        book, records = known.books.get(reader, Book()), known.stored.records
+        book, records = known.readers.books.get(reader, ReaderBook()), known.stored.records
         end_offset = len(records)
         if known.is_rotten or (
-            book.expected == end_offset
-            and (end_offset <= book.untold_until or book.records.get(end_offset - 1) == records[-1])
+            book.next_offset == end_offset
+            and (end_offset <= book.begins_at or book.records.get(end_offset - 1) == records[-1])
         ):
             return None
         last = f", and has {text_of(book.records.get(end_offset - 1))} as the last" if end_offset else ""
-        return f"{reader} expects {book.expected} of {end_offset} in {partition}{last}"
+        return f"{reader} expects {book.next_offset} of {end_offset} in {partition}{last}"
 
     def _on_change(self, operation: str, path: str, data: Buffer) -> None:
         for known in self._partitions.values():
@@ -230,63 +206,34 @@ class Witness(Findings):
             partition.is_touched = True
             partition.stored.forget()
 
-    def _look(self, known: PartitionWitness) -> tuple[int, list[Record]]:
-        known.is_touched = False
-        return known.stored.read()
-
     def _check_records(self, partition: TopicPartition, known: PartitionWitness) -> None:
         """What is new continues the log; what is gone was promised to nobody."""
-        changed_from, gone = self._look(known)
-        records = known.stored.records
-        epoch = records[changed_from - 1][0] if changed_from else LeaderEpoch(-1)
-        for offset in range(changed_from, len(records)):
-            record = records[offset]
-            self.expect(
-                record[0] >= epoch,
-                "LogsArePrefixes",
-                lambda: f"{partition} has {text_of(record)} at offset={offset}, after a record of epoch {epoch}",  # noqa: B023
-            )
-            epoch = record[0]
-            first = known.written.setdefault((epoch, offset), record)
-            self.expect(
-                first == record,
-                "EpochOffsetUnique",
-                lambda: f"{text_of(record)} is at offset={offset} of {partition}, where {text_of(first)} was",  # noqa: B023
-            )
-        self._check_lineage(partition, known, changed_from)
+        known.is_touched = False
+        changed_from, gone = known.stored.read()
+        view = PartitionView(ALONE, {NODE: self._replica(partition, known)})
+        for checker in (known.unique, known.prefixes, known.lineage):
+            self._note(partition, checker.name, checker.check(view, PartitionHistory(), {NODE: changed_from}))
         unchecked, known.unchecked = known.unchecked, []
         if gone:
             unchecked = [offset for offset in known.acknowledged if offset >= changed_from]
         for offset in unchecked:
             self._check_acknowledged(partition, known, offset)
 
-    def _check_lineage(self, partition: TopicPartition, known: PartitionWitness, changed_from: int) -> None:
-        """The leader epochs that the node would answer from are those of its records."""
+    def _replica(self, partition: TopicPartition, known: PartitionWitness) -> ReplicaView:
+        """The records of the disk, and the leader epochs that the node would answer from, if it runs."""
         node = self._node.node
-        state = None if node is None else node.broker.image.partition(*partition)
-        if node is None or state is None or known.is_rotten:
-            return
-        held = next((one for one in node.broker.partitions if one.topic_partition == partition), None)
-        if held is None:
-            return
-        lineage = held.log.lineage.entries
-        replica = ReplicaView(NODE, True, False, None, Offset(0), known.stored.records, lineage, Offset(0), name="it")
-        view = PartitionView(state, {NODE: replica})
-        found = [
-            broken._replace(what=f"{partition}: {broken.what}")
-            for broken in known.lineage.check(view, PartitionHistory(), {NODE: changed_from})
-        ]
-        self.note([known.lineage.name], found)
-
-    def _check_book(self, partition: TopicPartition, known: PartitionWitness, reader: str, book: Book) -> None:
-        records = known.stored.records
-        wrong = [at for at in range(book.untold_until, len(records)) if book.records.get(at) != records[at]]
-        self.checks["NoSilentLoss"] += len(records)
-        if wrong:
-            has, there = book.records.get(wrong[0]), records[wrong[0]]
-            where = f"at offset={wrong[0]} of {partition}"
-            told = f"{reader} has {text_of(has)} {where}, the log has {text_of(there)}, and it was told of nothing"
-            self.expect(False, "NoSilentLoss", told)
+        held = next((one for one in node.broker.partitions if one.topic_partition == partition), None) if node else None
+        return ReplicaView(
+            NODE,
+            is_up=held is not None and not known.is_rotten,
+            leads=False,
+            leader_epoch=None,
+            log_start_offset=Offset(0),
+            records=known.stored.records,
+            lineage=() if held is None else held.log.lineage.entries,
+            high_watermark=Offset(0),
+            name="it",
+        )
 
     def _check_acknowledged(self, partition: TopicPartition, known: PartitionWitness, offset: int) -> None:
         value, records = known.acknowledged[offset], known.stored.records
@@ -302,8 +249,8 @@ class Witness(Findings):
     def _check_leaders(self, image: MetadataImage) -> None:
         for topic in image.topics_by_name.values():
             for number, state in enumerate(topic.partitions):
-                self.expect(
-                    state.leader is None or state.leader in state.isr,
-                    "LeaderInIsr",
-                    lambda: f"{topic.name}-{number} is led by {state.leader}, in sync are {state.isr}",  # noqa: B023
-                )
+                found = LeaderInIsr().check(PartitionView(state, {}), PartitionHistory(), {})
+                self._note(TopicPartition(topic.name, PartitionIndex(number)), LeaderInIsr.name, found)
+
+    def _note(self, partition: TopicPartition, invariant: str, found: Iterable[Broken]) -> None:
+        self.note([invariant], (broken._replace(what=f"{partition}: {broken.what}") for broken in found))

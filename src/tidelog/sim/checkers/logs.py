@@ -22,6 +22,10 @@ class EpochOffsetUnique:
     def __init__(self) -> None:
         self._written: dict[tuple[LeaderEpoch, int], Hashable] = {}
 
+    def written(self, leader_epoch: LeaderEpoch, offset: int) -> Hashable | None:
+        """What a leader epoch wrote at an offset; None where no log has shown it."""
+        return self._written.get((leader_epoch, offset))
+
     def check(self, view: PartitionView, history: PartitionHistory, changes: Changes) -> Iterator[Broken]:
         leaders: dict[LeaderEpoch | None, str] = {}
         for replica in view.replicas.values():
