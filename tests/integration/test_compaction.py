@@ -36,7 +36,10 @@ def create(node: NodeProcess, topic: str, config: dict[str, str] = COMPACTED) ->
 
 
 class Writer:
-    """Writes keys again and again, and notes in order what each was set to; every tenth time it is deleted."""
+    """Writes keys again and again, and notes in order what each was set to; every tenth time it is deleted.
+
+    Some keys are written once only, so that no part of the log can go unnoticed.
+    """
 
     def __init__(self, node: NodeProcess, topic: str, *, batch_records: int = 50) -> None:
         self._topic = topic
@@ -60,7 +63,7 @@ class Writer:
 
     def write(self, count: int) -> None:
         for _ in range(count):
-            key = b"key %d" % self._rng.randrange(200)
+            key = b"key %d" % self._rng.randrange(200) if self.sent % 20 else b"once %d" % self.sent
             value = None if self._rng.random() < 0.1 else b"value %d of this key and some more" % self.sent
             while len(self._producer) > 1000:
                 self._producer.poll(0.01)
