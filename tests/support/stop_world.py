@@ -26,7 +26,7 @@ from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.records import PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.replica import HeldReplica, ReplicaId, StopOrder, check_stop_request
-from tidelog.sim.checkers.stopping import BrokerView, HeldLog, StoppedMeansStopped
+from tidelog.sim.checkers.stopping import BrokerView, StoppedMeansStopped
 
 FIRST = PartitionIndex(0)
 INCARNATION = BrokerEpoch(1)
@@ -206,11 +206,11 @@ class StopWorld:
 
     def _views(self) -> Iterator[BrokerView]:
         for host in self.hosts.values():
-            serving = {HeldLog(host.logs[name], FIRST) for name in host.logs if self.is_serving(host, name)}
+            serving = {ReplicaId(host.logs[name], FIRST) for name in host.logs if self.is_serving(host, name)}
             yield BrokerView(
                 host.broker_id,
-                frozenset(HeldLog(topic_id, FIRST) for topic_id in host.logs.values()),
-                frozenset(HeldLog(*replica) for replica in host.stopped),
+                frozenset(ReplicaId(topic_id, FIRST) for topic_id in host.logs.values()),
+                frozenset(host.stopped),
                 frozenset(serving),
                 host.image,
                 name_of(host.broker_id),

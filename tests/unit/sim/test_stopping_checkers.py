@@ -7,12 +7,13 @@ from uuid import UUID
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.metadata import MetadataImage, PartitionImage
 from tidelog.metadata.image import TopicImage
-from tidelog.sim.checkers.stopping import BrokerView, HeldLog, StoppedMeansStopped
+from tidelog.replica import ReplicaId
+from tidelog.sim.checkers.stopping import BrokerView, StoppedMeansStopped
 
 A, B = BrokerId(1), BrokerId(2)
 TOPIC = TopicId(UUID(int=1))
-LOG = HeldLog(TOPIC, PartitionIndex(0))
-NONE: frozenset[HeldLog] = frozenset()
+LOG = ReplicaId(TOPIC, PartitionIndex(0))
+NONE: frozenset[ReplicaId] = frozenset()
 
 
 def image(*replicas: BrokerId, isr: tuple[BrokerId, ...] = (), leader_epoch: int = 0) -> MetadataImage:

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import MetadataImage, PartitionImage
+from tidelog.replica import ReplicaId
 from tidelog.sim.checkers.views import Broken
-
-
-class HeldLog(NamedTuple):
-    """A log of one broker: which partition it is of, for as long as that topic exists."""
-
-    topic_id: TopicId
-    partition: PartitionIndex
 
 
 class BrokerView(NamedTuple):
@@ -30,9 +24,9 @@ class BrokerView(NamedTuple):
     """
 
     broker_id: BrokerId
-    held: frozenset[HeldLog]
-    stopped: frozenset[HeldLog]
-    serving: frozenset[HeldLog]
+    held: frozenset[ReplicaId]
+    stopped: frozenset[ReplicaId]
+    serving: frozenset[ReplicaId]
     applied: MetadataImage
     name: str = ""
 
@@ -51,7 +45,7 @@ class StoppedMeansStopped:
     name = "StoppedMeansStopped"
 
     def __init__(self) -> None:
-        self._held: dict[BrokerId, frozenset[HeldLog]] = {}
+        self._held: dict[BrokerId, frozenset[ReplicaId]] = {}
 
     def on_disk_lost(self, broker: BrokerId) -> None:
         """Its logs are gone, which no order did."""
@@ -78,13 +72,13 @@ class StoppedMeansStopped:
             self._held[view.broker_id] = view.held
 
 
-def _state(image: MetadataImage, log: HeldLog) -> PartitionImage | None:
+def _state(image: MetadataImage, log: ReplicaId) -> PartitionImage | None:
     topic = image.topic_by_id(log.topic_id)
     if topic is None or log.partition >= len(topic.partitions):
         return None
     return topic.partitions[log.partition]
 
 
-def _name(image: MetadataImage, log: HeldLog) -> str:
+def _name(image: MetadataImage, log: ReplicaId) -> str:
     topic = image.topic_by_id(log.topic_id)
     return f"{log.topic_id if topic is None else topic.name}-{log.partition}"

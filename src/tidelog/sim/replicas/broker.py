@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError
-from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.controller.isr_changes import IsrChange, IsrMember
 from tidelog.log.checkpoint import parse_partition_metadata
@@ -28,11 +28,11 @@ from tidelog.replica import (
     check_stop_request,
 )
 from tidelog.server.held_directory import HeldDirectory, close_logs
-from tidelog.sim.checkers.stopping import HeldLog
 from tidelog.sim.machine import Machine
 from tidelog.sim.replicas.controller import CONTROLLER, EPOCH, machine_of
 from tidelog.sim.replicas.fabric import Fabric, Reply
 from tidelog.sim.replicas.messages import (
+    PARTITION,
     AlterPartition,
     AskMetadata,
     Committed,
@@ -43,7 +43,6 @@ from tidelog.sim.replicas.messages import (
     PartitionAltered,
     Register,
     Registered,
-    ReplicaName,
     StopReplica,
 )
 from tidelog.sim.replicas.parked import Parked
@@ -54,7 +53,6 @@ from tidelog.sim.replicas.serving import serve
 
 LOGS = "logs"
 ANSWER_TIMEOUT_MS = 1_000
-TOPIC_PARTITION = PartitionIndex(0)
 
 
 class World(Protocol):
@@ -64,7 +62,7 @@ class World(Protocol):
     def on_logs_touched(self) -> None: ...
     def on_process_failed(self, broker: BrokerId, why: str) -> None: ...
     def on_fact(self, kind: str) -> None: ...
-    def picture(self, broker: BrokerId, name: ReplicaName) -> LogPicture: ...
+    def picture(self, broker: BrokerId, name: ReplicaId) -> LogPicture: ...
 
 
 class Broker:
@@ -83,7 +81,7 @@ class Broker:
         self.plan = plan
         self.image = MetadataImage.empty()
         self.broker_epoch: BrokerEpoch | None = None
-        self.replicas: dict[ReplicaName, HostedReplica] = {}
+        self.replicas: dict[ReplicaId, HostedReplica] = {}
         self._machine = machine
         self._world = world
         self._rng = machine.new_rng()
@@ -113,11 +111,11 @@ class Broker:
         """How many batches of the metadata are applied here."""
         return self._next_number
 
-    def is_told_to_stop(self, name: ReplicaName) -> bool:
+    def is_told_to_stop(self, name: ReplicaId) -> bool:
         """Whether a push said so, and the metadata has not said yet what becomes of it."""
-        return self._stopped.is_stopped(ReplicaId(name.topic_id, name.partition))
+        return self._stopped.is_stopped(name)
 
-    def logs_on_disk(self) -> list[HeldLog]:
+    def logs_on_disk(self) -> list[ReplicaId]:
         """Whatever this process knows of them."""
         files, found = self._machine.disk.files, []
         for directory in sorted(self._machine.disk.directories):
@@ -125,7 +123,7 @@ class Broker:
             contents = files.get(f"{directory}/{PARTITION_METADATA_FILE}")
             if topic_partition is not None and contents is not None:
                 topic_id = parse_partition_metadata(bytes(contents.data), directory)
-                found.append(HeldLog(topic_id, topic_partition.partition))
+                found.append(ReplicaId(topic_id, topic_partition.partition))
         return found
 
     # What a replica needs.
@@ -320,10 +318,10 @@ class Broker:
         if not self.is_registered:
             self.is_registered = True
             self._set_strays_aside()
-            changed = [ReplicaName(topic, TOPIC_PARTITION) for topic in self.image.topics_by_id]
+            changed = [ReplicaId(topic, PARTITION) for topic in self.image.topics_by_id]
         else:
-            changed = [ReplicaName(topic, index) for topic, each in delta.changed_partitions.items() for index in each]
-            changed += [ReplicaName(topic, TOPIC_PARTITION) for topic in delta.deleted_topics]
+            changed = [ReplicaId(topic, index) for topic, each in delta.changed_partitions.items() for index in each]
+            changed += [ReplicaId(topic, PARTITION) for topic in delta.deleted_topics]
         for name in changed:
             self._reconcile(name)
         if delta.changed_brokers:
@@ -341,7 +339,7 @@ class Broker:
             if not is_ours or topic is None or self.held.topic_id_of(topic_partition) not in (None, topic.topic_id):
                 self.held.doom(topic_partition)
 
-    def _reconcile(self, name: ReplicaName) -> None:
+    def _reconcile(self, name: ReplicaId) -> None:
         """Have what the metadata assigns, in the role that it gives; and nothing else."""
         topic = self.image.topic_by_id(name.topic_id)
         state = None if topic is None else topic.partitions[name.partition]
@@ -350,13 +348,13 @@ class Broker:
             if replica is not None:
                 self._remove(replica)
             return
-        if self._stopped.is_stopped(ReplicaId(name.topic_id, name.partition)):
+        if self._stopped.is_stopped(name):
             return
         if replica is None:
             replica = self._open(TopicPartition(topic.name, name.partition), name)
         replica.on_state(state)
 
-    def _open(self, topic_partition: TopicPartition, name: ReplicaName) -> HostedReplica:
+    def _open(self, topic_partition: TopicPartition, name: ReplicaId) -> HostedReplica:
         held = self.held
         if held.holds(topic_partition) and held.topic_id_of(topic_partition) not in (None, name.topic_id):
             held.doom(topic_partition)  # of a topic that no longer is
@@ -411,16 +409,16 @@ class Broker:
     def _settle_stops(self) -> None:
         ready = self._stopped.take_ready()
         for each in ready.stop:
-            replica = self.replicas.get(_name(each))
+            replica = self.replicas.get(each)
             if replica is not None:
                 self._world.on_fact("replica stopped by a push")
                 replica.stop()
         for each in ready.delete:
-            replica = self.replicas.get(_name(each))
+            replica = self.replicas.get(each)
             if replica is not None:
                 self._remove(replica)
         for each in ready.resume:
-            replica = self.replicas.pop(_name(each), None)
+            replica = self.replicas.pop(each, None)
             if replica is not None:
                 replica.log.retire()
                 self.held.on_failed(replica.topic_partition)  # to be looked at, as after a crash
@@ -465,7 +463,3 @@ class Broker:
         is_clean = close_logs(log for log in (each.log for each in replicas) if log.failure is None)
         is_clean = is_clean and all(each.log.failure is None for each in replicas)
         self.held.leave(replicas, self.broker_epoch if is_clean else None)
-
-
-def _name(replica: ReplicaId) -> ReplicaName:
-    return ReplicaName(TopicId(replica.topic_id), replica.partition)

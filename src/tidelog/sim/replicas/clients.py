@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from tidelog.base.errors import Code, KafkaError, MalformedBatchError
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.client.core.fetched import read_fetched
 from tidelog.client.core.metadata_cache import PartitionView
 from tidelog.client.core.needs import FetchFrom, LookUp, Need, NeedsMetadata, Validate
@@ -19,10 +19,12 @@ from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.client.core.values import PositionReset, ResetPolicy, ResetReason
 from tidelog.metadata.image import PartitionImage
 from tidelog.records import BatchBuilder, read_records
+from tidelog.replica import ReplicaId
 from tidelog.sim.clock import SimulatedClock
 from tidelog.sim.replicas.controller import machine_of
 from tidelog.sim.replicas.fabric import OnAnswer, Station
 from tidelog.sim.replicas.messages import (
+    PARTITION,
     AskEpochEndOf,
     EpochEndTold,
     FetchRecords,
@@ -32,7 +34,6 @@ from tidelog.sim.replicas.messages import (
     Produce,
     Produced,
     RecordsFetched,
-    ReplicaName,
     WhoLeads,
 )
 from tidelog.sim.replicas.plan import Plan
@@ -42,15 +43,14 @@ TIMEOUT_MS = 4_000
 METADATA_MS = 1_000
 RETRIES_MAX = 20
 FETCH_SIZE_BYTES = 2_000
-PARTITION = PartitionIndex(0)
 
 
 class Book(Protocol):
     """Who keeps what clients were told."""
 
-    def on_acknowledged(self, name: ReplicaName, values: tuple[str, ...], offset: Offset, acks: int) -> None: ...
-    def on_given(self, reader: str, name: ReplicaName, offset: int, leader_epoch: LeaderEpoch, value: str) -> None: ...
-    def on_told(self, reader: str, name: ReplicaName, reset: PositionReset) -> None: ...
+    def on_acknowledged(self, name: ReplicaId, values: tuple[str, ...], offset: Offset, acks: int) -> None: ...
+    def on_given(self, reader: str, name: ReplicaId, offset: int, leader_epoch: LeaderEpoch, value: str) -> None: ...
+    def on_told(self, reader: str, name: ReplicaId, reset: PositionReset) -> None: ...
     def on_stuck(self, reader: str, error: Exception) -> None: ...
     def on_fact(self, kind: str) -> None: ...
 
@@ -142,7 +142,7 @@ class Producer(Client):
         if state is None or topic_id is None or state.leader is None:
             self._later(lambda: self.refresh(lambda: self._attempt(values, batch, retries)))
             return
-        name = ReplicaName(topic_id, PARTITION)
+        name = ReplicaId(topic_id, PARTITION)
         body = Produce(name, self.acks, batch, may_repeat=self._is_idempotent)
 
         def answered(answer: object | None) -> None:
@@ -194,8 +194,8 @@ class Consumer(Client):
         self._refresh_now_and_then()
 
     @property
-    def replica_name(self) -> ReplicaName | None:
-        return None if self.topic_id is None else ReplicaName(self.topic_id, PARTITION)
+    def replica_name(self) -> ReplicaId | None:
+        return None if self.topic_id is None else ReplicaId(self.topic_id, PARTITION)
 
     def on_metadata(self) -> None:
         state = self.state
@@ -231,7 +231,7 @@ class Consumer(Client):
         answered = partial(self._on_answer, need, generation)
         self.station.ask(machine_of(target), body, TIMEOUT_MS, first_only(answered))
 
-    def _body(self, need: Need, name: ReplicaName) -> object:
+    def _body(self, need: Need, name: ReplicaId) -> object:
         epoch = self.reader.leader_epoch
         match need:
             case FetchFrom():
@@ -297,7 +297,7 @@ class Consumer(Client):
         if reset.reason is ResetReason.RECREATED:
             lost.append(self.previous_topic_id)
         for topic_id in filter(None, lost):
-            self.book.on_told(self.name, ReplicaName(topic_id, PARTITION), reset)
+            self.book.on_told(self.name, ReplicaId(topic_id, PARTITION), reset)
 
 
 def first_only(on_answer: OnAnswer) -> OnAnswer:

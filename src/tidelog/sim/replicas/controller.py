@@ -18,10 +18,11 @@ from tidelog.controller.partition_changes import change_record, with_replicas
 from tidelog.controller.state import ControllerState
 from tidelog.controller.values import BrokerToRegister, ControllerSettings, NewTopic, TopicToDelete
 from tidelog.metadata.image import Endpoint, MetadataImage, PartitionImage, TopicImage
-from tidelog.replica import StopOrder
+from tidelog.replica import ReplicaId, StopOrder
 from tidelog.sim.machine import Machine
 from tidelog.sim.replicas.fabric import Fabric, Reply, Station
 from tidelog.sim.replicas.messages import (
+    PARTITION,
     AlterPartition,
     AskMetadata,
     Committed,
@@ -31,7 +32,6 @@ from tidelog.sim.replicas.messages import (
     PartitionAltered,
     Register,
     Registered,
-    ReplicaName,
     StopReplica,
 )
 from tidelog.sim.replicas.plan import Plan
@@ -69,7 +69,7 @@ class Controller:
         self._clock = machine.clock
         self._state = ControllerState(ControllerSettings())
         self._heard_ms: dict[BrokerId, int] = {}
-        self._leaderless_ms: dict[ReplicaName, int] = {}
+        self._leaderless_ms: dict[ReplicaId, int] = {}
         self._on_decided = on_decided
         self._fabric = fabric
         self._station: Station
@@ -95,29 +95,28 @@ class Controller:
         """Delete it, and push that to all who have it."""
         topic = self.image.topics_by_name[name]
         self._commit(self._state.decide_delete_topics([TopicToDelete(name=name)]).records)
-        for index, state in enumerate(topic.partitions):
-            for broker in state.replicas:
-                self._push_stop(broker, topic, index, None)
+        for broker in topic.partitions[PARTITION].replicas:
+            self._push_stop(broker, topic, None)
 
     def reassign(self, name: str, replicas: Sequence[BrokerId]) -> None:
         """Another set of replicas, at once (rule 8): who is added begins with nothing, and is not in sync."""
         topic = self.image.topics_by_name[name]
-        before = topic.partitions[0]
+        before = topic.partitions[PARTITION]
         minimum = min_insync_of(self.image, self._state.settings)(name)
         changed = with_replicas(
             before, tuple(replicas), min_insync_replicas=minimum, is_active=is_active_in(self.image)
         )
-        self._change(ReplicaName(topic.topic_id, 0), before, changed)  # type: ignore[arg-type]
+        self._change(ReplicaId(topic.topic_id, PARTITION), before, changed)
         for broker in set(before.replicas) - set(replicas):
-            self._push_stop(broker, topic, 0, changed)
+            self._push_stop(broker, topic, changed)
 
     def elect(self, name: str, kind: ElectionType) -> None:
         """An election that an operator asks for. Raises KafkaError."""
         topic = self.image.topics_by_name[name]
-        before = topic.partitions[0]
+        before = topic.partitions[PARTITION]
         minimum = min_insync_of(self.image, self._state.settings)(name)
         changed = elect_leader(before, kind, min_insync_replicas=minimum, is_active=is_active_in(self.image))
-        self._change(ReplicaName(topic.topic_id, 0), before, changed)  # type: ignore[arg-type]
+        self._change(ReplicaId(topic.topic_id, PARTITION), before, changed)
 
     def expire(self, broker: BrokerId) -> None:
         """Take its session for over, whether it is alive or not."""
@@ -184,7 +183,7 @@ class Controller:
     def _next_offset(self) -> Offset:
         return self.history[-1].end_offset if self.history else Offset(0)
 
-    def _change(self, replica: ReplicaName, before: PartitionImage, after: PartitionImage) -> None:
+    def _change(self, replica: ReplicaId, before: PartitionImage, after: PartitionImage) -> None:
         self._commit((change_record(replica.topic_id, replica.partition, before, after),))
 
     def _commit(self, records: Sequence[object]) -> None:
@@ -203,11 +202,11 @@ class Controller:
     def _told_from(self, number: int) -> tuple[Committed, ...]:
         return tuple(self.history[number : number + BATCHES_TOLD_MAX])
 
-    def _push_stop(self, broker: BrokerId, topic: TopicImage, index: int, state: PartitionImage | None) -> None:
+    def _push_stop(self, broker: BrokerId, topic: TopicImage, state: PartitionImage | None) -> None:
         """Only what is committed is pushed (KIP-570)."""
         known = self.image.brokers.get(broker)
         order = StopOrder(
-            TopicPartition(topic.name, index),  # type: ignore[arg-type]
+            TopicPartition(topic.name, PARTITION),
             topic.topic_id,
             None if state is None else state.leader_epoch,
             is_deletion=True,
@@ -235,11 +234,11 @@ class Controller:
 
     def _elect_uncleanly(self, now_ms: int) -> None:
         """Where nobody who may lead has come back for a while."""
-        waiting: dict[ReplicaName, int] = {}
+        waiting: dict[ReplicaId, int] = {}
         for topic in list(self.image.topics_by_id.values()):
-            if topic.partitions[0].leader is not None:
+            if topic.partitions[PARTITION].leader is not None:
                 continue
-            name = ReplicaName(topic.topic_id, 0)  # type: ignore[arg-type]
+            name = ReplicaId(topic.topic_id, PARTITION)
             since_ms = waiting[name] = self._leaderless_ms.get(name, now_ms)
             if now_ms - since_ms > self._plan.unclean_after_ms:
                 try:

@@ -16,6 +16,7 @@ from tidelog.sim.faults import Fault
 from tidelog.sim.replicas.broker import LOGS
 from tidelog.sim.replicas.controller import CONTROLLER, machine_of
 from tidelog.sim.replicas.fabric import FabricFaults
+from tidelog.sim.replicas.messages import PARTITION
 from tidelog.sim.replicas.world import CLIENTS, IN_STEP_MS, ReplicaCluster
 from tidelog.sim.rng import SeededRng
 
@@ -133,7 +134,7 @@ class Hurt:
         plan, watch = self._cluster.plan, self._cluster.watch
         losses_max = min(plan.power_losses_max, plan.min_insync_replicas - 1) if is_disk else plan.power_losses_max
         for topic_id, topic in self._cluster.latest.topics_by_id.items():
-            state = topic.partitions[0]
+            state = topic.partitions[PARTITION]
             if broker in state.replicas:
                 is_counted = watch.is_doubtful(topic_id, broker)
                 if watch.doubtful_in(topic_id, state) + (not is_counted) > losses_max:
@@ -262,7 +263,7 @@ class Hurt:
         if not cluster.latest.topics_by_name:
             return False
         topic = min(cluster.latest.topics_by_name)
-        state = cluster.latest.topics_by_name[topic].partitions[0]
+        state = cluster.latest.topics_by_name[topic].partitions[PARTITION]
         free = [each for each in cluster.machines if each not in state.replicas]
         leaving = state.replicas[self._rng.randrange(0, len(state.replicas))]
         staying = tuple(each for each in state.replicas if each != leaving)
@@ -285,7 +286,7 @@ class Hurt:
         image = self._cluster.latest.topics_by_name.get(topic)
         if image is None:
             return False
-        staying = [each for each in image.partitions[0].isr if each in replicas]
+        staying = [each for each in image.partitions[PARTITION].isr if each in replicas]
         sure = [each for each in staying if not self._cluster.watch.is_doubtful(image.topic_id, each)]
         return bool(replicas) and len(sure) >= self._cluster.plan.min_insync_replicas
 
@@ -295,7 +296,7 @@ class Hurt:
         if len(topics) < self._cluster.plan.topics:
             return False
         topic = topics[self._rng.randrange(0, len(topics))]
-        self._away[topic] = self._cluster.latest.topics_by_name[topic].partitions[0].replicas
+        self._away[topic] = self._cluster.latest.topics_by_name[topic].partitions[PARTITION].replicas
         controller.delete_topic(topic)
         self._later(fault.lasts_ms, self.create_deleted)
         return True

@@ -18,14 +18,10 @@ from tidelog.base.ids import (
 from tidelog.controller.isr_changes import IsrChange
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry
-from tidelog.replica import Fetched, FollowerRequest, StopOrder
+from tidelog.replica import Fetched, FollowerRequest, ReplicaId, StopOrder
 
-
-class ReplicaName(NamedTuple):
-    """A partition, for as long as its topic exists."""
-
-    topic_id: TopicId
-    partition: PartitionIndex
+PARTITION = PartitionIndex(0)
+"""The one that each topic has."""
 
 
 class Committed(NamedTuple):
@@ -80,7 +76,7 @@ class Metadata(NamedTuple):
 class AlterPartition(NamedTuple):
     broker_id: BrokerId
     broker_epoch: BrokerEpoch
-    replica: ReplicaName
+    replica: ReplicaId
     change: IsrChange
 
 
@@ -101,7 +97,7 @@ class StopReplica(NamedTuple):
 class FollowerAsks(NamedTuple):
     sender: BrokerId
     broker_epoch: BrokerEpoch
-    replica: ReplicaName
+    replica: ReplicaId
     request: FollowerRequest
 
 
@@ -116,7 +112,7 @@ class LeaderAnswers(NamedTuple):
 class Produce(NamedTuple):
     """`may_repeat`: whether the network may deliver it twice: a producer without sequence numbers could not tell."""
 
-    replica: ReplicaName
+    replica: ReplicaId
     acks: int
     batch: bytes
     may_repeat: bool
@@ -128,7 +124,7 @@ class Produced(NamedTuple):
 
 
 class FetchRecords(NamedTuple):
-    replica: ReplicaName
+    replica: ReplicaId
     leader_epoch: LeaderEpoch | None
     offset: Offset
     size_bytes_max: int
@@ -142,7 +138,7 @@ class RecordsFetched(NamedTuple):
 
 
 class ListOffsets(NamedTuple):
-    replica: ReplicaName
+    replica: ReplicaId
     leader_epoch: LeaderEpoch | None
     timestamp: int
 
@@ -154,7 +150,7 @@ class OffsetListed(NamedTuple):
 
 
 class AskEpochEndOf(NamedTuple):
-    replica: ReplicaName
+    replica: ReplicaId
     current_leader_epoch: LeaderEpoch | None
     leader_epoch: LeaderEpoch
 

@@ -26,12 +26,13 @@ from tidelog.replica import (
     IsrProposal,
     LeaderReplica,
     LogBounds,
+    ReplicaId,
     ReplicationSettings,
     Truncation,
 )
 from tidelog.server.held_directory import is_full
 from tidelog.sim.checkers.views import ReplicaView
-from tidelog.sim.replicas.messages import LeaderAnswers, ReplicaName
+from tidelog.sim.replicas.messages import LeaderAnswers
 from tidelog.sim.replicas.parked import Parked
 from tidelog.sim.replicas.picture import LogPicture
 from tidelog.sim.replicas.plan import Plan
@@ -81,7 +82,7 @@ class HostedReplica:
         self,
         host: Host,
         topic_partition: TopicPartition,
-        name: ReplicaName,
+        name: ReplicaId,
         log: Log,
         *,
         high_watermark: Offset | None,

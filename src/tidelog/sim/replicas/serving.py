@@ -17,6 +17,7 @@ from tidelog.replica import (
     Fetched,
     FollowerFetch,
     LeaderReplica,
+    ReplicaId,
     check_leader_epoch,
 )
 from tidelog.sim.replicas.fabric import Reply
@@ -32,7 +33,6 @@ from tidelog.sim.replicas.messages import (
     Produce,
     Produced,
     RecordsFetched,
-    ReplicaName,
     WhoLeads,
 )
 from tidelog.sim.replicas.parked import Parked
@@ -48,7 +48,7 @@ class Serving(Protocol):
     plan: Plan
     parked: Parked
     image: MetadataImage
-    replicas: dict[ReplicaName, HostedReplica]
+    replicas: dict[ReplicaId, HostedReplica]
     is_registered: bool
 
     def now_ms(self) -> int: ...
@@ -73,7 +73,7 @@ def serve(broker: Serving, body: object, reply: Reply) -> None:
                 reply(Leaders(None) if topic is None else Leaders(topic.topic_id, tuple(topic.partitions)))
 
 
-def _find(broker: Serving, name: ReplicaName) -> HostedReplica:
+def _find(broker: Serving, name: ReplicaId) -> HostedReplica:
     replica = broker.replicas.get(name)
     if replica is None or replica.is_stopped:
         topic = broker.image.topic_by_id(name.topic_id)

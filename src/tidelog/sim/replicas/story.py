@@ -9,11 +9,12 @@ from collections import Counter
 
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import PartitionImage
+from tidelog.replica import ReplicaId
 from tidelog.sim.faults import Fault
 from tidelog.sim.replicas.clients import Producer
 from tidelog.sim.replicas.faults import REPLICA_FAULTS
 from tidelog.sim.replicas.hurt import Hurt
-from tidelog.sim.replicas.messages import ReplicaName
+from tidelog.sim.replicas.messages import PARTITION
 from tidelog.sim.replicas.plan import Plan
 from tidelog.sim.replicas.world import ReplicaCluster
 from tidelog.sim.story import Story
@@ -79,9 +80,9 @@ class ReplicaStory(Story):
         if not waits_for:
             cluster.watch.check_settled()
 
-    def _states(self) -> dict[str, tuple[ReplicaName, PartitionImage]]:
+    def _states(self) -> dict[str, tuple[ReplicaId, PartitionImage]]:
         return {
-            name: (ReplicaName(topic.topic_id, 0), topic.partitions[0])  # type: ignore[arg-type]
+            name: (ReplicaId(topic.topic_id, PARTITION), topic.partitions[PARTITION])
             for name, topic in sorted(self.cluster.latest.topics_by_name.items())
         }
 

@@ -6,17 +6,18 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Protocol
 
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId
 from tidelog.client.core.values import PositionReset
 from tidelog.metadata.image import MetadataImage, PartitionImage
+from tidelog.replica import ReplicaId
 from tidelog.sim.checkers.findings import Findings
 from tidelog.sim.checkers.history import PartitionHistory, Promise
 from tidelog.sim.checkers.partition import PartitionCheckers
 from tidelog.sim.checkers.readers import NoSilentLoss
-from tidelog.sim.checkers.stopping import BrokerView, HeldLog, StoppedMeansStopped
+from tidelog.sim.checkers.stopping import BrokerView, StoppedMeansStopped
 from tidelog.sim.checkers.views import PartitionView, ReplicaView
 from tidelog.sim.replicas.broker import Broker
-from tidelog.sim.replicas.messages import ReplicaName
+from tidelog.sim.replicas.messages import PARTITION
 from tidelog.sim.replicas.picture import LogPicture
 from tidelog.sim.replicas.plan import Plan
 
@@ -56,18 +57,18 @@ class Watch(Findings):
         self.are_logs_touched = False
         self._plan = plan
         self._world = world
-        self._partitions: dict[ReplicaName, WatchedPartition] = {}
-        self._pictures: dict[tuple[BrokerId, ReplicaName], LogPicture] = {}
-        self._added: dict[tuple[BrokerId, ReplicaName], LeaderEpoch] = {}  # in which leader epoch, if not at first
+        self._partitions: dict[ReplicaId, WatchedPartition] = {}
+        self._pictures: dict[tuple[BrokerId, ReplicaId], LogPicture] = {}
+        self._added: dict[tuple[BrokerId, ReplicaId], LeaderEpoch] = {}  # in which leader epoch, if not at first
         self._stopping = StoppedMeansStopped()
 
-    def partition(self, name: ReplicaName) -> WatchedPartition:
+    def partition(self, name: ReplicaId) -> WatchedPartition:
         """What is known of one; None of it, at first."""
         if name not in self._partitions:
             self._partitions[name] = WatchedPartition(self._plan, self.checks)
         return self._partitions[name]
 
-    def picture(self, broker: BrokerId, name: ReplicaName) -> LogPicture:
+    def picture(self, broker: BrokerId, name: ReplicaId) -> LogPicture:
         """Of the log of one replica."""
         return self._pictures.setdefault((broker, name), LogPicture())
 
@@ -80,13 +81,12 @@ class Watch(Findings):
             known = before.topics_by_id.get(topic_id)
             if known is topic or known is None:
                 continue
-            for index, state in enumerate(topic.partitions):
-                for broker in set(state.replicas) - set(known.partitions[index].replicas):
-                    self._added[broker, ReplicaName(topic_id, index)] = state.leader_epoch  # type: ignore[arg-type]
-                if _is_unclean(known.partitions[index], state):
-                    self.facts["unclean election"] += 1
-                    found = self.partition(ReplicaName(topic_id, index))  # type: ignore[arg-type]
-                    found.history.on_unclean_election(state.leader_epoch)
+            name, was, state = ReplicaId(topic_id, PARTITION), known.partitions[PARTITION], topic.partitions[PARTITION]
+            for broker in set(state.replicas) - set(was.replicas):
+                self._added[broker, name] = state.leader_epoch
+            if _is_unclean(was, state):
+                self.facts["unclean election"] += 1
+                self.partition(name).history.on_unclean_election(state.leader_epoch)
         for name in [name for name in self._partitions if name.topic_id not in after.topics_by_id]:
             if name.topic_id in before.topics_by_id:
                 del self._partitions[name]
@@ -94,28 +94,26 @@ class Watch(Findings):
     def on_power_lost(self, broker: BrokerId, *, is_disk_lost: bool = False) -> None:
         """Of one broker."""
         for topic_id, topic in self._world.latest.topics_by_id.items():
-            for index, state in enumerate(topic.partitions):
-                if broker in state.replicas:
-                    found = self.partition(ReplicaName(topic_id, index))  # type: ignore[arg-type]
-                    found.history.on_power_lost(broker)
+            if broker in topic.partitions[PARTITION].replicas:
+                self.partition(ReplicaId(topic_id, PARTITION)).history.on_power_lost(broker)
         if is_disk_lost:
             self._stopping.on_disk_lost(broker)
             for (holder, _), picture in self._pictures.items():
                 if holder == broker:
                     picture.restart()
 
-    def doubtful_in(self, topic_id: object, state: PartitionImage) -> int:
+    def doubtful_in(self, topic_id: TopicId, state: PartitionImage) -> int:
         """How many of a partition's replicas have lost power and not won their seats back yet."""
-        history = self.partition(ReplicaName(topic_id, 0)).history  # type: ignore[arg-type]
+        history = self.partition(ReplicaId(topic_id, PARTITION)).history
         return sum(history.is_doubtful(broker) for broker in state.replicas)
 
-    def is_doubtful(self, topic_id: object, broker: BrokerId) -> bool:
+    def is_doubtful(self, topic_id: TopicId, broker: BrokerId) -> bool:
         """Whether one replica is among those."""
-        return self.partition(ReplicaName(topic_id, 0)).history.is_doubtful(broker)  # type: ignore[arg-type]
+        return self.partition(ReplicaId(topic_id, PARTITION)).history.is_doubtful(broker)
 
     # What clients are told.
 
-    def on_acknowledged(self, name: ReplicaName, values: tuple[str, ...], offset: Offset, acks: int) -> None:
+    def on_acknowledged(self, name: ReplicaId, values: tuple[str, ...], offset: Offset, acks: int) -> None:
         """A producer with acks=all was told that its records are committed."""
         self.facts["batch acknowledged"] += 1
         self.check()
@@ -130,7 +128,7 @@ class Watch(Findings):
             self.expect(was_committed, "AckedRecordsSurvive", what)
 
     def _promised_by_the_dead(
-        self, name: ReplicaName, found: WatchedPartition, offset: int, value: str
+        self, name: ReplicaId, found: WatchedPartition, offset: int, value: str
     ) -> Promise | None:
         """A leader that ended in the very step in which it acknowledged, or that was no replica any more and had not
         heard of it, nobody has seen; it promised all the same.
@@ -144,14 +142,14 @@ class Watch(Findings):
                 break
         return found.history.committed.get(offset)
 
-    def on_given(self, reader: str, name: ReplicaName, offset: int, leader_epoch: LeaderEpoch, value: str) -> None:
+    def on_given(self, reader: str, name: ReplicaId, offset: int, leader_epoch: LeaderEpoch, value: str) -> None:
         """A consumer was given a record."""
         self.facts["record delivered"] += 1
         if self._world.latest.topic_by_id(name.topic_id) is not None:
             found = self.partition(name).readers.on_given(reader, offset, (leader_epoch, value))
             self.note([NoSilentLoss.name], found)
 
-    def on_told(self, reader: str, name: ReplicaName, reset: PositionReset) -> None:
+    def on_told(self, reader: str, name: ReplicaId, reset: PositionReset) -> None:
         """A consumer was told that what it stood on is gone."""
         self.facts[f"reader told: {reset.reason.value}"] += 1
         self.partition(name).readers.on_told(reader, reset.divergent_offset, reset.new_offset)
@@ -175,16 +173,15 @@ class Watch(Findings):
         self.is_touched = False
         latest = self._world.latest
         for topic_id, topic in latest.topics_by_id.items():
-            for index, state in enumerate(topic.partitions):
-                name = ReplicaName(topic_id, index)  # type: ignore[arg-type]
-                self.note((), self.partition(name).checkers.check(self.view(name, state)))
+            name = ReplicaId(topic_id, PARTITION)
+            self.note((), self.partition(name).checkers.check(self.view(name, topic.partitions[PARTITION])))
         if self.are_logs_touched:
             self.are_logs_touched = False
             running = [broker for broker in self._world.brokers.values() if broker.is_registered and broker.is_running]
             found = self._stopping.check([self._broker_view(broker) for broker in running], latest)
             self.note([StoppedMeansStopped.name], found)
 
-    def view(self, name: ReplicaName, state: PartitionImage) -> PartitionView:
+    def view(self, name: ReplicaId, state: PartitionImage) -> PartitionView:
         """All replicas of a partition, as they are now."""
         views: dict[BrokerId, ReplicaView] = {}
         for broker in dict.fromkeys((*state.replicas, *self._world.brokers)):
@@ -200,7 +197,7 @@ class Watch(Findings):
                     views[broker] = _down(broker, picture)
         return PartitionView(state, views)
 
-    def _without_strangers(self, name: ReplicaName, view: ReplicaView) -> ReplicaView:
+    def _without_strangers(self, name: ReplicaId, view: ReplicaView) -> ReplicaView:
         """A leader that is behind may presume in sync a replica that was removed: the one that was added since, on the
         same broker, is another, and no concern of that leader.
         """
@@ -226,8 +223,8 @@ class Watch(Findings):
 
     def _broker_view(self, broker: Broker) -> BrokerView:
         held = frozenset(broker.logs_on_disk())
-        serving = frozenset(HeldLog(*name) for name, each in broker.replicas.items() if not each.is_stopped)
-        stopped = frozenset(log for log in held if broker.is_told_to_stop(ReplicaName(*log)))
+        serving = frozenset(name for name, each in broker.replicas.items() if not each.is_stopped)
+        stopped = frozenset(log for log in held if broker.is_told_to_stop(log))
         return BrokerView(broker.broker_id, held, stopped, serving, self._world.image_at(broker.applied_number))
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import MetadataImage
+from tidelog.replica import ReplicaId
 from tidelog.sim.machine import Machine
 from tidelog.sim.process import ProcessKilledError
 from tidelog.sim.replicas.broker import Broker
 from tidelog.sim.replicas.clients import Consumer, Place, Producer
 from tidelog.sim.replicas.controller import CONTROLLER, Controller, machine_of
 from tidelog.sim.replicas.fabric import Fabric, Station
-from tidelog.sim.replicas.messages import ReplicaName
 from tidelog.sim.replicas.picture import LogPicture
 from tidelog.sim.replicas.plan import Plan
 from tidelog.sim.replicas.watch import Watch
@@ -68,7 +68,7 @@ class ReplicaCluster:
         """After so many batches."""
         return self.images[number - 1] if number else MetadataImage.empty()
 
-    def picture(self, broker: BrokerId, name: ReplicaName) -> LogPicture:
+    def picture(self, broker: BrokerId, name: ReplicaId) -> LogPicture:
         return self.watch.picture(broker, name)
 
     def on_step(self) -> None:
