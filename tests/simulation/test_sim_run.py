@@ -11,6 +11,7 @@ from itertools import count
 import pytest
 
 from tidelog.base.invariant import invariant
+from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.log.segment import Segment
 from tidelog.replica import LeaderReplica, Ready
@@ -28,6 +29,11 @@ from tidelog.sim.workload import Plan
 from tidelog.sim.world import SimulatedWorld
 
 MINUTES = 0.1
+INVARIANTS = {
+    "AckedRecordsSurvive", "DeliveredStaysDeliverable", "EpochOffsetUnique", "LeaderInIsr", "LineageTellsTheLog",
+    "LogsArePrefixes", "NoSilentLoss", "OwnInvariant", "Progress",
+}  # fmt: skip
+OF_AN_ADMINISTRATOR = {"MetadataNeverGoesBack", "OwnWritesSeen", "StoppedMeansStopped"}
 PLAIN = Plan(partitions=1, producers=1, interval_ms=20, consumers=1)
 
 
@@ -57,7 +63,7 @@ def run_story(seed: int, plan: Plan, faults: list[Fault]) -> tuple[Report, list[
 def test_nothing_breaks(seed: int) -> None:
     report = run_seed(seed, minutes=MINUTES)
     assert report.broken == ()
-    assert min(report.checks[name] for name in ("AckedRecordsSurvive", "NoSilentLoss", "EpochOffsetUnique")) > 0
+    assert INVARIANTS <= set(report.checks) <= INVARIANTS | OF_AN_ADMINISTRATOR
     gc.collect()  # what a dead process left behind may not complain
 
 
@@ -191,6 +197,22 @@ def test_a_bug_that_production_code_survives_is_told(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(LeaderReplica, "take_ready", once)
     (told,) = run_seed(2, minutes=MINUTES).broken
     assert told == 'OwnInvariant: InvariantBrokenError: planted, in once (invariant(next(calls) != 200, "planted"))'
+
+
+def test_what_a_client_raises_that_it_may_not_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(AsyncConsumer, "poll", fail)
+    report, _ = run_story(1, PLAIN, [])
+    assert report.broken_names == {"OwnInvariant"}
+    assert report.broken[0].endswith("a client raised ZeroDivisionError: , in fail (raise ZeroDivisionError)")
+
+
+@pytest.mark.parametrize("fault", [Fault("kil", 0), Fault("kill"), Fault("disk slow", 0)], ids=str)
+def test_a_fault_of_no_such_kind_is_an_error(fault: Fault) -> None:
+    with pytest.raises(KeyError, match=fault.kind):
+        run_story(1, PLAIN, [fault])
 
 
 @pytest.mark.parametrize("nodes", [1, 3])

@@ -9,6 +9,7 @@ from collections import Counter
 from random import Random
 
 from tidelog.client.factory import AsyncFactory
+from tidelog.sim.executor import ExecutorFaults
 from tidelog.sim.faults import Fault
 from tidelog.sim.node import SimulatedNode
 from tidelog.sim.node_faults import NODE_FAULTS
@@ -127,11 +128,10 @@ class HurtNode:
 
     async def heal(self) -> None:
         """From now on nothing is in the way; whatever is out of use is started again."""
-        network, executor = self._world.network, self._machine.executor
+        network = self._world.network
         network.heal()
         network.faults.reset_rate = network.faults.straggle_rate = network.faults.cut_rate = 0.0
-        executor.faults.stall_rate = 0.0
-        executor.faults.wait_ms_max = 2.0
+        self._machine.executor.faults = ExecutorFaults()
         self._machine.disk.is_cold = lambda: False
         self._machine.disk.free_write_bytes = None
         await self._mend()

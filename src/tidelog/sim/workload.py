@@ -22,6 +22,7 @@ from tidelog.client.futures import Future
 from tidelog.client.group_descriptions import CommittedOffset
 from tidelog.client.options import CompressionType
 from tidelog.sim.administration import Administration, refused
+from tidelog.sim.own_bugs import words_of
 from tidelog.sim.rng import SeededRng
 from tidelog.sim.witness import Witness
 
@@ -148,7 +149,7 @@ class Workload:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            self._witness.expect(False, "NoSurprises", f"a client raised {error!r}")
+            self._witness.expect(False, "OwnInvariant", f"a client raised {words_of(error)}")
 
     # Writing.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
 from tidelog.base.ports import Rng
 from tidelog.controller.isr_changes import alter_partition
 from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in
@@ -81,15 +81,15 @@ class Controller:
 
     # What an operator does.
 
-    def create_topic(self, name: str, replicas: Sequence[BrokerId]) -> TopicId:
-        """A topic of one partition."""
-        settings = [("min.insync.replicas", str(self._plan.min_insync_replicas))]
-        new = NewTopic(name, assignments=((0, tuple(replicas)),), configs=tuple(settings))
+    def create_topic(self, name: str, replicas: Sequence[BrokerId]) -> None:
+        """A topic of one partition. Raises KafkaError."""
+        settings = (("min.insync.replicas", str(self._plan.min_insync_replicas)),)
+        new = NewTopic(name, assignments=((0, tuple(replicas)),), configs=settings)
         decision = self._state.decide_create_topics([new], rng=self._rng)
         self._commit(decision.records)
-        created = decision.reply[0]
-        assert created.topic_id is not None, created.message
-        return created.topic_id
+        (created,) = decision.reply
+        if created.topic_id is None:
+            raise refusal(created.code, f"{name}: {created.message}")
 
     def delete_topic(self, name: str) -> None:
         """Delete it, and push that to all who have it."""

@@ -12,6 +12,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.controller.leaders import ElectionType
 from tidelog.log.directory import RECOVERY_POINT_FILE
+from tidelog.sim.executor import ExecutorFaults
 from tidelog.sim.faults import Fault
 from tidelog.sim.replicas.broker import LOGS
 from tidelog.sim.replicas.controller import CONTROLLER, machine_of
@@ -86,11 +87,9 @@ class Hurt:
         for task in self._tasks:
             task.cancel()
         cluster.network.heal()
-        faults = cluster.fabric.faults
-        faults.delay_ms_max = FabricFaults().delay_ms_max
-        faults.drop_rate = faults.repeat_rate = faults.straggle_rate = 0.0
+        cluster.fabric.faults = FabricFaults()
         for broker, machine in cluster.machines.items():
-            machine.executor.faults.wait_ms_max = 2.0
+            machine.executor.faults = ExecutorFaults()
             machine.disk.free_write_bytes = None
             machine.kill_at_change = None
             machine.clock.wall_offset_ms = 0
@@ -306,7 +305,7 @@ class Hurt:
         for topic, replicas in list(self._away.items()):
             try:
                 self._cluster.controller.create_topic(topic, replicas)
-            except (KafkaError, AssertionError):
+            except KafkaError:
                 self._later(200, self.create_deleted)
                 return
             del self._away[topic]

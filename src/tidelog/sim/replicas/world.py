@@ -11,7 +11,7 @@ from tidelog.metadata.image import MetadataImage
 from tidelog.replica import ReplicaId
 from tidelog.sim.machine import Machine
 from tidelog.sim.process import ProcessKilledError
-from tidelog.sim.replicas.broker import Broker
+from tidelog.sim.replicas.broker import LOGS, Broker
 from tidelog.sim.replicas.clients import Consumer, Place, Producer
 from tidelog.sim.replicas.controller import CONTROLLER, Controller, machine_of
 from tidelog.sim.replicas.fabric import Fabric, Station
@@ -55,7 +55,7 @@ class ReplicaCluster:
         for number in range(1, plan.nodes + 1):
             broker = BrokerId(number)
             machine = self.machines[broker] = world.machine(machine_of(broker))
-            machine.disk.make_dirs("logs")
+            machine.disk.make_dirs(LOGS)
             self.start(broker)
 
     # What the watch, and brokers, want to know.
