@@ -75,17 +75,15 @@ def changes_on_leaving(
 def changes_on_arrival(
     metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync
 ) -> list[PartitionChangeRecord]:
-    """What follows when a broker may lead again: it is elected where nobody leads and it is in sync or eligible."""
-    others_are_active = is_active_in(metadata)
+    """What follows when a broker may lead again: it is elected where nobody leads and it is in sync or eligible.
+
+    Nobody else may lead there: they would have been elected before.
+    """
     records = []
     for name, topic_id, index, partition in partitions_of(metadata):
-        if partition.leader is not None or broker_id not in partition.replicas:
+        if partition.leader is not None:
             continue
-        changed = elected(
-            partition,
-            min_insync_replicas=min_insync(name),
-            is_active=lambda one: one == broker_id or others_are_active(one),
-        )
+        changed = elected(partition, min_insync_replicas=min_insync(name), is_active=lambda one: one == broker_id)
         if changed is not None:
             records.append(change_record(topic_id, index, partition, changed))
     return records

@@ -112,9 +112,6 @@ def without(
         is_active: of the others.
         is_lost: whether its log may lack the end of what it had (rule 7).
     """
-    was_eligible = is_lost and broker in partition.eligible_leader_replicas
-    if broker not in partition.isr and partition.leader != broker and not was_eligible:
-        return None
     isr = [one for one in partition.isr if one != broker]
     left = with_isr(partition, isr, min_insync_replicas=min_insync_replicas, lost=(broker,) if is_lost else ())
     if left.leader is None:
@@ -142,8 +139,7 @@ def elected_preferred(partition: PartitionImage, *, min_insync_replicas: int, is
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         raise refusal(Code.ELECTION_NOT_NEEDED, f"broker {preferred} leads already")
-    may_lead = partition.isr or partition.eligible_leader_replicas
-    if preferred not in may_lead or not is_active(preferred):
+    if preferred not in partition.isr or not is_active(preferred):
         raise refusal(Code.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {preferred} is not in sync, or not alive")
     return led_by(partition, preferred, min_insync_replicas=min_insync_replicas)
 

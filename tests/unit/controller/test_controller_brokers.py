@@ -26,6 +26,7 @@ from tidelog.journal import Decision, Journal
 from tidelog.metadata import Endpoint, MetadataImage, PartitionImage
 from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     FeatureLevelRecord,
     PartitionChangeRecord,
     ProducerIdsRecord,
@@ -192,6 +193,20 @@ def test_the_last_in_sync_replica_may_lead_when_it_is_back() -> None:
     assert leadership(cluster.partition("a")) == (2, 3, (2,))
 
 
+def test_who_falls_silent_stays_eligible_for_it_may_have_lost_nothing() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO)
+    cluster.create("a", [ONE, TWO])
+    two = ConfigRecord(resource_type=2, resource_name="a", name="min.insync.replicas", value="2")
+    cluster.run(Decision((two,), None))
+    cluster.fence(TWO)
+    cluster.fence(ONE)
+    assert leadership(cluster.partition("a")) == (None, 1, ())
+    assert set(cluster.partition("a").eligible_leader_replicas) == {ONE, TWO}
+    cluster.register(ONE)
+    assert cluster.partition("a").eligible_leader_replicas == (TWO,), "its last shutdown was unclean"
+
+
 def test_who_is_not_in_sync_does_not_lead_however_alive() -> None:
     cluster = Cluster()
     cluster.start(ONE, TWO)
@@ -251,6 +266,11 @@ def test_a_broker_that_shuts_down_is_not_elected() -> None:
     leaving = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=cluster.epochs[ONE], in_controlled_shutdown=1)
     cluster.run(Decision((leaving,), None))
     cluster.unfence(ONE)
+    assert not cluster.image.brokers[ONE].is_active
+    known = cluster.image.brokers[ONE]
+    again = replace(cluster.registration(ONE), incarnation_id=known.incarnation_id, rack="told late")
+    cluster.run(cluster.decide_register(again))
+    assert cluster.image.brokers[ONE] == replace(known, endpoints=again.endpoints, rack="told late")
     assert not cluster.image.brokers[ONE].is_active
     assert leadership(cluster.partition("a")) == (None, 1, ())
     assert cluster.partition("a").eligible_leader_replicas == (1,)

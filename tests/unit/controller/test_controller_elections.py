@@ -39,7 +39,13 @@ def cluster(*active: BrokerId) -> ControllerState:
 
 
 def add(
-    state: ControllerState, name: str, *, leader: int = -1, isr: tuple[int, ...] = (), eligible: tuple[int, ...] = ()
+    state: ControllerState,
+    name: str,
+    *,
+    leader: int = -1,
+    isr: tuple[int, ...] = (),
+    eligible: tuple[int, ...] = (),
+    known: tuple[int, ...] = (),
 ) -> None:
     topic_id = TopicId(UUID(int=100 + len(state.metadata.topics_by_id)))
     state.apply(TopicRecord(name=name, topic_id=topic_id))
@@ -53,6 +59,7 @@ def add(
             leader_epoch=3,
             partition_epoch=4,
             eligible_leader_replicas=list(eligible),
+            last_known_elr=list(known),
         )
     )
 
@@ -87,10 +94,11 @@ def test_the_preferred_leaders_of_all_topics() -> None:
 def test_of_named_partitions_each_is_answered() -> None:
     state = cluster(ONE, TWO)
     add(state, "stays", leader=1, isr=(1, 2))
-    asked = [named("stays"), named("none"), named("stays", 1), named("stays")]
+    asked = [named("stays"), named("none"), named("stays", 1), named("stays", -1), named("stays")]
     decision = state.decide_elect_leaders(ElectionType.UNCLEAN, asked)
     assert [one.code for one in decision.reply] == [
         Code.ELECTION_NOT_NEEDED,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
     ]
@@ -134,9 +142,14 @@ def test_who_commits_alone_leaves_nobody_else_eligible() -> None:
 def test_what_all_brokers_share_changes_who_is_eligible_too() -> None:
     state = cluster(ONE, TWO)
     add(state, "t", leader=1, isr=(1,), eligible=(2,))
+    add(state, "once", leader=1, isr=(1,), known=(2,))
+    add(state, "settled", leader=1, isr=(1, 2))
     everywhere = ConfigResource(ResourceType.BROKER, "")
     state.apply(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
     unrelated = ConfigsToAlter(everywhere, [ConfigChange("log.retention.ms", 0, "77000000")])
     assert len(state.decide_alter_configs([unrelated]).records) == 1
-    run(state, state.decide_alter_configs([ConfigsToAlter(everywhere, [ConfigChange("min.insync.replicas", 1)])]))
+    decision = state.decide_alter_configs([ConfigsToAlter(everywhere, [ConfigChange("min.insync.replicas", 1)])])
+    assert len(decision.records) == 3, "nothing is said of a partition where nobody else was eligible"
+    run(state, decision)
     assert partition(state, "t").eligible_leader_replicas == ()
+    assert partition(state, "once").last_known_eligible_leader_replicas == ()

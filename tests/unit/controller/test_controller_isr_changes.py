@@ -164,6 +164,7 @@ def test_each_partition_of_a_request_stands_for_itself() -> None:
         PartitionToAlter(TOPIC, PartitionIndex(2), alone),
         PartitionToAlter(TOPIC, PartitionIndex(2), CHANGE),
         PartitionToAlter(TOPIC, PartitionIndex(3), alone),
+        PartitionToAlter(TOPIC, PartitionIndex(-1), alone),
         PartitionToAlter(TopicId(UUID(int=78)), PartitionIndex(0), alone),
     ]
     decision = state.decide_alter_partitions(ONE, epochs[1], asked)
@@ -172,6 +173,7 @@ def test_each_partition_of_a_request_stands_for_itself() -> None:
         Code.FENCED_LEADER_EPOCH,
         Code.INVALID_REQUEST,
         Code.INVALID_REQUEST,
+        Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.UNKNOWN_TOPIC_OR_PARTITION,
         Code.UNKNOWN_TOPIC_ID,
     ]

@@ -112,6 +112,8 @@ def test_enough_in_sync_leave_nobody_else_eligible() -> None:
     state = replace(partition((ONE,), eligible=(TWO,)), last_known_eligible_leader_replicas=(THREE,))
     assert standing(with_isr(state, (ONE, THREE), min_insync_replicas=2)) == ((ONE, THREE), (), ())
     assert standing(with_isr(state, (ONE,), min_insync_replicas=1)) == ((ONE,), (), ())
+    rejoined = replace(partition((THREE,), THREE, eligible=(TWO,)), last_known_eligible_leader_replicas=(ONE,))
+    assert standing(with_isr(rejoined, (ONE,), min_insync_replicas=2)) == ((ONE,), (TWO, THREE), ())
     down = partition((), None, eligible=(ONE, TWO))
     assert standing(led_by(down, TWO, min_insync_replicas=1)) == ((TWO,), (), ()), "it commits alone from here on"
 
@@ -203,3 +205,5 @@ def test_a_record_says_all_that_changed(before: PartitionImage, data: st.DataObj
     record = decode_record(encode_record(change_record(TOPIC, PartitionIndex(0), before, after)))
     assert isinstance(record, PartitionChangeRecord)
     assert merge(before, record) == after
+    for name in ("replicas", "isr", "directories", "eligible_leader_replicas"):
+        assert (getattr(record, name) is None) == (getattr(before, name) == getattr(after, name))
