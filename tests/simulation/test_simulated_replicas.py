@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from tidelog.sim.replicas import replica as hosted
 from tidelog.sim.replicas.faults import REPLICA_FAULTS
 from tidelog.sim.replicas.plan import Plan, draw_plan
 from tidelog.sim.replicas.story import ReplicaStory
+from tidelog.sim.replicas.world import ReplicaCluster
 from tidelog.sim.report import Report
 from tidelog.sim.rng import SeededRng
 from tidelog.sim.run import run_seed
@@ -73,6 +75,20 @@ def test_a_step_is_taken_whenever_it_comes_and_however_short_it_is() -> None:
     report, facts = run_story(3, plain(), [Fault("topic recreated", 0)])
     assert report.broken == ()
     assert facts["replica deleted"] == 3
+
+
+def test_a_broker_that_stops_before_it_has_looked_at_its_logs_does_not_call_them_clean() -> None:
+    async def story(cluster: ReplicaCluster) -> None:
+        while BrokerId(1) not in cluster.brokers or cluster.brokers[BrokerId(1)].broker_epoch is None:
+            await asyncio.sleep(0.0001)
+        assert not cluster.brokers[BrokerId(1)].is_registered, "it has not been told what to open"
+        cluster.stop(BrokerId(1))
+        cluster.start(BrokerId(1))
+        await asyncio.sleep(0)
+        assert not cluster.brokers[BrokerId(1)].held.was_clean
+
+    with SimulatedWorld(1) as world:
+        world.run(story(ReplicaCluster(world, plain())))
 
 
 @pytest.mark.parametrize("kind", REPLICA_FAULTS.rates)

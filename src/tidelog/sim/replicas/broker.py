@@ -455,11 +455,11 @@ class Broker:
         self.later(self.plan.checkpoint_ms, self._keep)
 
     def close(self) -> None:
-        """Stop cleanly: the next process can show that it lost nothing."""
+        """Stop cleanly: the next process can show that it lost nothing, if this one came so far as to open its logs."""
         self.is_failed = True
         replicas = list(self.replicas.values())
         for replica in replicas:
             replica.stop()
         is_clean = close_logs(log for log in (each.log for each in replicas) if log.failure is None)
-        is_clean = is_clean and all(each.log.failure is None for each in replicas)
+        is_clean = is_clean and self.is_registered and all(each.log.failure is None for each in replicas)
         self.held.leave(replicas, self.broker_epoch if is_clean else None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.base.errors import CorruptLogError, DiskError
+from tidelog.base.errors import CorruptLogError, DiskError, MalformedBatchError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
 from tidelog.records import read_records, split_batches
@@ -47,7 +47,7 @@ class LogPicture:
         while self.end_offset < log.log_end_offset:
             try:
                 self._read_on(log)
-            except (CorruptLogError, DiskError):
+            except (CorruptLogError, DiskError, MalformedBatchError):
                 return
 
     def _read_on(self, log: Log) -> None:
