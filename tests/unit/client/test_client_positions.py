@@ -148,3 +148,11 @@ def test_the_verdict_is_what_comparing_the_logs_record_by_record_shows(
     else:  # nothing that was read is left
         assert isinstance(verdict, Truncated)
         assert verdict.divergent_offset is None or verdict.divergent_offset <= start
+
+
+def test_below_a_stored_position_the_epoch_that_came_with_it_is_known() -> None:
+    """Read on in a later epoch, of which the leader has nothing: the logs part in the one that was stored."""
+    standing = Standing.stored(Offset(50), LeaderEpoch(6))
+    standing.on_read([(LeaderEpoch(7), 50)], 52)
+    verdict = judge(standing, LeaderEpoch(7), (LeaderEpoch(6), Offset(45)))
+    assert verdict == Truncated(Divergence(Offset(45), LeaderEpoch(6)))

@@ -294,6 +294,17 @@ def test_a_seek_without_an_epoch_does_not_ask() -> None:
     assert bench.need() == FetchFrom(Offset(50), 1_000)
 
 
+def test_a_fetch_that_is_told_of_a_divergence_asks_where_it_is() -> None:
+    bench = Bench()
+    bench.read_up_to(5)
+    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    bench.reader.on_diverging(bench.reader.generation)
+    bench.epoch_end(0, (0, 3))
+    error = bench.error
+    assert isinstance(error, LogTruncatedError)
+    assert (error.position, error.divergent_offset) == (5, 3)
+
+
 def test_a_position_of_an_epoch_that_the_metadata_does_not_know_yet_waits_for_it() -> None:
     bench = Bench()
     bench.metadata(epoch=4)
