@@ -34,7 +34,7 @@ def test_a_summary_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed = run(capsys, "--seeds", "5..6", *SHORT)
     assert "VIRTUAL HOURS" in printed
     assert "AckedRecordsSurvive" in printed
-    assert f"nothing broke in 2 runs, commit {COMMIT}" in printed
+    assert f"nothing broke, commit {COMMIT}" in printed
 
 
 def test_a_summary_is_printed_for_programs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,7 +149,7 @@ class RunSimulations:
             raise UsageError(f"--only names faults of one seed; {self.seeds.first}..{self.seeds.last} are {count}")
         totals, failed = Totals(), None
         with Reporter() as reporter:
-            reporter.begin(f"{count:,} runs of {_nodes(self.nodes)}", count)
+            reporter.begin(f"seeds {self.seeds.first}..{self.seeds.last} of {_nodes(self.nodes)}", count)
             for report in self._reports(min(self.jobs or _cores(), count)):
                 if self.only and self.only[-1] >= len(report.schedule):
                     raise UsageError(
@@ -164,7 +164,7 @@ class RunSimulations:
         print_sections(_summary(totals), self.output, sys.stdout)
         if failed is None or shrunk is None:
             if self.output == "table":
-                print(f"\nnothing broke in {totals.runs:,} runs, commit {commit}")
+                print(f"\nnothing broke, commit {commit}")
             return 0
         again = f"tidelog sim run --seeds {failed.seed}@{commit} --nodes {self.nodes} --minutes {self.minutes:g}"
         again += f" --only {','.join(str(place + 1) for place in shrunk.left) or 'none'}"

@@ -34,7 +34,7 @@ def place(
     if replication_factor > len(brokers):
         raise refusal(
             Code.INVALID_REPLICATION_FACTOR,
-            f"the replication factor is {replication_factor}, but only {len(brokers)} brokers are registered",
+            f"the replication factor, {replication_factor}, is above the number of registered brokers, {len(brokers)}",
         )
     if not any(broker.is_active for broker in brokers):
         raise refusal(Code.INVALID_REPLICATION_FACTOR, "all registered brokers are fenced: there is nobody to lead")
