@@ -34,6 +34,7 @@ from support.group_member import (
     rebalance,
     wait_for_coordinator,
 )
+from support.waiting import wait_until
 from support.wire_client import wait_until
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
