@@ -35,7 +35,6 @@ from support.group_member import (
     wait_for_coordinator,
 )
 from support.waiting import wait_until
-from support.wire_client import wait_until
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
