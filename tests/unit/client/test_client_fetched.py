@@ -70,6 +70,15 @@ def test_a_flipped_bit_is_found_unless_nobody_looks() -> None:
     assert shown(fetched(bytes(data), check_crcs=False)) == [0, 2]
 
 
+@pytest.mark.parametrize("bit", [0, 6])
+def test_an_offset_that_rotted_hides_no_records(bit: int) -> None:
+    """Offsets are not under the checksum: one is too low or too high, and then a batch goes back."""
+    data = bytearray(batch(62) + batch(64) + batch(66))
+    data[len(batch(62)) + 7] ^= 1 << bit
+    with pytest.raises(MalformedBatchError, match="comes behind one that ends at"):
+        fetched(bytes(data), 62)
+
+
 def test_control_batches_move_the_position_and_are_not_shown() -> None:
     found = fetched(batch(0, producer_id=7, kind="transactional") + batch(2, producer_id=7, kind="control"))
     assert shown(found) == [0]

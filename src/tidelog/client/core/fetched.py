@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tidelog.base.errors import Code, MalformedBatchError
 from tidelog.base.ids import LeaderEpoch
 from tidelog.base.ports import Buffer
 from tidelog.records.batch import BatchHeader, Record, check_crc, split_whole_batches
@@ -80,18 +81,26 @@ def read_fetched(
         high_watermark, last_stable_offset, log_start_offset: as they came.
 
     Raises:
-        MalformedBatchError: a batch's checksum or header is wrong.
+        MalformedBatchError: a batch's checksum or header is wrong, or it goes back behind the one before it: offsets
+            are not under the checksum, and one that rotted would hide its records.
     """
     buffer = memoryview(records) if records is not None else memoryview(b"")
     shown: list[tuple[int, BatchHeader]] = []
     epochs: list[tuple[LeaderEpoch, int]] = []
     starting = sorted(aborted, key=_first_offset, reverse=True) if aborted else []
     open_aborted: set[int] = set()
-    next_offset = fetch_offset
+    next_offset, lowest_offset = fetch_offset, 0
     batches = split_whole_batches(buffer)
     for at, header in batches:
         if check_crcs:
             check_crc(buffer, at, header)
+        if header.base_offset < lowest_offset:
+            raise MalformedBatchError(
+                f"the batch at offset {header.base_offset} comes behind one that ends at {lowest_offset}",
+                position=at,
+                code=Code.CORRUPT_MESSAGE,
+            )
+        lowest_offset = header.next_offset
         while starting and starting[-1].first_offset <= header.last_offset:
             open_aborted.add(starting.pop().producer_id)
         if header.is_control:
