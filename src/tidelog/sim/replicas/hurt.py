@@ -170,6 +170,7 @@ class Hurt:
         cluster.end(fault.broker, machine.kill)
         machine.disk.rot(rotten[self._rng.randrange(0, len(rotten))], self._rng.random_source)
         machine.disk.remove(f"{LOGS}/{RECOVERY_POINT_FILE}")
+        machine.disk.sync_dir(LOGS)  # or a loss of power would bring it back, and nobody look
         cluster.start_later(fault.broker, fault.lasts_ms)
         return True
 

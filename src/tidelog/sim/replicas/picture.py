@@ -54,6 +54,8 @@ class LogPicture:
         found = log.read(self.end_offset, size_bytes_max=READ_SIZE_BYTES, end_offset=log.log_end_offset)
         data = memoryview(found.read_all())
         for position, header in split_batches(data):
+            if header.base_offset > self.end_offset:
+                raise CorruptLogError(f"offset {self.end_offset} is missing")
             for record in read_records(data, position, header):
                 if record.offset >= self.end_offset:
                     epoch = LeaderEpoch(header.leader_epoch)
