@@ -221,7 +221,7 @@ class LeaderReplica:
         if fetch.follower in self.isr:
             if fetch.fetch_offset < self.high_watermark:
                 self._propose(self.isr - {fetch.follower})  # it lost what it once had
-        elif self._may_join(fetch):
+        elif self._may_join(fetch, follower):
             self._propose(self.isr | {fetch.follower})
 
     def on_state(self, state: PartitionImage) -> None:
@@ -359,9 +359,11 @@ class LeaderReplica:
         if self._proposal_retry_ms is None:
             self._isr.propose(isr)
 
-    def _may_join(self, fetch: AcceptedFetch) -> bool:
+    def _may_join(self, fetch: AcceptedFetch, follower: FollowerProgress) -> bool:
         """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5).
 
+        Nor does it lag behind the log's end: the high watermark stands still while too few are in sync, and whoever is
+        no further would be proposed to leave at once, and to join with its next fetch.
         After an unclean election nobody does until the controller knows that the leader recovered: until then that is
         what it is asked, one question at a time.
         """
@@ -369,6 +371,7 @@ class LeaderReplica:
             fetch.fetch_offset >= self._join_rule(self.high_watermark, self.epoch_start)
             and fetch.broker_epoch is not None
             and self._active_brokers.get(fetch.follower) == fetch.broker_epoch
+            and not follower.lags(self.log_end_offset, since_ms=fetch.now_ms - self._settings.lag_ms_max)
         )
 
     def _out_of_range(self, offset: Offset) -> KafkaError:

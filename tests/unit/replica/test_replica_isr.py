@@ -64,6 +64,20 @@ def test_joining_needs_the_high_watermark() -> None:
     assert fetch(leader, 3, 20) is not None
 
 
+def test_joining_at_a_high_watermark_that_stands_still_needs_the_log_end_too() -> None:
+    """Else it would be asked to leave at once, and to join with its next fetch: a record of metadata each time."""
+    leader = leader_of(state_of(isr=[1]), min_insync=2)
+    leader.on_appended(Offset(40))
+    late_ms = LAG_MS_MAX + 1
+    assert fetch(leader, 2, 15, now_ms=late_ms) is None
+    assert leader.high_watermark == 0
+    assert fetch(leader, 2, 39, now_ms=late_ms + 1) is None
+    leader.on_appended(Offset(45))
+    assert fetch(leader, 2, 40, now_ms=late_ms + 2) is not None, "it had all that there was at its last fetch"
+    leader.on_tick(late_ms + 2)
+    assert leader.take_ready().isr_proposal is None
+
+
 def test_joining_needs_the_registered_incarnation() -> None:
     leader = leader_of(state_of(isr=[1]), active=False)
     assert fetch(leader, 2, 10) is None
