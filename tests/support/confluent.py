@@ -53,6 +53,15 @@ def new_producer(bootstrap: str, **settings: Any) -> confluent_kafka.Producer:
     return confluent_kafka.Producer(config | {key.replace("_", "."): value for key, value in settings.items()})
 
 
+def learn_topic(producer: confluent_kafka.Producer, topic: str) -> None:
+    """Let the producer learn the topic's partitions before its records come.
+
+    Records of a topic not known yet wait in another queue, from which librdkafka moves them one by one once the
+    metadata is there: a `flush` meanwhile sends whatever has been moved so far, in batches of any size.
+    """
+    producer.list_topics(topic, timeout=DEADLINE_SECONDS)
+
+
 def produce(
     producer: confluent_kafka.Producer, topic: str, records: Iterable[Sent], *, partition: int = 0
 ) -> list[int | Refused]:
@@ -65,6 +74,7 @@ def produce(
 
         return note
 
+    learn_topic(producer, topic)
     for number, record in enumerate(records):
         producer.produce(
             topic,

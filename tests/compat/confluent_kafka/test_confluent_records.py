@@ -19,6 +19,7 @@ from support.confluent import (
     as_sent,
     consumer_of,
     create_topic,
+    learn_topic,
     new_producer,
     produce,
     read_from,
@@ -124,6 +125,7 @@ def test_a_batch_of_100_000_records(shared_node: NodeProcess, admin: AdminClient
         compression_type=codec,
         queue_buffering_max_messages=count,
     )
+    learn_topic(producer, topic)
     values = [b"%x" % (i % 16) for i in range(count)]
     for value in values:
         producer.produce(topic, value, partition=0, timestamp=1_700_000_000_000)
