@@ -74,7 +74,6 @@ def produce(
 
         return note
 
-    learn_topic(producer, topic)
     for number, record in enumerate(records):
         producer.produce(
             topic,

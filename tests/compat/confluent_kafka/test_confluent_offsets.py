@@ -11,7 +11,16 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, IsolationLevel, KafkaE
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec
 
-from support.confluent import Sent, consumer_of, create_topic, new_producer, produce, read_from, read_to_end
+from support.confluent import (
+    Sent,
+    consumer_of,
+    create_topic,
+    learn_topic,
+    new_producer,
+    produce,
+    read_from,
+    read_to_end,
+)
 from support.node import NodeProcess
 
 TOPIC = "confluent-offsets"
@@ -32,6 +41,7 @@ def filled(shared_node: NodeProcess, admin: AdminClient) -> str:
     """100 records in batches of 20, ten milliseconds apart."""
     create_topic(admin, TOPIC)
     producer = new_producer(shared_node.bootstrap, batch_num_messages=PER_BATCH, linger_ms=10_000)
+    learn_topic(producer, TOPIC)
     sent = [Sent(b"%d" % i, timestamp_ms=START_MS + 10 * i) for i in range(COUNT)]
     assert produce(producer, TOPIC, sent) == list(range(COUNT))
     return TOPIC

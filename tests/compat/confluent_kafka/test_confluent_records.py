@@ -139,7 +139,9 @@ def test_a_batch_of_100_000_records(shared_node: NodeProcess, admin: AdminClient
 def test_reading_from_the_middle_of_a_batch(shared_node: NodeProcess, admin: AdminClient, topic: str) -> None:
     create_topic(admin, topic)
     sent = [Sent(b"%d" % i, timestamp_ms=1_700_000_000_000 + i) for i in range(100)]
-    produce(new_producer(shared_node.bootstrap, linger_ms=10_000, compression_type="lz4"), topic, sent)
+    producer = new_producer(shared_node.bootstrap, linger_ms=10_000, compression_type="lz4")
+    learn_topic(producer, topic)
+    produce(producer, topic, sent)
     assert len(batches_in(shared_node, topic)) == 1
     for start in (0, 1, 37, 99):
         found = read_from(shared_node.bootstrap, topic, start)
