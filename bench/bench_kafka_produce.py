@@ -10,7 +10,7 @@ import subprocess
 import time
 
 import confluent_kafka
-from beside_kafka import QUICK, Target, both_brokers, compare, need_kafka, topic_on, values_of
+from beside_kafka import QUICK, HasBootstrap, Target, both_brokers, compare, need_kafka, topic_on, values_of
 
 from support.kafka_peer import java_command
 
@@ -19,13 +19,22 @@ QUEUED_MAX = 200_000
 PERFORMANCE_FLAGS = ["-Xmx512M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]  # as Kafka's script starts it
 
 
-def produce(target: Target, topic: str, values: list[bytes], *, count: int, partitions: int, compression: str) -> float:
+def produce(
+    target: HasBootstrap,
+    topic: str,
+    values: list[bytes],
+    *,
+    count: int,
+    partitions: int,
+    compression: str,
+    acks: int | str = 1,
+) -> float:
     """Records per second, from the first that librdkafka is given to the last acknowledgement."""
     failures: list[object] = []
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": target.bootstrap,
-            "acks": 1,
+            "acks": acks,
             "linger.ms": 5,
             "compression.type": compression,
             "queue.buffering.max.messages": 2 * QUEUED_MAX,

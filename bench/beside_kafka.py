@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from harness import LONG, NodeProcess, WireClient, cpu_seconds, figure, median, new_node, say, skip
 
@@ -21,6 +21,7 @@ __all__ = [
     "PEER",
     "QUICK",
     "ROUNDS",
+    "HasBootstrap",
     "Ran",
     "Target",
     "both_brokers",
@@ -42,6 +43,13 @@ ROUNDS = 1 if QUICK else 7 if LONG else 5
 
 # Deleted topics must not fill the disk while the next are written, in either.
 CONFIG = {"log.segment.delete.delay.ms": "100", "log.retention.check.interval.ms": "1000"}
+
+
+class HasBootstrap(Protocol):
+    """Whatever clients can be pointed at."""
+
+    @property
+    def bootstrap(self) -> str: ...
 
 
 class Target(NamedTuple):

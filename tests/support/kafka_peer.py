@@ -1,4 +1,4 @@
-"""Apache Kafka itself, as `make peers` fetched it: one broker in a process of its own."""
+"""Apache Kafka itself, as `make peers` fetched it: brokers in processes of their own."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -15,7 +16,15 @@ from support.wire_client import WireClient
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse
 
-__all__ = ["KAFKA_JARS", "SPARK_JARS", "KafkaPeer", "PeerFailedError", "java_command", "missing_peers"]
+__all__ = [
+    "KAFKA_JARS",
+    "SPARK_JARS",
+    "KafkaCluster",
+    "KafkaPeer",
+    "PeerFailedError",
+    "java_command",
+    "missing_peers",
+]
 
 PEERS = Path(__file__).parents[2] / "peers"
 KAFKA_JARS = PEERS / "kafka"
@@ -23,6 +32,7 @@ SPARK_JARS = PEERS / "spark"
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 60.0
+TOGETHER_SECONDS_MAX = 10.0
 
 # What Kafka's own start script gives a broker.
 BROKER_FLAGS = [
@@ -48,7 +58,6 @@ TOOL_FLAGS = [
 CLUSTER_ID = "dGlkZWxvZy1wZWVyLXNlcg"
 CONFIG = {
     "process.roles": "broker,controller",
-    "node.id": "1",
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "PLAINTEXT",
     # One broker holds the one replica of everything.
@@ -86,9 +95,14 @@ def java_command(
 
 
 class KafkaPeer:
-    """One broker of Apache Kafka that is its own controller, on a directory and on free ports of its own.
+    """One broker of Apache Kafka that is a controller too, on a directory and on free ports of its own.
+
+    Args:
+        node_id: its number among those of its cluster.
 
     Attributes:
+        controller_port: of its listener for controllers.
+        voters: of its quorum, as `controller.quorum.voters` names them; it alone unless others are put there.
         bootstrap: `HOST:PORT` for clients. The same after every restart.
         pid: of the JVM.
         directory: of all its files; the partitions' are in `log_dir`.
@@ -96,18 +110,25 @@ class KafkaPeer:
         log_path: what it writes to its console.
     """
 
-    def __init__(self, directory: Path, *, config: dict[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, *, config: dict[str, str] | None = None, node_id: int = 1) -> None:
         self.directory = directory
         self.config = config or {}
+        self.node_id = node_id
         self.log_dir = directory / "data"
         self.log_path = directory / "console.log"
-        self.port, self._controller_port = _free_ports(2)
+        self.port, self.controller_port = _free_ports(2)
+        self.voters = [self.voter]
         self.pid = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def voter(self) -> str:
+        """As the others of its quorum name it."""
+        return f"{self.node_id}@127.0.0.1:{self.controller_port}"
 
     @property
     def is_running(self) -> bool:
@@ -123,11 +144,16 @@ class KafkaPeer:
             raise PeerFailedError(f"kafka-storage format: {ran.stdout.decode()}{ran.stderr.decode()}")
 
     def start(self) -> None:
-        """Return when it serves.
+        """Return when it serves, and all of its cluster with it.
 
         Raises:
             PeerFailedError: it ended, or did not serve in time.
         """
+        self.start_soon()
+        self.wait_until_serving()
+
+    def start_soon(self) -> None:
+        """Start it without waiting for it."""
         assert not self.is_running, "the broker runs already"
         if not self.log_dir.exists():
             self.format()
@@ -140,6 +166,10 @@ class KafkaPeer:
                 stderr=log,
             )
         self.pid = self._process.pid  # setpriv becomes the JVM
+
+    def wait_until_serving(self) -> None:
+        """Return when it serves. Raises as `start`."""
+        assert self._process is not None, "the broker was never started"
         try:
             wait_until(lambda: self._serves() or not self.is_running, "Kafka serves", seconds=START_SECONDS_MAX)
         except AssertionError as error:
@@ -160,6 +190,26 @@ class KafkaPeer:
         except subprocess.TimeoutExpired:
             self._fail(f"Kafka was still there {STOP_SECONDS_MAX:.0f} s after SIGTERM")
 
+    def terminate(self) -> None:
+        """Ask it to stop, and do not wait for it."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """`kill -9`; returns when it is gone."""
+        assert self._process is not None, "the broker was never started"
+        self._process.kill()
+        self._process.wait()
+
+    def wait_until_ended(self, seconds: float) -> bool:
+        """Whether it ends within so long."""
+        assert self._process is not None, "the broker was never started"
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def close(self) -> None:
         """Leave nothing running, whatever state it is in. The files are whoever's the directory is."""
         if self._process is not None and self._process.poll() is None:
@@ -167,19 +217,20 @@ class KafkaPeer:
             self._process.wait()
 
     def _serves(self) -> bool:
-        """Whether it takes requests, and knows itself as the broker."""
+        """Whether it takes requests, and knows every broker of its cluster."""
         try:
             with WireClient(self.port) as client:
                 answer = client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse)
-                return len(answer.brokers) == 1
+                return len(answer.brokers) == len(self.voters)
         except OSError:
             return False
 
     def _write_properties(self) -> Path:
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
         config = CONFIG | {
+            "node.id": str(self.node_id),
             "listeners": listeners,
-            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "controller.quorum.voters": ",".join(self.voters),
             "log.dirs": str(self.log_dir),
         }
         path = self.directory / "server.properties"
@@ -190,6 +241,54 @@ class KafkaPeer:
         self.close()
         said = self.log_path.read_text(errors="replace")[-4_000:] if self.log_path.exists() else ""
         raise PeerFailedError(f"{what}; the end of {self.log_path}:\n{said}")
+
+
+class KafkaCluster:
+    """Brokers of Apache Kafka that are their own controllers, formatted alike.
+
+    Attributes:
+        nodes: in the order of their ids, 1 to `size`.
+    """
+
+    def __init__(self, directory: Path, size: int, *, config: dict[str, str] | None = None) -> None:
+        self.nodes = [
+            KafkaPeer(directory / f"node-{node_id}", config=config, node_id=node_id) for node_id in range(1, size + 1)
+        ]
+        for node in self.nodes:
+            node.voters = [one.voter for one in self.nodes]
+
+    @property
+    def bootstrap(self) -> str:
+        """Of all of them, for clients."""
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    def format(self) -> None:
+        """Give each its directory."""
+        for node in self.nodes:
+            node.format()
+
+    def start(self) -> None:
+        """Start all at once; return when every one serves. Raises as `KafkaPeer.start`."""
+        for node in self.nodes:
+            node.start_soon()
+        for node in self.nodes:
+            node.wait_until_serving()
+
+    def stop(self) -> None:
+        """Stop all at once. The last ones have no quorum left to tell, and would wait for it: they are killed."""
+        for node in self.nodes:
+            node.terminate()
+        running = [node for node in self.nodes if node.is_running]
+        deadline = time.monotonic() + TOGETHER_SECONDS_MAX
+        while running and time.monotonic() < deadline:
+            running[0].wait_until_ended(deadline - time.monotonic())
+            running = [node for node in running if node.is_running]
+        self.close()
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for node in self.nodes:
+            node.close()
 
 
 def _free_ports(count: int) -> list[int]:
