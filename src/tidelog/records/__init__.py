@@ -19,7 +19,13 @@ from tidelog.records.batch import (
     validate_batch,
 )
 from tidelog.records.compression import COMPRESSION_IDS, COMPRESSION_NAMES, compress, decompress
-from tidelog.records.control import ControlType, end_transaction_batch, leader_change_batch, read_control_record
+from tidelog.records.control import (
+    ControlType,
+    control_batch,
+    end_transaction_batch,
+    leader_change_batch,
+    read_control_record,
+)
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
 __all__ = [
@@ -36,6 +42,7 @@ __all__ = [
     "Record",
     "check_crc",
     "compress",
+    "control_batch",
     "decompress",
     "end_transaction_batch",
     "leader_change_batch",

@@ -122,7 +122,8 @@ class Voters:
     voters: list[VoterDetails] = field(array(VoterDetails), doc="All of them.")
 
 
-ControlRecord = EndTransactionMarker | LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters
+QuorumControlRecord = LeaderChange | SnapshotHeader | SnapshotFooter | KRaftVersion | Voters
+ControlRecord = EndTransactionMarker | QuorumControlRecord
 
 _CLASSES: dict[ControlType, type[Any]] = {
     ControlType.ABORT: EndTransactionMarker,
@@ -133,6 +134,7 @@ _CLASSES: dict[ControlType, type[Any]] = {
     ControlType.KRAFT_VERSION: KRaftVersion,
     ControlType.KRAFT_VOTERS: Voters,
 }
+_QUORUM_TYPES = {cls: control_type for control_type, cls in _CLASSES.items() if cls is not EndTransactionMarker}
 
 
 def control_key(control_type: ControlType) -> bytes:
@@ -213,6 +215,19 @@ def end_transaction_batch(
     return builder.build()
 
 
+def control_batch(*control_records: QuorumControlRecord, timestamp_ms: int) -> bytes:
+    """One control batch of the metadata log, or of a snapshot of it, with these records in their order.
+
+    Args:
+        control_records: what it says: the start of an epoch, a change of the voters, a snapshot's header or footer.
+        timestamp_ms: since 1970.
+    """
+    builder = BatchBuilder(control=True)
+    for control_record in control_records:
+        builder.append(timestamp_ms, control_key(_QUORUM_TYPES[type(control_record)]), control_value(control_record))
+    return builder.build()
+
+
 def leader_change_batch(
     *, leader_id: int, voters: Iterable[int], timestamp_ms: int, granting_voters: Iterable[int] | None = None
 ) -> bytes:
@@ -231,6 +246,4 @@ def leader_change_batch(
         voters=[Voter(voter_id) for voter_id in voters],
         granting_voters=[Voter(voter_id) for voter_id in granting],
     )
-    builder = BatchBuilder(control=True)
-    builder.append(timestamp_ms, control_key(ControlType.LEADER_CHANGE), control_value(change))
-    return builder.build()
+    return control_batch(change, timestamp_ms=timestamp_ms)

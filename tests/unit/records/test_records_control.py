@@ -29,6 +29,7 @@ from tidelog.records.control import (
     VoterDetails,
     VoterEndpoint,
     Voters,
+    control_batch,
     control_key,
     control_value,
     read_control_type,
@@ -103,6 +104,33 @@ def test_a_change_of_the_leader() -> None:
         LeaderChange(leader_id=2, voters=[Voter(1), Voter(2), Voter(3)], granting_voters=[Voter(2), Voter(3)]),
     )
     assert read_end_transaction_marker(change) is None
+
+
+def test_the_first_batch_of_a_snapshot() -> None:
+    first = SnapshotHeader(last_contained_log_timestamp=7)
+    voters = Voters(
+        voters=[
+            VoterDetails(voter_id, DIRECTORY, [VoterEndpoint("C", "h", 60_000)], KRaftVersionFeature(0, 1))
+            for voter_id in (1, 2)
+        ]
+    )
+    batch = control_batch(first, KRaftVersion(kraft_version=1), voters, timestamp_ms=1_000)
+    header = read_header(batch)
+    validate_batch(batch, 0, header)
+    assert header.is_control
+    assert header.max_timestamp == 1_000
+    assert [read_control_record(one) for one in read_records(batch)] == [
+        (ControlType.SNAPSHOT_HEADER, first),
+        (ControlType.KRAFT_VERSION, KRaftVersion(kraft_version=1)),
+        (ControlType.KRAFT_VOTERS, voters),
+    ]
+
+
+def test_the_last_batch_of_a_snapshot() -> None:
+    batch = control_batch(SnapshotFooter(), timestamp_ms=1_000)
+    validate_batch(batch, 0, read_header(batch))
+    (last,) = read_records(batch)
+    assert read_control_record(last) == (ControlType.SNAPSHOT_FOOTER, SnapshotFooter())
 
 
 def test_types_of_a_later_release_are_left_alone() -> None:

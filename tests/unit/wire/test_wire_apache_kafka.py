@@ -1,0 +1,65 @@
+"""What only nodes say to each other, against what Apache Kafka's own classes read and write again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.kafka_json import kafka_json
+from support.kafka_peer import java_command
+from support.wire_samples import ALL_MESSAGES, NODES_ONLY, message_id, sample
+from tidelog.wire import ApiKey, decode, encode
+from tidelog.wire.schema import layout_of
+
+VECTORS = Path(__file__).parents[2] / "vectors" / "wire_apache_kafka.txt"
+READER = Path(__file__).parents[2] / "support" / "java" / "MessageReader.java"
+
+MESSAGES = [
+    (cls, version) for cls, version in ALL_MESSAGES if layout_of(cls).api_key in NODES_ONLY - {ApiKey.STOP_REPLICA}
+]
+IDS = [message_id(cls, version) for cls, version in MESSAGES]
+
+
+def vectors() -> dict[str, tuple[bytes, Any]]:
+    parts = (line.split(" ", 2) for line in VECTORS.read_text().splitlines() if not line.startswith("#"))
+    return {name: (bytes.fromhex(raw), json.loads(read)) for name, raw, read in parts}
+
+
+def test_every_message_has_its_vector() -> None:
+    assert list(vectors()) == IDS
+
+
+@pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)
+def test_kafka_writes_the_same_bytes(cls: type[Any], version: int) -> None:
+    theirs, _ = vectors()[message_id(cls, version)]
+    message = sample(cls, version)
+    assert encode(message, version) == theirs
+    assert decode(cls, theirs, version) == message
+
+
+@pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)
+def test_kafka_reads_the_same_values(cls: type[Any], version: int) -> None:
+    _, read = vectors()[message_id(cls, version)]
+    assert kafka_json(sample(cls, version), version) == read
+
+
+def write_vectors() -> None:
+    """Make the file anew with the jars of `make peers`, in the manner of test_wire_kafka_python.py."""
+    asked = "".join(
+        f"{cls.__name__} {version} {encode(sample(cls, version), version).hex()}\n" for cls, version in MESSAGES
+    )
+    ran = subprocess.run(java_command([str(READER)]), input="".join(asked), capture_output=True, text=True, check=True)
+    lines = [
+        "# One message a line, with every field set (tests/support/wire_samples.py), as Apache Kafka 4.3.1 writes it,",
+        "# and as JSON, as it reads it.",
+    ]
+    lines += [f"{name} {answer}" for name, answer in zip(IDS, ran.stdout.splitlines(), strict=True)]
+    VECTORS.write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    write_vectors()
