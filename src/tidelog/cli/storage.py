@@ -7,9 +7,9 @@ from uuid import uuid4
 
 import click
 
-from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.cli.command import UsageError, log_level_option, option, output_option
+from tidelog.cli.node_directories import format_directory
 from tidelog.cli.output import Row, Rows
 from tidelog.cli.server import read_properties
 
@@ -65,27 +65,7 @@ class FormatStorage:
         return config.node_id, list(dict.fromkeys([*config.log_directories, config.metadata_log_directory]))
 
     def _format(self, path: str, node_id: BrokerId) -> Row:
-        from tidelog.io.disk import RealDisk
-        from tidelog.log.checkpoint import MetaProperties
-        from tidelog.log.directory import LogDirectory
-        from tidelog.server.log_directories import OWN_FILES
-
-        disk = RealDisk()
-        directory = LogDirectory.open(disk, path)
-        try:
-            found = directory.read_meta_properties()
-            if found is None:
-                if set(disk.list(path)) - OWN_FILES:
-                    raise ConfigError(f"{path} holds files already, and no meta.properties: name an empty directory")
-                found = MetaProperties(ClusterId(self.cluster_id), node_id, uuid_text(uuid4()))
-                directory.write_meta_properties(found)
-            elif not self.ignore_formatted or (found.cluster_id, found.node_id) != (self.cluster_id, node_id):
-                raise ConfigError(
-                    f"{path} belongs to node {found.node_id} of cluster {found.cluster_id} already: "
-                    "name another directory, or remove this one if nothing in it is needed"
-                )
-        finally:
-            directory.close()
+        found = format_directory(path, node_id, ClusterId(self.cluster_id), ignore_formatted=self.ignore_formatted)
         return {
             "directory": path,
             "cluster_id": found.cluster_id,

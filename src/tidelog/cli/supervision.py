@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType, TracebackType
 
 from tidelog.base.errors import TidelogError
@@ -84,11 +84,13 @@ class NodeChild:
 class Supervision:
     """Use as a context: on leaving it, every node has ended.
 
-    `wait_until_ready` and `wait_until_told` return early when a stop signal comes; nodes then stop on leaving.
+    `wait_until_ready` and `wait_until_told` return early when a stop signal comes; nodes then stop on leaving. None is
+    started again: a crash is to be seen.
     """
 
     def __init__(self, *, parent_fd: int | None = None) -> None:
         self.nodes: list[NodeChild] = []
+        self._running: list[NodeChild] = []
         self.told_to_stop = False
         self._parent_fd = parent_fd
         self._selector = selectors.DefaultSelector()
@@ -137,6 +139,7 @@ class Supervision:
         os.close(lifeline_read)
         node = NodeChild(node_id, process, ready_read, lifeline_write)
         self.nodes.append(node)
+        self._running.append(node)
         self._selector.register(ready_read, selectors.EVENT_READ, node)
         return node
 
@@ -153,15 +156,26 @@ class Supervision:
             self._raise_if_one_ended()
         return False
 
-    def wait_until_told(self) -> None:
+    def wait_until_told(self, on_ended: Callable[[NodeChild, NodeEndedError], None]) -> None:
         """Wait for a stop signal, or for the end of the parent's pipe.
 
+        Args:
+            on_ended: called for each node that ends meanwhile, while others run on.
+
         Raises:
-            NodeEndedError: a node ended meanwhile.
+            NodeEndedError: the last node ended.
         """
         while not self.told_to_stop:
             self._wait(None)
-            self._raise_if_one_ended()
+            if self.told_to_stop:
+                return
+            for node in list(self._running):
+                ended = node.ended()
+                if ended is not None:
+                    self._running.remove(node)
+                    if not self._running:
+                        raise ended
+                    on_ended(node, ended)
 
     def _wait(self, seconds: float | None) -> None:
         for key, _ in self._selector.select(seconds):
@@ -186,18 +200,19 @@ class Supervision:
 
     def _stop_nodes(self, *, clean_expected: bool) -> None:
         """SIGTERM to all, SIGKILL to what is left at the deadline or at a second stop signal."""
-        for node in self.nodes:
+        stopped = list(self._running)
+        for node in stopped:
             node.process.terminate()
         self.told_to_stop = False
         deadline = time.monotonic() + STOP_SECONDS_MAX
-        while any(node.process.poll() is None for node in self.nodes):
+        while any(node.process.poll() is None for node in stopped):
             if self.told_to_stop or time.monotonic() >= deadline:
-                for node in self.nodes:
+                for node in stopped:
                     node.process.kill()
                     node.process.wait()
                 break
             self._wait(max(0.0, deadline - time.monotonic()))
-        unclean = [node for node in self.nodes if not node.stopped_cleanly]
+        unclean = [node for node in stopped if not node.stopped_cleanly]
         for node in self.nodes:
             os.close(node.lifeline_fd)
             if node.ready_fd is not None:

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -29,8 +28,6 @@ from tidelog.cli.consume import Consume
 from tidelog.cli.output import Rows
 from tidelog.cli.produce import read_records
 from tidelog.cli.server import Server, read_properties
-from tidelog.cli.up import Up
-from tidelog.io.disk import RealDisk
 
 
 def leaves(table: dict[str, str | dict[str, str]], path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -78,8 +75,9 @@ def test_help_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str
         (["topics"], "error: Missing command. See 'tidelog topics --help'."),
         (["nonsense"], "No such command 'nonsense'"),
         (["topics", "create"], "Missing argument 'TOPIC'"),
-        (["up", "--nodes", "3"], "this version runs one node"),
-        (["up", "--nodes", "0"], "this version runs one node"),
+        (["up", "--nodes", "0"], "0 is not in the range"),
+        (["up", "--nodes", "3", "--port", "65534"], "--port 65534: 3 nodes need as many ports"),
+        (["up", "--metrics-port", "70000"], "--metrics-port 70000 is no port"),
         (["up", "--port", "70000"], "--port 70000 is no port"),
         (["up", "--config", "node.id=3"], "sets this key itself"),
         (["up", "--config", "novalue"], "is not KEY=VALUE. See"),
@@ -189,49 +187,6 @@ def test_a_line_without_its_separator_is_named() -> None:
     assert next(records) == (b"a", b"1")
     with pytest.raises(UsageError, match="line 2 has no ':'"):
         next(records)
-
-
-def up_with(data: Path, **flags: Any) -> Up:
-    plain: dict[str, Any] = {
-        "nodes": 1,
-        "port": 0,
-        "config": (),
-        "metrics_port": None,
-        "log_level": "info",
-        "log_format": None,
-    }
-    return Up(**({"data": str(data), "parent_fd": None} | plain | flags))
-
-
-def test_up_writes_settings_that_server_reads(tmp_path: Path) -> None:
-    up = up_with(tmp_path / "a b", config=(("log.segment.bytes", "1"),))
-    settings = read_properties(up._write_properties(1))
-    assert settings["log.dirs"] == str(tmp_path / "a b" / "node-1")
-    assert settings["node.id"] == "1"
-    assert settings["log.segment.bytes"] == "1"
-    assert "metrics.listener" not in settings
-
-
-def test_flags_of_up_become_settings(tmp_path: Path) -> None:
-    settings = read_properties(up_with(tmp_path, metrics_port=9464, log_format="json")._write_properties(1))
-    assert settings["metrics.listener"] == "HTTP://127.0.0.1:9464"
-    assert settings["logging.format"] == "json"
-    with pytest.raises(UsageError, match="--metrics-port 70000 is no port"):
-        up_with(tmp_path, metrics_port=70_000).run()
-
-
-def test_up_leaves_the_settings_of_a_node_that_runs_alone(tmp_path: Path) -> None:
-    settings = Path(up_with(tmp_path)._write_properties(1))
-    before = settings.read_text()
-    (tmp_path / "node-1").mkdir()
-    held = RealDisk().lock(str(tmp_path / "node-1" / ".lock"))
-    again = up_with(tmp_path, port=1, config=(("num.partitions", "7"),))
-    try:
-        with pytest.raises(DiskError, match=r"node-1/.lock: another process holds it"):
-            again.run()
-    finally:
-        held.release()
-    assert settings.read_text() == before
 
 
 def test_a_properties_file_that_is_not_text_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,218 @@
+"""The files of a local cluster, all below one directory, and what its nodes are told.
+
+node-1.properties    the settings of node 1, written anew at each start; its ports are kept
+node-1/              its log directory
+node-2.properties …
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from uuid import uuid4
+
+from tidelog.base.errors import ConfigError
+from tidelog.base.ids import BrokerId, ClusterId, uuid_text
+from tidelog.cli.command import UsageError
+from tidelog.cli.node_directories import format_directory, owner_of
+from tidelog.cli.ports import free_ports
+from tidelog.cli.properties import format_properties, parse_properties
+
+HOST = "127.0.0.1"
+REPLICATION_FACTOR = 3
+MIN_INSYNC_REPLICAS = 2
+_METADATA_LOG = "__cluster_metadata-0"
+
+
+class LocalCluster:
+    """The nodes 1 to N below a directory.
+
+    Args:
+        data: the directory.
+        nodes: how many; None for as many as are there, or one.
+
+    Raises:
+        UsageError: another number is there.
+    """
+
+    def __init__(self, data: str, nodes: int | None) -> None:
+        self.data = os.path.abspath(data)
+        found = self._found()
+        if nodes is not None and found and nodes != found:
+            there = "one node (node-1)" if found == 1 else f"{found} nodes (node-1 to node-{found})"
+            raise UsageError(
+                f"--nodes {nodes}: {data} holds the files of {there}, which all its voters count on: "
+                f"start it with --nodes {found}, or name another directory by --data"
+            )
+        self.nodes = nodes or found or 1
+
+    @property
+    def node_ids(self) -> range:
+        return range(1, self.nodes + 1)
+
+    def directory(self, node_id: int) -> str:
+        return os.path.join(self.data, f"node-{node_id}")
+
+    def properties_file(self, node_id: int) -> str:
+        return f"{self.directory(node_id)}.properties"
+
+    def check_not_running(self) -> None:
+        """The settings of a node that runs are not to be written over. Raises DiskError, which says so."""
+        for node_id in self.node_ids:
+            directory = self.directory(node_id)
+            if os.path.isdir(directory):
+                from tidelog.io.disk import RealDisk
+                from tidelog.log.directory import LOCK_FILE
+
+                RealDisk().lock(os.path.join(directory, LOCK_FILE)).release()
+
+    def write(
+        self,
+        *,
+        port: int,
+        racks: int | None = None,
+        metrics_port: int | None = None,
+        log_format: str | None = None,
+        config: Mapping[str, str],
+    ) -> list[str]:
+        """Write the settings of every node, and format their directories where that was never done.
+
+        Args:
+            port: the first node's for clients; 0 for free ones.
+            racks: how many racks they stand in, in turns.
+            metrics_port: the first node's; None for none.
+            config: for every node; wins over what is decided here.
+
+        Returns:
+            The files.
+
+        Raises:
+            ConfigError: a directory is another node's or cluster's, or has gone.
+            OSError: cannot be written.
+        """
+        os.makedirs(self.data, exist_ok=True)
+        clients, controllers = self._ports(port, metrics_port)
+        voters = ",".join(f"{node_id}@{HOST}:{controllers[node_id - 1]}" for node_id in self.node_ids)
+        for node_id in self.node_ids:
+            client, controller = clients[node_id - 1], controllers[node_id - 1]
+            pairs = {
+                "process.roles": "broker,controller",
+                "node.id": str(node_id),
+                "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": voters,
+                "log.dirs": self.directory(node_id),
+                "offsets.topic.replication.factor": str(min(self.nodes, REPLICATION_FACTOR)),
+                "group.initial.rebalance.delay.ms": "0",  # members that try things out should not wait for others
+            }
+            if self.nodes > 1:
+                pairs["default.replication.factor"] = str(min(self.nodes, REPLICATION_FACTOR))
+            if self.nodes >= REPLICATION_FACTOR:
+                pairs["min.insync.replicas"] = str(MIN_INSYNC_REPLICAS)
+            if racks is not None:
+                pairs["broker.rack"] = f"r{(node_id - 1) % racks + 1}"
+            if metrics_port is not None:
+                pairs["metrics.listener"] = f"HTTP://{HOST}:{metrics_port and metrics_port + node_id - 1}"
+            if log_format is not None:
+                pairs["logging.format"] = log_format
+            self._write_properties(node_id, pairs | dict(config))
+        if self.nodes > 1:
+            self._format()
+        return [self.properties_file(node_id) for node_id in self.node_ids]
+
+    def _found(self) -> int | None:
+        """How many nodes the cluster has that ran here; None if none did: what was only formatted counts on nobody."""
+        ran = self._ran()
+        if not ran:
+            return None
+        voters = self._written(ran[0]).get("controller.quorum.voters", "")
+        return len(voters.split(",")) if voters else max(ran)
+
+    def _ran(self) -> list[int]:
+        """The nodes that have written metadata."""
+        if not os.path.isdir(self.data):
+            return []
+        matches = (re.fullmatch(r"node-([1-9][0-9]*)", name) for name in os.listdir(self.data))
+        node_ids = sorted(int(match[1]) for match in matches if match is not None)
+        return [node_id for node_id in node_ids if os.path.isdir(os.path.join(self.directory(node_id), _METADATA_LOG))]
+
+    def _written(self, node_id: int) -> dict[str, str]:
+        """What a node's file says; nothing if it is not there, or was spoilt: it is written anew."""
+        path = self.properties_file(node_id)
+        try:
+            with open(path, encoding="utf-8") as file:
+                return parse_properties(file.read(), source=path)
+        except (OSError, UnicodeDecodeError, ConfigError):
+            return {}
+
+    def _ports(self, port: int, metrics_port: int | None) -> tuple[list[int], list[int]]:
+        """Those for clients, and those for controllers: they are kept, as long as nobody else has taken them.
+
+        A node alone takes whatever is free when it starts: there is nobody who must know.
+        """
+        if self.nodes == 1:
+            return [port], [0]
+        kept = [_ports_of(self._written(node_id)) for node_id in self.node_ids]
+        given = {port + index for index in range(self.nodes)} if port else set()
+        if metrics_port:
+            given |= {metrics_port + index for index in range(self.nodes)}
+        controllers = free_ports(HOST, [of.get("CONTROLLER") for of in kept], avoid=given)
+        if port:
+            return [port + index for index in range(self.nodes)], controllers
+        return free_ports(HOST, [of.get("PLAINTEXT") for of in kept], avoid={*given, *controllers}), controllers
+
+    def _write_properties(self, node_id: int, pairs: Mapping[str, str]) -> None:
+        with open(self.properties_file(node_id), "w", encoding="utf-8") as file:
+            file.write(
+                format_properties(
+                    pairs,
+                    comment="Written by `tidelog up` at each start: give it --config KEY=VALUE to change a setting.",
+                )
+            )
+
+    def _format(self) -> None:
+        """One cluster id for all; a directory that has gone from a cluster which ran is not made up for.
+
+        Its node would come back without what it promised to keep: votes, and records that others count it for.
+        """
+        owners = {node_id: owner_of(self.directory(node_id)) for node_id in self.node_ids}
+        cluster_id = None
+        for node_id, owner in owners.items():
+            if owner is None:
+                continue
+            if owner.node_id != node_id:
+                raise ConfigError(
+                    f"{self.directory(node_id)} belongs to node {owner.node_id}: were directories swapped? "
+                    "Put each back where it was"
+                )
+            if cluster_id is not None and owner.cluster_id != cluster_id:
+                raise ConfigError(
+                    f"{self.directory(node_id)} belongs to cluster {owner.cluster_id}, the nodes before it to cluster "
+                    f"{cluster_id}: put back the directory that was here, or name another by --data"
+                )
+            cluster_id = owner.cluster_id
+        ran = self._ran()
+        for node_id, owner in owners.items():
+            if owner is not None:
+                continue
+            if ran:
+                path = self.directory(node_id)
+                raise ConfigError(
+                    f"{path} is empty or missing, though node {ran[0]} has run: was it moved, or a disk not mounted? "
+                    "Put it back; or, if it is lost, let the node begin anew: "
+                    f"tidelog storage format --cluster-id {cluster_id} --node-id {node_id} --data {path}"
+                )
+            cluster_id = cluster_id or ClusterId(uuid_text(uuid4()))
+            format_directory(self.directory(node_id), BrokerId(node_id), cluster_id)
+
+
+def _ports_of(properties: Mapping[str, str]) -> dict[str, int]:
+    """The ports of a node's listeners, by their names."""
+    found = {}
+    for listener in properties.get("listeners", "").split(","):
+        name, _, address = listener.partition("://")
+        port = address.rpartition(":")[2]
+        if port.isdecimal():
+            found[name] = int(port)
+    return found

@@ -1,0 +1,67 @@
+"""Whose a node's directory is, and to make it somebody's."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+from uuid import UUID, uuid4
+
+from tidelog.base.errors import ConfigError
+from tidelog.base.ids import BrokerId, ClusterId, uuid_text
+
+if TYPE_CHECKING:
+    from tidelog.log.checkpoint import MetaProperties
+
+
+def owner_of(path: str) -> MetaProperties | None:
+    """None for a directory that was never formatted, or is not there. Raises CorruptLogError, saying what to do."""
+    file = os.path.join(path, "meta.properties")
+    if not os.path.exists(file):
+        return None
+    from tidelog.log.checkpoint import parse_meta_properties
+
+    with open(file, "rb") as opened:
+        return parse_meta_properties(opened.read(), file)
+
+
+def format_directory(
+    path: str,
+    node_id: BrokerId,
+    cluster_id: ClusterId,
+    *,
+    directory_id: UUID | None = None,
+    ignore_formatted: bool = False,
+) -> MetaProperties:
+    """Say in an empty directory whose it is; returns what it says then.
+
+    Args:
+        path: is made if it is missing.
+        directory_id: made up unless given.
+        ignore_formatted: it is no failure if it says so already.
+
+    Raises:
+        ConfigError: it is somebody's, or holds what is not ours.
+        DiskError: another process uses it, or the disk refused.
+    """
+    from tidelog.io.disk import RealDisk
+    from tidelog.log.checkpoint import MetaProperties
+    from tidelog.log.directory import LogDirectory
+    from tidelog.server.log_directories import OWN_FILES
+
+    disk = RealDisk()
+    directory = LogDirectory.open(disk, path)
+    try:
+        found = directory.read_meta_properties()
+        if found is None:
+            if set(disk.list(path)) - OWN_FILES:
+                raise ConfigError(f"{path} holds files already, and no meta.properties: name an empty directory")
+            found = MetaProperties(cluster_id, node_id, uuid_text(directory_id or uuid4()))
+            directory.write_meta_properties(found)
+        elif not ignore_formatted or (found.cluster_id, found.node_id) != (cluster_id, node_id):
+            raise ConfigError(
+                f"{path} belongs to node {found.node_id} of cluster {found.cluster_id} already: "
+                "name another directory, or remove this one if nothing in it is needed"
+            )
+    finally:
+        directory.close()
+    return found

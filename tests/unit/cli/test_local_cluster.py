@@ -1,0 +1,197 @@
+"""The files that `tidelog up` writes: what its nodes are told, and what of it is kept over restarts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidelog.base.errors import ConfigError, DiskError
+from tidelog.cli.command import UsageError
+from tidelog.cli.node_directories import owner_of
+from tidelog.cli.ports import free_ports
+from tidelog.cli.server import read_properties
+from tidelog.cli.up import Up
+from tidelog.io.disk import RealDisk
+
+HOST = "127.0.0.1"
+
+
+def up_with(data: Path, **flags: Any) -> Up:
+    plain: dict[str, Any] = {
+        "nodes": None,
+        "port": 0,
+        "config": (),
+        "racks": None,
+        "metrics_port": None,
+        "log_level": "info",
+        "log_format": None,
+    }
+    return Up(**({"data": str(data), "parent_fd": None} | plain | flags))
+
+
+def settings_of(data: Path, **flags: Any) -> list[dict[str, str]]:
+    """What the nodes are told."""
+    return [read_properties(file) for file in up_with(data, **flags).write_files()]
+
+
+def let_run(data: Path, *node_ids: int) -> None:
+    """Leave what nodes that ran leave."""
+    for node_id in node_ids:
+        (data / f"node-{node_id}" / "__cluster_metadata-0").mkdir(parents=True, exist_ok=True)
+
+
+def port_in(settings: dict[str, str], listener: str) -> int:
+    for text in settings["listeners"].split(","):
+        name, _, address = text.partition("://")
+        if name == listener:
+            return int(address.rpartition(":")[2])
+    raise AssertionError(f"no listener {listener} in {settings['listeners']}")
+
+
+def test_up_writes_settings_that_server_reads(tmp_path: Path) -> None:
+    [settings] = settings_of(tmp_path / "a b", config=(("log.segment.bytes", "1"),))
+    assert settings["log.dirs"] == str(tmp_path / "a b" / "node-1")
+    assert settings["node.id"] == "1"
+    assert settings["log.segment.bytes"] == "1"
+    assert "metrics.listener" not in settings
+    assert "default.replication.factor" not in settings
+
+
+def test_flags_of_up_become_settings(tmp_path: Path) -> None:
+    one, two, three = settings_of(tmp_path, nodes=3, metrics_port=9464, log_format="json", racks=2)
+    assert [each["metrics.listener"] for each in (one, two, three)] == [
+        f"HTTP://127.0.0.1:{port}" for port in (9464, 9465, 9466)
+    ]
+    assert [each["broker.rack"] for each in (one, two, three)] == ["r1", "r2", "r1"]
+    assert one["logging.format"] == "json"
+
+
+def test_up_leaves_the_settings_of_a_node_that_runs_alone(tmp_path: Path) -> None:
+    [file] = up_with(tmp_path).write_files()
+    before = Path(file).read_text()
+    (tmp_path / "node-1").mkdir()
+    held = RealDisk().lock(str(tmp_path / "node-1" / ".lock"))
+    again = up_with(tmp_path, port=1, config=(("num.partitions", "7"),))
+    try:
+        with pytest.raises(DiskError, match=r"node-1/.lock: another process holds it"):
+            again.run()
+    finally:
+        held.release()
+    assert Path(file).read_text() == before
+
+
+def test_the_nodes_of_a_cluster_agree_on_its_id_and_its_voters(tmp_path: Path) -> None:
+    nodes = settings_of(tmp_path, nodes=3)
+    controllers = [port_in(each, "CONTROLLER") for each in nodes]
+    clients = [port_in(each, "PLAINTEXT") for each in nodes]
+    assert len({*controllers, *clients}) == 6
+    for each in nodes:
+        assert each["controller.quorum.voters"] == ",".join(
+            f"{node_id}@{HOST}:{port}" for node_id, port in enumerate(controllers, start=1)
+        )
+        assert each["default.replication.factor"] == "3"
+        assert each["offsets.topic.replication.factor"] == "3"
+        assert each["min.insync.replicas"] == "2"
+    owners = [owner_of(str(tmp_path / f"node-{node_id}")) for node_id in (1, 2, 3)]
+    assert len({owner.cluster_id for owner in owners if owner}) == 1
+    assert [owner.node_id for owner in owners if owner] == [1, 2, 3]
+    assert len({owner.directory_id for owner in owners if owner}) == 3
+
+
+def test_two_nodes_keep_two_copies_and_write_on_with_one(tmp_path: Path) -> None:
+    for settings in settings_of(tmp_path, nodes=2):
+        assert settings["default.replication.factor"] == settings["offsets.topic.replication.factor"] == "2"
+        assert "min.insync.replicas" not in settings
+
+
+def test_the_ports_for_clients_follow_the_first(tmp_path: Path) -> None:
+    nodes = settings_of(tmp_path, nodes=3, port=9092)
+    assert [port_in(each, "PLAINTEXT") for each in nodes] == [9092, 9093, 9094]
+    assert not {9092, 9093, 9094} & {port_in(each, "CONTROLLER") for each in nodes}
+
+
+def test_ids_and_ports_are_kept_over_restarts(tmp_path: Path) -> None:
+    before = settings_of(tmp_path, nodes=3)
+    owners = [owner_of(str(tmp_path / f"node-{node_id}")) for node_id in (1, 2, 3)]
+    let_run(tmp_path, 1, 2, 3)
+    assert settings_of(tmp_path) == before
+    assert [owner_of(str(tmp_path / f"node-{node_id}")) for node_id in (1, 2, 3)] == owners
+
+
+def test_a_port_that_somebody_else_took_meanwhile_is_replaced_for_everybody(tmp_path: Path) -> None:
+    before = settings_of(tmp_path, nodes=3)
+    taken = port_in(before[1], "CONTROLLER")
+    with socket.create_server((HOST, taken)):
+        after = settings_of(tmp_path, nodes=3)
+    assert port_in(after[1], "CONTROLLER") != taken
+    assert [port_in(each, "CONTROLLER") for each in (after[0], after[2])] == [
+        port_in(each, "CONTROLLER") for each in (before[0], before[2])
+    ]
+    assert {each["controller.quorum.voters"] for each in after} == {after[0]["controller.quorum.voters"]}
+    assert f"2@{HOST}:{taken}" not in after[0]["controller.quorum.voters"]
+
+
+def test_another_number_of_nodes_than_there_are_is_refused(tmp_path: Path) -> None:
+    settings_of(tmp_path, nodes=3)
+    let_run(tmp_path, 1, 2, 3)
+    with pytest.raises(UsageError, match=r"--nodes 1: .* holds the files of 3 nodes \(node-1 to node-3\)"):
+        up_with(tmp_path, nodes=1).write_files()
+    with pytest.raises(UsageError, match="start it with --nodes 3, or name another directory"):
+        up_with(tmp_path, nodes=5).write_files()
+
+
+def test_a_node_alone_stays_alone(tmp_path: Path) -> None:
+    settings_of(tmp_path)
+    let_run(tmp_path, 1)
+    with pytest.raises(UsageError, match="holds the files of one node"):
+        up_with(tmp_path, nodes=3).write_files()
+
+
+def test_a_cluster_that_never_ran_binds_nobody(tmp_path: Path) -> None:
+    settings_of(tmp_path, nodes=3)
+    assert len(settings_of(tmp_path, nodes=5)) == 5
+    owners = [owner_of(str(tmp_path / f"node-{node_id}")) for node_id in range(1, 6)]
+    assert len({owner.cluster_id for owner in owners if owner}) == 1
+
+
+def test_a_directory_that_has_gone_is_not_made_up_for(tmp_path: Path) -> None:
+    settings_of(tmp_path, nodes=3)
+    let_run(tmp_path, 1, 3)
+    owner = owner_of(str(tmp_path / "node-2"))
+    assert owner is not None
+    (tmp_path / "node-2" / "meta.properties").unlink()
+    with pytest.raises(ConfigError) as raised:
+        up_with(tmp_path).write_files()
+    assert "node-2 is empty or missing, though node 1 has run" in str(raised.value)
+    assert f"tidelog storage format --cluster-id {owner.cluster_id} --node-id 2" in str(raised.value)
+
+
+def test_directories_that_were_swapped_are_told_apart(tmp_path: Path) -> None:
+    settings_of(tmp_path, nodes=3)
+    (tmp_path / "node-1").rename(tmp_path / "x")
+    (tmp_path / "node-2").rename(tmp_path / "node-1")
+    (tmp_path / "x").rename(tmp_path / "node-2")
+    with pytest.raises(ConfigError, match="node-1 belongs to node 2: were directories swapped"):
+        up_with(tmp_path, nodes=3).write_files()
+
+
+def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
+    settings_of(tmp_path / "ours", nodes=3)
+    settings_of(tmp_path / "theirs", nodes=3)
+    (tmp_path / "ours" / "node-3").rename(tmp_path / "x")
+    (tmp_path / "theirs" / "node-3").rename(tmp_path / "ours" / "node-3")
+    with pytest.raises(ConfigError, match="node-3 belongs to cluster"):
+        up_with(tmp_path / "ours", nodes=3).write_files()
+
+
+def test_free_ports_keep_what_is_free_and_avoid_what_is_not() -> None:
+    with socket.create_server((HOST, 0)) as server:
+        taken = server.getsockname()[1]
+        found = free_ports(HOST, [taken, None, None])
+        assert len({taken, *found}) == 4
+    kept = found[1]
+    assert free_ports(HOST, [kept, None])[0] == kept
+    assert free_ports(HOST, [kept], avoid=[kept]) != [kept]
