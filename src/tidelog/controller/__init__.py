@@ -3,6 +3,7 @@
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
+from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.state import ControllerState
 from tidelog.controller.values import (
     AlteredConfigs,
@@ -16,6 +17,8 @@ from tidelog.controller.values import (
     DeletedTopic,
     ElectedLeader,
     GrownTopic,
+    Heartbeat,
+    HeartbeatReply,
     NewTopic,
     ProducerIdBlock,
     TopicToDelete,
@@ -31,6 +34,7 @@ __all__ = [
     "AlteredConfigs",
     "AlteredPartition",
     "BrokerChange",
+    "BrokerSessions",
     "BrokerToRegister",
     "ConfigChange",
     "ConfigOperation",
@@ -42,6 +46,8 @@ __all__ = [
     "ElectedLeader",
     "ElectionType",
     "GrownTopic",
+    "Heartbeat",
+    "HeartbeatReply",
     "IsrChange",
     "IsrMember",
     "NewTopic",

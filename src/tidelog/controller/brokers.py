@@ -31,11 +31,11 @@ def decide_register_broker(
 
     So no record can be written in an epoch that the old process led (rule 6 of the replication notes). The new one is
     fenced until it is unfenced: until it has seen its own registration. It stays eligible to lead where the old one
-    was only if it shows, by that one's broker epoch, that it stopped cleanly (rule 7).
+    was only if it shows, by that one's broker epoch, that its logs lost nothing (rule 7).
 
     Args:
         next_offset: where the decision's first record will lie; it becomes the broker epoch.
-        is_previous_alive: whether another incarnation of this broker still answers.
+        is_previous_alive: whether another incarnation of this broker was heard of within its session.
 
     Raises:
         KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another process with this id lives;
@@ -51,15 +51,16 @@ def decide_register_broker(
     previous = metadata.brokers.get(broker.broker_id)
     if previous is not None and previous.incarnation_id == broker.incarnation_id:
         return _register_again(previous, broker)
-    if previous is not None and is_previous_alive:
+    is_lost = previous is None or not _has_all_of(previous, broker)
+    if is_previous_alive and is_lost:
         raise refusal(
             Code.DUPLICATE_BROKER_REGISTRATION,
-            f"another process serves as broker {broker.broker_id}: stop it, or give this one another node.id",
+            f"another process serves as broker {broker.broker_id}: stop it, or give this one another node.id; "
+            "if it was killed a moment ago, its session will end soon",
         )
     broker_epoch = BrokerEpoch(next_offset)
-    stopped_cleanly = previous is not None and broker.previous_broker_epoch == previous.broker_epoch
     changes = changes_on_leaving(
-        metadata, broker.broker_id, min_insync=min_insync_of(metadata, settings), is_lost=not stopped_cleanly
+        metadata, broker.broker_id, min_insync=min_insync_of(metadata, settings), is_lost=is_lost
     )
     return Decision(
         (_registration(broker, broker_epoch, is_fenced=True), *changes),
@@ -116,6 +117,15 @@ def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: Broker
             f"broker {broker_id} asks at broker epoch {broker_epoch}, but is registered at {broker.broker_epoch}",
         )
     return broker
+
+
+def _has_all_of(previous: BrokerImage, broker: BrokerToRegister) -> bool:
+    """Whether a broker has the logs of its last incarnation, to the last record.
+
+    It shows that by the broker epoch that lies in its directories, which it has locked: so that one is no more, either.
+    """
+    has_all_directories = set(previous.log_dirs) <= set(broker.log_dirs)
+    return broker.previous_broker_epoch == previous.broker_epoch and has_all_directories
 
 
 def _register_again(previous: BrokerImage, broker: BrokerToRegister) -> Decision[BrokerChange]:

@@ -162,7 +162,8 @@ def alter_partition(
         )
     _check_members(partition, change)
     for member in change.isr:
-        _check_eligible(member, brokers.get(member.broker_id))
+        if member.broker_id != sender:  # which joins nothing, and may lead on while it shuts down
+            _check_eligible(member, brokers.get(member.broker_id))
     named = {member.broker_id for member in change.isr}
     isr = [broker for broker in partition.replicas if broker in named]
     if named == set(partition.isr):

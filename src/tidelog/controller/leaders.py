@@ -72,6 +72,24 @@ def changes_on_leaving(
     return records
 
 
+def changes_on_shutdown(
+    metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync
+) -> list[PartitionChangeRecord]:
+    """What follows when a broker is about to go: whatever can do without it does so at once.
+
+    Its leaderships go to others, and it leaves every ISR in which others are. What would have no leader it keeps.
+    """
+    is_active = is_active_in(metadata)
+    records = []
+    for name, topic_id, index, partition in partitions_of(metadata):
+        if broker_id not in partition.isr:
+            continue
+        changed = without(partition, broker_id, min_insync_replicas=min_insync(name), is_active=is_active)
+        if changed is not None and changed.leader is not None:
+            records.append(change_record(topic_id, index, partition, changed))
+    return records
+
+
 def changes_on_arrival(
     metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync
 ) -> list[PartitionChangeRecord]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Rng
-from tidelog.controller import brokers, configs, elections, features, isr_changes, partitions, producer_ids
+from tidelog.controller import brokers, configs, elections, features, heartbeats, isr_changes, partitions, producer_ids
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
+from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.values import (
     AlteredConfigs,
     BrokerChange,
@@ -20,6 +21,8 @@ from tidelog.controller.values import (
     DeletedTopic,
     ElectedLeader,
     GrownTopic,
+    Heartbeat,
+    HeartbeatReply,
     NewTopic,
     ProducerIdBlock,
     TopicToDelete,
@@ -67,15 +70,25 @@ class ControllerState:
         return features.decide_bootstrap(self.metadata)
 
     def decide_register_broker(
-        self, broker: BrokerToRegister, *, next_offset: Offset, is_previous_alive: bool = False
+        self,
+        broker: BrokerToRegister,
+        *,
+        next_offset: Offset,
+        sessions: BrokerSessions | None = None,
+        now_ms: int = 0,
     ) -> Decision[BrokerChange]:
         """Register a broker, fenced; a new incarnation ends the leaderships of the old one in the same batch.
 
-        `next_offset` is the journal's; it becomes the broker epoch. See `brokers.decide_register_broker`.
+        `next_offset` is the journal's; it becomes the broker epoch. A session begins with it, at `now_ms` (monotonic);
+        without `sessions` no other process is taken to be alive. See `brokers.decide_register_broker`.
         """
-        return brokers.decide_register_broker(
+        is_previous_alive = sessions is not None and sessions.is_alive(broker.broker_id, now_ms)
+        decision = brokers.decide_register_broker(
             self.metadata, self.settings, broker, next_offset=next_offset, is_previous_alive=is_previous_alive
         )
+        if sessions is not None:
+            sessions.on_heard(broker.broker_id, decision.reply.broker_epoch, None, now_ms)
+        return decision
 
     def decide_unfence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
         """Let a broker lead, and elect it where nobody leads and it is in sync or eligible."""
@@ -84,6 +97,21 @@ class ControllerState:
     def decide_fence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
         """Let a broker lead no longer."""
         return brokers.decide_fence_broker(self.metadata, self.settings, broker_id, broker_epoch)
+
+    def decide_heartbeat(
+        self, heartbeat: Heartbeat, sessions: BrokerSessions, *, next_offset: Offset, now_ms: int
+    ) -> Decision[HeartbeatReply]:
+        """Let a broker in, out, or shut down, as it wants; `sessions` notes at once that it is alive.
+
+        `next_offset` is the journal's, `now_ms` monotonic.
+        """
+        return heartbeats.decide_heartbeat(
+            self.metadata, self.settings, heartbeat, sessions, next_offset=next_offset, now_ms=now_ms
+        )
+
+    def decide_fence_expired(self, sessions: BrokerSessions, *, now_ms: int) -> Decision[tuple[BrokerId, ...]]:
+        """Fence whoever was not heard of for a session. To be asked at `sessions.next_deadline_ms()`."""
+        return heartbeats.decide_fence_expired(self.metadata, self.settings, sessions, now_ms=now_ms)
 
     def decide_alter_partitions(
         self, sender: BrokerId, sender_epoch: BrokerEpoch, partitions: Sequence[PartitionToAlter]

@@ -12,6 +12,7 @@ from tidelog.base.ids import (
     BrokerEpoch,
     BrokerId,
     ClusterId,
+    Offset,
     ProducerId,
     TopicId,
     TopicPartition,
@@ -172,7 +173,8 @@ class BrokerToRegister:
         cluster_id: the one it belongs to; None if it does not know.
         log_dirs: the ids of its log directories.
         features: name, lowest and highest level that it supports.
-        previous_broker_epoch: the one that it stopped in, cleanly; None after anything else (KIP-966).
+        previous_broker_epoch: the last one that it was up in, if its logs lost nothing since: it stopped cleanly, or
+            only its process ended, and what it had written is on disk or in memory. None after anything else (KIP-966).
     """
 
     broker_id: BrokerId
@@ -190,6 +192,37 @@ class BrokerChange:
     """What became of a registration, a fencing or an unfencing."""
 
     broker_epoch: BrokerEpoch
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A broker says that it is alive, and what it wants.
+
+    Attributes:
+        metadata_offset: inclusive: how far its image is; None while it has none.
+        wants_fence: to lead nothing, and not to be told of to clients.
+        wants_shut_down: to go, once what it leads has gone to others.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    metadata_offset: Offset | None
+    wants_fence: bool = False
+    wants_shut_down: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatReply:
+    """What the controller takes a broker to be, once that is committed.
+
+    Attributes:
+        is_caught_up: it has seen its own registration (rule 6).
+        should_shut_down: it may go now. It is fenced, and nothing else waits for it.
+    """
+
+    is_caught_up: bool
+    is_fenced: bool
+    should_shut_down: bool = False
 
 
 @dataclass(frozen=True, slots=True)

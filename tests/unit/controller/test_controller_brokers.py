@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
-from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, LeaderEpoch, Offset, PartitionIndex, TopicId
+from support.controlled_cluster import CLUSTER, ONE, THREE, TWO, Cluster, leadership, refused
+from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, PartitionIndex
 from tidelog.controller import (
     METADATA_VERSION,
     PRODUCER_ID_BLOCK_SIZE,
     BrokerChange,
-    BrokerToRegister,
-    ControllerSettings,
-    ControllerState,
-    NewTopic,
 )
 from tidelog.journal import Decision, Journal
-from tidelog.metadata import Endpoint, MetadataImage, PartitionImage
+from tidelog.metadata import Endpoint
 from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -32,103 +26,7 @@ from tidelog.metadata.records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
     decode_record,
-    encode_record,
 )
-
-CLUSTER = ClusterId("AAAAAAAAAAAAAAAAAAAAAA")
-ONE, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
-
-
-class SeededRng:
-    def __init__(self, seed: int = 0) -> None:
-        self._random = random.Random(seed)
-
-    def random(self) -> float:
-        return self._random.random()
-
-    def randrange(self, start: int, stop: int) -> int:
-        return self._random.randrange(start, stop)
-
-    def uuid(self) -> UUID:
-        return UUID(int=self._random.getrandbits(128), version=4)
-
-
-class Cluster:
-    """A controller of a quorum of one, with a log of encoded records behind it."""
-
-    def __init__(self) -> None:
-        self.journal = Journal(self.empty())
-        self.journal.become_active(LeaderEpoch(1), Offset(1))
-        self.log: list[tuple[int, bytes]] = []
-        self.incarnations = 0
-        self.epochs: dict[BrokerId, BrokerEpoch] = {}
-
-    @staticmethod
-    def empty() -> ControllerState:
-        return ControllerState(ControllerSettings(cluster_id=CLUSTER))
-
-    @property
-    def state(self) -> ControllerState:
-        return self.journal.speculative
-
-    @property
-    def image(self) -> MetadataImage:
-        return self.journal.committed.image(None)
-
-    def run(self, decision: Decision[Any]) -> Any:
-        self.journal.submit(decision)
-        ready = self.journal.take_ready()
-        for batch in ready.batches:
-            self.log += [(batch.base_offset + i, encode_record(record)) for i, record in enumerate(batch.records)]
-        self.journal.on_committed(self.journal.next_offset)
-        (reply,) = ready.replies + self.journal.take_ready().replies
-        return reply.outcome
-
-    def registration(self, broker_id: BrokerId) -> BrokerToRegister:
-        self.incarnations += 1
-        return BrokerToRegister(broker_id, UUID(int=self.incarnations), (Endpoint("PLAINTEXT", "h", 9092),))
-
-    def decide_register(self, broker: BrokerToRegister, **rest: bool) -> Decision[BrokerChange]:
-        return self.state.decide_register_broker(broker, next_offset=self.journal.next_offset, **rest)
-
-    def register(self, broker_id: BrokerId) -> BrokerChange:
-        reply: BrokerChange = self.run(self.decide_register(self.registration(broker_id)))
-        self.epochs[broker_id] = reply.broker_epoch
-        return reply
-
-    def unfence(self, broker_id: BrokerId) -> BrokerChange:
-        reply: BrokerChange = self.run(self.state.decide_unfence_broker(broker_id, self.epochs[broker_id]))
-        return reply
-
-    def fence(self, broker_id: BrokerId) -> BrokerChange:
-        reply: BrokerChange = self.run(self.state.decide_fence_broker(broker_id, self.epochs[broker_id]))
-        return reply
-
-    def start(self, *broker_ids: BrokerId) -> None:
-        for broker_id in broker_ids:
-            self.register(broker_id)
-            self.unfence(broker_id)
-
-    def create(self, name: str, *replicas: list[BrokerId]) -> TopicId:
-        topic = NewTopic(name, assignments=list(enumerate(replicas)))
-        (result,) = self.run(self.state.decide_create_topics([topic], rng=SeededRng(self.journal.next_offset)))
-        assert result.code == Code.NONE, result.message
-        return TopicId(result.topic_id)
-
-    def partition(self, name: str, index: int = 0) -> PartitionImage:
-        state = self.image.partition(name, PartitionIndex(index))
-        assert state is not None
-        return state
-
-
-def leadership(state: PartitionImage) -> tuple[int | None, int, tuple[int, ...]]:
-    return state.leader, state.leader_epoch, state.isr
-
-
-def refused(decide: Any, *arguments: Any, **rest: Any) -> Code:
-    with pytest.raises(KafkaError) as refusal:
-        decide(*arguments, **rest)
-    return refusal.value.code
 
 
 def test_a_broker_registers_fenced_and_is_let_in() -> None:
@@ -224,8 +122,10 @@ def test_the_same_process_registers_again() -> None:
     cluster.epochs[ONE] = cluster.run(cluster.decide_register(registration)).broker_epoch
     cluster.unfence(ONE)
     cluster.create("a", [ONE])
-    again = cluster.decide_register(registration, is_previous_alive=True)
-    assert (again.records, again.reply) == ((), BrokerChange(cluster.epochs[ONE]))
+    end_offset = cluster.journal.next_offset
+    cluster.begin_sessions()
+    assert cluster.register_beside(registration) == BrokerChange(cluster.epochs[ONE])
+    assert cluster.journal.next_offset == end_offset
     moved = replace(registration, endpoints=(Endpoint("PLAINTEXT", "elsewhere", 9092),))
     cluster.run(cluster.decide_register(moved))
     broker = cluster.image.brokers[ONE]
@@ -239,7 +139,6 @@ def test_registrations_that_are_refused() -> None:
     broker = cluster.registration(ONE)
     assert refused(cluster.decide_register, replace(broker, cluster_id=ClusterId("x"))) == Code.INCONSISTENT_CLUSTER_ID
     assert refused(cluster.decide_register, replace(broker, endpoints=())) == Code.INVALID_REQUEST
-    assert refused(cluster.decide_register, broker, is_previous_alive=True) == Code.DUPLICATE_BROKER_REGISTRATION
     assert cluster.decide_register(replace(broker, cluster_id=CLUSTER)).records
 
 

@@ -131,6 +131,15 @@ def test_who_is_not_there_may_not_join(third: BrokerImage | None) -> None:
     assert refused.value.code == Code.INELIGIBLE_REPLICA
 
 
+def test_a_leader_that_shuts_down_lets_in_who_could_take_over() -> None:
+    brokers = {**BROKERS, ONE: broker(1, is_leaving=True)}
+    change = replace(CHANGE, isr=isr_of((ONE, 101), (TWO, 102), (THREE, 103)))
+    altered = alter_partition(
+        PARTITION, change, brokers, sender=ONE, sender_epoch=BrokerEpoch(101), min_insync_replicas=2
+    )
+    assert altered.isr == (ONE, TWO, THREE)
+
+
 def test_each_partition_of_a_request_stands_for_itself() -> None:
     state = ControllerState(ControllerSettings())
     epochs = {}

@@ -1,0 +1,99 @@
+"""What brokers say of themselves every other second, and what is decided of them: unfenced, fenced, allowed to go.
+
+```
+ registered ──► fenced ──── has seen its own registration ───► unfenced ──── wants to go ───► shutting down
+                  ▲                                                │                                │
+                  ├────── silent for a session, or wants it ───────┘                                │
+                  └─── leads nothing that others could lead, and they know: it may shut down ───────┘
+```
+"""
+
+from __future__ import annotations
+
+from tidelog.base.ids import BrokerId, Offset
+from tidelog.controller.brokers import decide_fence_broker, decide_unfence_broker, registered
+from tidelog.controller.leaders import changes_on_shutdown
+from tidelog.controller.min_insync import min_insync_of
+from tidelog.controller.sessions import BrokerSessions
+from tidelog.controller.values import ControllerSettings, Heartbeat, HeartbeatReply
+from tidelog.journal import Decision
+from tidelog.metadata.draft import MetadataDraft
+from tidelog.metadata.image import BrokerImage, MetadataView
+from tidelog.metadata.records.brokers import IN_CONTROLLED_SHUTDOWN, BrokerRegistrationChangeRecord
+
+
+def decide_heartbeat(
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    heartbeat: Heartbeat,
+    sessions: BrokerSessions,
+    *,
+    next_offset: Offset,
+    now_ms: int,
+) -> Decision[HeartbeatReply]:
+    """Let a broker in, out, or shut down, as it wants. Its session goes on at once, whatever becomes of the decision.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH when it registered anew since.
+    """
+    broker = registered(metadata, heartbeat.broker_id, heartbeat.broker_epoch)
+    offset = heartbeat.metadata_offset
+    sessions.on_heard(broker.broker_id, broker.broker_epoch, offset, now_ms)
+    is_caught_up = offset is not None and offset >= broker.broker_epoch
+    records: tuple[object, ...] = ()
+    is_fenced = broker.is_fenced
+    shuts_down = heartbeat.wants_shut_down
+    if shuts_down and not is_fenced and not heartbeat.wants_fence:
+        moves = _moves_on_shutdown(metadata, settings, broker)
+        if moves:
+            sessions.on_leaderships_moved(broker.broker_id, Offset(next_offset + len(moves)))
+            return Decision(moves, HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
+        if broker.in_controlled_shutdown and not sessions.know_of_move(broker.broker_id, _active(metadata)):
+            return Decision((), HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
+    if shuts_down or heartbeat.wants_fence:
+        records = decide_fence_broker(metadata, settings, broker.broker_id, broker.broker_epoch).records
+        is_fenced = True
+    elif is_fenced and is_caught_up:
+        records = decide_unfence_broker(metadata, settings, broker.broker_id, broker.broker_epoch).records
+        is_fenced = False
+    if shuts_down:
+        sessions.on_ended(broker.broker_id)
+    return Decision(records, HeartbeatReply(is_caught_up, is_fenced, should_shut_down=shuts_down))
+
+
+def decide_fence_expired(
+    metadata: MetadataView, settings: ControllerSettings, sessions: BrokerSessions, *, now_ms: int
+) -> Decision[tuple[BrokerId, ...]]:
+    """Fence whoever was not heard of for a session, all in one batch. Those that are are the reply."""
+    draft = MetadataDraft(metadata)
+    records: list[object] = []
+    fenced: list[BrokerId] = []
+    for broker_id, broker_epoch in sessions.expired(now_ms):
+        sessions.on_ended(broker_id)
+        broker = draft.brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != broker_epoch or broker.is_fenced:
+            continue
+        decision = decide_fence_broker(draft, settings, broker_id, broker_epoch)
+        for record in decision.records:
+            draft.apply(record)
+        records += decision.records
+        fenced.append(broker_id)
+    return Decision(tuple(records), tuple(fenced))
+
+
+def _moves_on_shutdown(metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage) -> tuple[object, ...]:
+    """The records that give away what others can take over; none if there is nothing.
+
+    A broker that leads only what nobody else can lead goes on leading it until it is gone.
+    """
+    changes = changes_on_shutdown(metadata, broker.broker_id, min_insync=min_insync_of(metadata, settings))
+    if broker.in_controlled_shutdown or not changes:
+        return tuple(changes)
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
+    )
+    return (record, *changes)
+
+
+def _active(metadata: MetadataView) -> list[BrokerId]:
+    return [broker.broker_id for broker in metadata.brokers.values() if broker.is_active]

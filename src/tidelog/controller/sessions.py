@@ -1,0 +1,118 @@
+"""Which brokers the active controller hears of: what it knows of them beyond the metadata, for as long as it is active.
+
+Nothing of this is in the log. A controller that becomes active grants everybody a full session, for it cannot know when
+its predecessor heard of whom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.metadata.image import MetadataView
+
+SESSION_TIMEOUT_MS = 9_000
+"""Kafka's `broker.session.timeout.ms`."""
+
+
+@dataclass(slots=True)
+class _Session:
+    """One incarnation of a broker.
+
+    Attributes:
+        heard_ms: when it registered, or its last heartbeat came.
+        metadata_offset: inclusive: how far its image was then; None while it has not said.
+    """
+
+    broker_epoch: BrokerEpoch
+    heard_ms: int
+    metadata_offset: Offset | None = None
+
+
+class BrokerSessions:
+    """The sessions of one leadership of the controller. Times are monotonic."""
+
+    def __init__(
+        self,
+        metadata: MetadataView,
+        *,
+        end_offset: Offset,
+        now_ms: int,
+        session_timeout_ms: int = SESSION_TIMEOUT_MS,
+    ) -> None:
+        """Sessions of all that are registered, from now on.
+
+        Args:
+            metadata: the journal's, as it became active.
+            end_offset: exclusive, of the metadata log then.
+            session_timeout_ms: `broker.session.timeout.ms`: who is not heard of for so long is to be fenced.
+        """
+        self.session_timeout_ms = session_timeout_ms
+        self._end_offset = end_offset
+        self._sessions = {
+            broker.broker_id: _Session(broker.broker_epoch, now_ms)
+            for broker in metadata.brokers.values()
+            if not broker.is_fenced
+        }
+        self._moved: dict[BrokerId, Offset] = {}
+
+    # What happened.
+
+    def on_heard(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, metadata_offset: Offset | None, now_ms: int
+    ) -> None:
+        """The registered incarnation of a broker registered, or sent a heartbeat: its session begins again.
+
+        Args:
+            metadata_offset: inclusive: how far its image is; None if it does not know of any.
+        """
+        before = self._sessions.get(broker_id)
+        if before is not None and before.broker_epoch == broker_epoch:
+            before.heard_ms = max(before.heard_ms, now_ms)
+            if metadata_offset is not None:
+                before.metadata_offset = max(metadata_offset, before.metadata_offset or metadata_offset)
+            return
+        self._sessions[broker_id] = _Session(broker_epoch, now_ms, metadata_offset)
+        self._moved.pop(broker_id, None)
+
+    def on_leaderships_moved(self, broker_id: BrokerId, end_offset: Offset) -> None:
+        """What a broker that shuts down led goes to others, by records below `end_offset`."""
+        self._moved[broker_id] = end_offset
+
+    def on_ended(self, broker_id: BrokerId) -> None:
+        """A broker stopped, as it said it would, or was unregistered: there is nothing to wait for."""
+        self._sessions.pop(broker_id, None)
+        self._moved.pop(broker_id, None)
+
+    # What is the case.
+
+    def is_alive(self, broker_id: BrokerId, now_ms: int) -> bool:
+        """Whether the registered incarnation was heard of within its session."""
+        session = self._sessions.get(broker_id)
+        return session is not None and now_ms < session.heard_ms + self.session_timeout_ms
+
+    def expired(self, now_ms: int) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
+        """Who was not heard of for a whole session, in which incarnation; each until it is heard of or `on_ended`."""
+        return tuple(
+            (broker_id, session.broker_epoch)
+            for broker_id, session in self._sessions.items()
+            if now_ms >= session.heard_ms + self.session_timeout_ms
+        )
+
+    def next_deadline_ms(self) -> int | None:
+        """When the next session ends, unless its broker is heard of; None without any."""
+        heard_ms = min((session.heard_ms for session in self._sessions.values()), default=None)
+        return None if heard_ms is None else heard_ms + self.session_timeout_ms
+
+    def know_of_move(self, broker_id: BrokerId, brokers: Iterable[BrokerId]) -> bool:
+        """Whether all of `brokers` have seen where the leaderships of a broker that shuts down went.
+
+        After a failover nobody knows at which offset that was; it was below where this controller began.
+        """
+        end_offset = self._moved.get(broker_id, self._end_offset)
+        for other in brokers:
+            session = self._sessions.get(other)
+            if session is None or session.metadata_offset is None or session.metadata_offset + 1 < end_offset:
+                return False
+        return True
