@@ -38,6 +38,7 @@ def test_what_is_synced_is_what_it_was_at_the_last_sync(history: list[tuple[str,
         else:
             contents.mark_synced()
             synced = bytes(data)
+        assert contents.data[: contents.synced_bytes] == synced[: contents.synced_bytes]
         assert contents.data == data
         assert contents.synced == synced
 

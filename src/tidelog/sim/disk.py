@@ -56,6 +56,12 @@ class Contents:
             for start in range(0, len(held), PAGE_SIZE_BYTES)
         }
 
+    @property
+    def synced_bytes(self) -> int:
+        """How much of the file, from its start, is as it would be after a loss of power."""
+        first = min(self._old_pages, default=None)
+        return self._synced_size if first is None else min(first * PAGE_SIZE_BYTES, self._synced_size)
+
     def mark_synced(self) -> None:
         self._synced_size = len(self.data)
         self._old_pages.clear()
@@ -213,6 +219,11 @@ class SimulatedDisk:
         position = random.randrange(len(contents.data))
         contents.data[position] ^= 1 << random.randrange(8)
         return position
+
+    def synced_bytes(self, path: str) -> int:
+        """How much of a file, from its start, survives a loss of power."""
+        contents = self._synced_names.get(path)
+        return 0 if contents is None or contents is not self.files.get(path) else contents.synced_bytes
 
     def crash(self) -> None:
         """The process is gone, the machine is not: what was written is there."""

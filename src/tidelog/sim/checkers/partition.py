@@ -39,6 +39,7 @@ class PartitionCheckers:
 
     Attributes:
         broken: the first that was seen of each invariant.
+        unique: knows what was written by which leader epoch at which offset.
         prefixes: knows which record lies before which, for those who read.
     """
 
@@ -46,6 +47,7 @@ class PartitionCheckers:
         self.history = PartitionHistory() if history is None else history
         self.made: Counter[str] = Counter() if made is None else made
         self.broken: dict[str, Broken] = {}
+        self.unique = EpochOffsetUnique()
         self.prefixes = LogsArePrefixes()
         self._growth = LogGrowth()
         self._checkers: tuple[PartitionChecker, ...] = (
@@ -54,7 +56,7 @@ class PartitionCheckers:
             WeakIsr(),
             StrongIsr(),
             DeliveredStaysDeliverable(),
-            EpochOffsetUnique(),
+            self.unique,
             self.prefixes,
             LineageTellsTheLog(),
         )
