@@ -56,7 +56,7 @@ def run_story(seed: int, plan: Plan, faults: list[Fault]) -> tuple[Report, list[
     with SimulatedWorld(seed) as world:
         story = OneNodeStory(world, plan)
         report = story.run(MINUTES, faults)
-        return report, story.witness.watch(plan.topic_partitions[0]).stored.records
+        return report, story.witness.watched[plan.topic_partitions[0]].stored.records
 
 
 @pytest.mark.parametrize("seed", range(1, 13))

@@ -11,6 +11,7 @@ import pytest
 
 from tidelog.base.errors import NetworkError
 from tidelog.base.ports import Link
+from tidelog.sim.hurt_network import BlockedWays, ways
 from tidelog.sim.network import MachineNetwork, SimulatedListening
 from tidelog.sim.transport import GIVE_UP_SECONDS, WINDOW_BYTES
 from tidelog.sim.world import SimulatedWorld
@@ -255,6 +256,41 @@ def test_a_partition_holds_back_and_healing_delivers(world: SimulatedWorld, both
             assert (bytes(sink.received), bytes(caller.received)) == (b"question asked", b"answer")
 
     play(world, story)
+
+
+def test_a_way_that_is_free_again_carries_what_was_held_on_it_and_nothing_else(world: SimulatedWorld) -> None:
+    async def story(scene: Scene) -> None:
+        async with joined(scene) as (link, caller, sink):
+            assert sink.transport is not None
+            world.network.partition("client", "server")
+            link.write([b"question"])
+            sink.transport.write(b"answer")
+            await asyncio.sleep(1)
+            world.network.unblock("client", "server")
+            await asyncio.sleep(1)
+            assert (bytes(sink.received), bytes(caller.received)) == (b"question", b"")
+            world.network.unblock("server", "client")
+            await asyncio.sleep(1)
+            assert bytes(caller.received) == b"answer"
+
+    play(world, story)
+
+
+def test_a_way_that_several_block_is_free_when_the_last_of_them_is_done(world: SimulatedWorld) -> None:
+    world.machine("client"), world.machine("server")
+    blocked = BlockedWays(world.network)
+    one_way, both = ways(["client"], ["server"]), ways(["client"], ["client", "server"], both=True)
+    assert both == [("client", "server"), ("server", "client")]
+    blocked.block(one_way)
+    blocked.block(both)
+    blocked.unblock(one_way)
+    assert not world.network.passes("client", "server")
+    blocked.unblock(both)
+    assert world.network.passes("client", "server")
+    blocked.block(both)
+    blocked.heal()
+    blocked.unblock(both)
+    assert world.network.passes("server", "client")
 
 
 def test_who_hears_nothing_for_long_gives_up(world: SimulatedWorld) -> None:

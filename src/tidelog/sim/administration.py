@@ -11,9 +11,10 @@ from tidelog.base.errors import TidelogError
 from tidelog.base.ids import LeaderEpoch, TopicId, parse_uuid
 from tidelog.client.async_admin import AsyncAdmin
 from tidelog.client.descriptions import NewTopic, TopicDescription
+from tidelog.client.factory import AsyncFactory
 from tidelog.sim.checkers.metadata_reads import MetadataReads, TopicRead
+from tidelog.sim.client_witness import ClientWitness
 from tidelog.sim.rng import SeededRng
-from tidelog.sim.witness import Witness
 
 TOPICS_MAX = 10
 PARTITIONS_MAX = 4
@@ -24,14 +25,25 @@ class Administration:
     """See the module.
 
     Args:
+        factory: of the clients that look: each time another one, at whichever node it finds first.
         rng: for what it does next.
         witness: is told of all that it is told.
+        replication_factor: of the topics that it makes.
     """
 
-    def __init__(self, admin: AsyncAdmin, rng: SeededRng, witness: Witness) -> None:
+    def __init__(
+        self,
+        factory: AsyncFactory,
+        admin: AsyncAdmin,
+        rng: SeededRng,
+        witness: ClientWitness,
+        replication_factor: int = 1,
+    ) -> None:
+        self._factory = factory
         self._admin = admin
         self._rng = rng
         self._witness = witness
+        self._replication_factor = replication_factor
         self._reads = MetadataReads()
         self._there: dict[str, tuple[TopicId, int]] = {}  # with the number of its partitions
         self._names: list[str] = []
@@ -58,7 +70,9 @@ class Administration:
 
     async def _make(self, name: str, partition_count: int) -> None:
         self._names.append(name)
-        (made,) = await self._admin.create_topics([NewTopic(name, partition_count, 1)])
+        begun = self._witness.on_asked("create", name)
+        (made,) = await self._admin.create_topics([NewTopic(name, partition_count, self._replication_factor)])
+        self._witness.on_done("create", name, begun)
         assert made.topic_id is not None
         topic_id = TopicId(parse_uuid(made.topic_id))
         self._reads.on_created(CONTEXT, name, topic_id, partition_count)
@@ -75,13 +89,16 @@ class Administration:
         topic_id, _ = self._there.pop(name)
         self._witness.may_be_deleted.add(name)
         self._reads.on_deletion_begun(name)
+        begun = self._witness.on_asked("delete", name)
         await self._admin.delete_topics([name])
+        self._witness.on_done("delete", name, begun)
         self._reads.on_deleted(CONTEXT, name, topic_id)
 
     async def _look(self) -> None:
         """What is not listed is not there, as far as this client is told."""
         begun = self._reads.begin(CONTEXT)
-        found = await self._admin.describe_topics()
+        async with self._factory.admin() as reader:
+            found = await reader.describe_topics()
         read = dict.fromkeys(self._names) | {name: _read(topic) for name, topic in found.items()}
         invariants = (MetadataReads.never_goes_back, MetadataReads.own_writes_seen)
         self._witness.note(invariants, self._reads.on_answered(begun, read))

@@ -94,8 +94,11 @@ class SimulatedNetwork:
         self.block(other, one)
 
     def unblock(self, source: str, target: str) -> None:
-        """Let through again from one machine to another what is sent from now on; streams wait for `heal`."""
+        """Let through again from one machine to another. What was held arrives, unless somebody gave up meanwhile."""
         self._blocked.discard((source, target))
+        for transport in [each for each in self.held if each.leads(source, target)]:
+            del self.held[transport]
+            transport.go_on()
 
     def heal(self) -> None:
         """Let everything through again. What was held arrives, unless somebody gave up meanwhile."""

@@ -198,6 +198,10 @@ class SimulatedTransport(asyncio.Transport):
             else:
                 self._send(_END)
 
+    def leads(self, source: str, target: str) -> bool:
+        """Whether it carries from one machine to another."""
+        return self.machine == source and self.peer is not None and self.peer.machine == target
+
     def go_on(self) -> None:
         """The way to the peer is free again: send what was held once more."""
         if self._held_since is not None:

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from functools import partial
-from itertools import count, product
+from itertools import count, product, zip_longest
 
 from tidelog.base.errors import RecordsLostError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
@@ -20,11 +20,11 @@ from tidelog.client.descriptions import NewTopic
 from tidelog.client.factory import AsyncFactory
 from tidelog.client.futures import Future
 from tidelog.client.group_descriptions import CommittedOffset
-from tidelog.client.options import CompressionType
+from tidelog.client.options import Acks, CompressionType
 from tidelog.sim.administration import Administration, refused
+from tidelog.sim.client_witness import ClientWitness
 from tidelog.sim.own_bugs import words_of
 from tidelog.sim.rng import SeededRng
-from tidelog.sim.witness import Witness
 
 TOPIC = "flights"
 GROUP = "followers"
@@ -44,6 +44,9 @@ class Plan:
         interval_ms: between two records of one producer.
         pause_ms: that a consumer takes over what it was given, while more waits for it.
         syncs_each: whether the node syncs each record before it acknowledges it.
+        replication_factor: of every topic.
+        min_insync_replicas: of every topic.
+        acks: of each producer; those that are left out have acks=all.
     """
 
     partitions: int = 1
@@ -56,6 +59,9 @@ class Plan:
     commits: bool = False
     administers: bool = False
     syncs_each: bool = True
+    replication_factor: int = 1
+    min_insync_replicas: int = 1
+    acks: tuple[Acks, ...] = ()
 
     @property
     def properties(self) -> dict[str, str]:
@@ -63,6 +69,8 @@ class Plan:
         return {
             "log.flush.interval.messages": "1" if self.syncs_each else "1000000",
             "offsets.topic.num.partitions": "1",
+            "offsets.topic.replication.factor": str(self.replication_factor),
+            "min.insync.replicas": str(self.min_insync_replicas),
         }
 
     @property
@@ -97,7 +105,7 @@ class Workload:
         witness: is told of all that they are told.
     """
 
-    def __init__(self, factory: AsyncFactory, plan: Plan, rng: SeededRng, witness: Witness) -> None:
+    def __init__(self, factory: AsyncFactory, plan: Plan, rng: SeededRng, witness: ClientWitness) -> None:
         self._factory = factory
         self._plan = plan
         self._rng = rng
@@ -105,20 +113,22 @@ class Workload:
         self._is_stopping = asyncio.Event()
         self._has_read_all = asyncio.Event()
         self._unanswered = 0
+        names = [f"p{number}" for number in range(1, plan.producers + 1)]
+        self._acks: dict[str, Acks] = dict(zip_longest(names, plan.acks[: plan.producers], fillvalue="all"))
         self._writing: list[asyncio.Task[None]] = []
         self._reading: list[asyncio.Task[None]] = []
 
     async def prepare(self) -> None:
         """Make the topic, and let the witness look at it."""
         async with self._factory.admin() as admin:
-            await admin.create_topics([NewTopic(TOPIC, self._plan.partitions, 1)])
+            await admin.create_topics([NewTopic(TOPIC, self._plan.partitions, self._plan.replication_factor)])
         for partition in self._plan.topic_partitions:
             self._witness.watch(partition)
 
     def start(self) -> None:
         """Begin, and go on until `finish`."""
         plan = self._plan
-        self._writing = [self._begin(self._produce(f"p{number}")) for number in range(1, plan.producers + 1)]
+        self._writing = [self._begin(self._produce(name)) for name in self._acks]
         if plan.administers:
             self._writing.append(self._begin(self._administer()))
         self._reading = [self._begin(self._consume(f"consumer {number}")) for number in range(1, plan.consumers + 1)]
@@ -155,7 +165,8 @@ class Workload:
 
     async def _produce(self, name: str) -> None:
         partitions = self._plan.topic_partitions
-        producer = self._new_producer()
+        acks = self._acks[name]
+        producer = self._new_producer(acks)
         for number in count():
             if self._is_stopping.is_set():
                 break
@@ -164,23 +175,24 @@ class Workload:
                 future = await producer.send(TOPIC, value, partition=partition.partition)
             except RecordsLostError:  # it is of no use any more; its successor begins anew
                 await _close(producer)
-                producer = self._new_producer()
+                producer = self._new_producer(acks)
                 continue
             except TidelogError:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             self._unanswered += 1
-            future.add_done_callback(partial(self._on_outcome, partition, value))
+            future.add_done_callback(partial(self._on_outcome, partition, value, acks))
             await asyncio.sleep(self._plan.interval_ms / 1000)
         await _close(producer)
 
-    def _new_producer(self) -> AsyncProducer:
+    def _new_producer(self, acks: Acks) -> AsyncProducer:
         plan = self._plan
-        return self._factory.producer(enable_idempotence=plan.is_idempotent, compression_type=plan.codec)
+        is_idempotent = plan.is_idempotent and acks == "all"
+        return self._factory.producer(acks=acks, enable_idempotence=is_idempotent, compression_type=plan.codec)
 
-    def _on_outcome(self, partition: TopicPartition, value: bytes, future: Future[RecordMetadata]) -> None:
+    def _on_outcome(self, partition: TopicPartition, value: bytes, acks: Acks, future: Future[RecordMetadata]) -> None:
         self._unanswered -= 1
-        if future.exception() is None:
+        if acks == "all" and future.exception() is None:
             offset = future.result().offset
             if offset is not None:
                 self._witness.on_acknowledged(partition, offset, value)
@@ -256,7 +268,9 @@ class Workload:
 
     async def _administer(self) -> None:
         async with self._factory.admin() as admin:
-            await Administration(admin, self._rng, self._witness).run(self._is_stopping.is_set)
+            factor = self._plan.replication_factor
+            administration = Administration(self._factory, admin, self._rng, self._witness, factor)
+            await administration.run(self._is_stopping.is_set)
 
 
 async def _close(producer: AsyncProducer) -> None:
