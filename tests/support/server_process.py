@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import selectors
 import signal
@@ -41,21 +42,42 @@ class ServerProcess:
         self.log_path = home / f"node-{node_id}.log"
         self._file = home / f"node-{node_id}.properties"
         self._process: subprocess.Popen[bytes] | None = None
+        self._lifeline: int | None = None
 
     @property
     def log(self) -> str:
-        return self.log_path.read_text(errors="replace")
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def start(self) -> None:
         """Return when it serves. Raises ServerFailedError if it ends instead."""
+        self.start_soon()
+        self.wait_until_serving()
+
+    def start_soon(self) -> None:
+        """Start it, and do not wait for it: a node may need others to serve."""
+        assert not self.is_running, "it runs already"
         self._file.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        # It stops when the write end closes, so it cannot outlive this process, however that ends.
+        read_end, self._lifeline = os.pipe()
+        command = [sys.executable, "-m", "tidelog", "server", str(self._file), "--parent-fd", str(read_end)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidelog", "server", str(self._file)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(read_end,)
             )
+        os.close(read_end)
+
+    def wait_until_serving(self) -> None:
+        """After `start_soon`. Raises ServerFailedError if it ends instead, or does not come to serve in time."""
+        assert self._process is not None
         assert self._process.stdout is not None
         said = b""
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -66,8 +88,10 @@ class ServerProcess:
                 if selector.select(max(0.0, deadline - time.monotonic())):
                     piece = self._process.stdout.read1(65_536)  # type: ignore[attr-defined]
                 if not piece:
+                    status = self._process.poll()
                     self.close()
-                    raise ServerFailedError(f"status {self._process.returncode}: {self.log[-2_000:]}")
+                    how = "not ready in time" if status is None else f"status {status}"
+                    raise ServerFailedError(f"{self.log_path.stem}: {how}: {self.log[-2_000:]}")
                 said += piece
         self.port = int(found[1])
 
@@ -88,3 +112,6 @@ class ServerProcess:
             self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None

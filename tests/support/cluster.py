@@ -1,0 +1,207 @@
+"""A cluster of real nodes, one process each behind `tidelog server FILE`: to stop, kill and restart one by one."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from support.server_process import ServerProcess
+from support.waiting import wait_until
+from support.wire_client import WireClient
+from tidelog.base.errors import Code, KafkaError, TidelogError
+from tidelog.base.ids import BrokerId
+from tidelog.cli.local_cluster import LocalCluster
+from tidelog.cli.node_directories import format_directory, owner_of
+from tidelog.cli.properties import parse_properties
+from tidelog.client.admin import Admin
+from tidelog.client.descriptions import NewTopic, PartitionDescription
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_55_describe_quorum import (
+    DescribeQuorumPartition,
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    DescribeQuorumTopic,
+    QuorumPartition,
+)
+
+METADATA_TOPIC = "__cluster_metadata"
+SETTLE_SECONDS_MAX = 60.0
+ASK_SECONDS_MAX = 5.0
+
+
+class ClusterNode(ServerProcess):
+    """One node. `directory` holds its files."""
+
+    def __init__(self, cluster: LocalCluster, node_id: int) -> None:
+        super().__init__(Path(cluster.data), node_id=node_id)
+        file = Path(cluster.properties_file(node_id))
+        self.settings = dict(parse_properties(file.read_text(), source=str(file)))
+        self.node_id = node_id
+        self.directory = Path(cluster.directory(node_id))
+        self.port = next(
+            int(listener.rpartition(":")[2])
+            for listener in self.settings["listeners"].split(",")
+            if listener.startswith("PLAINTEXT:")
+        )
+
+    def __repr__(self) -> str:
+        return f"node {self.node_id}"
+
+    @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def kill(self) -> None:
+        """`kill -9`: its written data stays, as the system has it."""
+        self.end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGTERM: it hands over what it leads."""
+        status = self.end(signal.SIGTERM)
+        assert status == 0, f"{self} ended with status {status}: {self.log[-2_000:]}"
+
+    def lose_disk(self) -> None:
+        """All its files are gone; it gets an empty directory, as `tidelog storage format` makes it for its cluster."""
+        assert not self.is_running
+        owner = owner_of(str(self.directory))
+        assert owner is not None
+        shutil.rmtree(self.directory)
+        format_directory(str(self.directory), BrokerId(self.node_id), owner.cluster_id)
+
+    def restart(self) -> None:
+        """Stop it if it runs; return when it serves again."""
+        if self.is_running:
+            self.stop()
+        self.start()
+
+
+class Cluster:
+    """Nodes 1 to `size`, which are brokers and voters alike; with three, two in sync are needed for acks=all.
+
+    Args:
+        home: where all files go.
+        config: Kafka's keys, for every node.
+
+    Attributes:
+        nodes: by id.
+    """
+
+    def __init__(self, home: Path, size: int = 3, *, config: dict[str, str] | None = None) -> None:
+        files = LocalCluster(str(home), size)
+        files.write(port=0, config=config or {})
+        self.nodes = {node_id: ClusterNode(files, node_id) for node_id in files.node_ids}
+
+    @property
+    def bootstrap(self) -> str:
+        """All of them, for clients."""
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    @property
+    def running(self) -> list[ClusterNode]:
+        return [node for node in self.nodes.values() if node.is_running]
+
+    def start(self) -> None:
+        """Start all that do not run, at once; return when each serves."""
+        down = [node for node in self.nodes.values() if not node.is_running]
+        for node in down:
+            node.start_soon()
+        for node in down:
+            node.wait_until_serving()
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        for node in self.nodes.values():
+            node.close()
+
+    def logs(self) -> str:
+        """The end of what each node says, for whoever has to find out what went wrong."""
+        return "\n".join(f"== {node}\n{node.log[-1_500:]}" for node in self.nodes.values())
+
+    # Topics.
+
+    def create_topic(self, topic: str, partitions: int = 1, *, replication_factor: int = 3, **configs: str) -> None:
+        """Create it, with settings that have `_` for `.`; returns when all of its replicas are in sync."""
+        named = {key.replace("_", "."): value for key, value in configs.items()}
+        with Admin(self.bootstrap) as admin:
+            admin.create_topics([NewTopic(topic, partitions, replication_factor, named)])
+        self.wait_until_in_sync(topic)
+
+    def describe(self, topic: str, *, through: ClusterNode | None = None) -> list[PartitionDescription]:
+        """Its partitions, as one node knows them (by default any). Raises TidelogError if none can say."""
+        node = through or self.running[0]
+        with Admin(node.bootstrap, default_api_timeout_ms=int(ASK_SECONDS_MAX * 1_000)) as admin:
+            return sorted(admin.describe_topics([topic])[topic].partitions, key=lambda one: one.partition)
+
+    def wait_until_in_sync(self, topic: str, *, without: Collection[int] = ()) -> None:
+        """Until every replica is in the ISR, and every partition is led: all but what the nodes in `without` hold."""
+
+        def is_in_sync(one: PartitionDescription) -> bool:
+            return one.leader is not None and set(one.isr) == set(one.replicas) - set(without)
+
+        self._wait(topic, lambda found: all(map(is_in_sync, found)), f"{topic} is in sync")
+
+    def leader_of(self, topic: str, partition: int = 0) -> ClusterNode:
+        """Who leads it now; waits until somebody does who runs."""
+
+        def leader() -> ClusterNode | None:
+            with suppress(TidelogError):
+                found = self.describe(topic)[partition].leader
+                node = self.nodes.get(-1 if found is None else found)
+                return node if node is not None and node.is_running else None
+            return None
+
+        node = wait_until(leader, self.logs, seconds=SETTLE_SECONDS_MAX)
+        assert node is not None
+        return node
+
+    def follower_of(self, topic: str, partition: int = 0) -> ClusterNode:
+        """A replica in sync that does not lead, and is not the active controller if there is another."""
+        leader, controller = self.leader_of(topic, partition), self.active_controller()
+        in_sync = self.describe(topic)[partition].isr
+        followers = [self.nodes[node_id] for node_id in in_sync if node_id != leader.node_id]
+        return next((node for node in followers if node is not controller), followers[0])
+
+    def _wait(self, topic: str, is_so: Callable[[list[PartitionDescription]], bool], what: str) -> None:
+        def asked() -> bool:
+            with suppress(TidelogError):
+                return is_so(self.describe(topic))
+            return False
+
+        def how_it_is() -> str:
+            try:
+                return f"{what}: {self.describe(topic)}\n{self.logs()}"
+            except TidelogError as error:
+                return f"{what}: {error}\n{self.logs()}"
+
+        wait_until(asked, how_it_is, seconds=SETTLE_SECONDS_MAX)
+
+    # The quorum.
+
+    def quorum(self, *, through: ClusterNode | None = None) -> QuorumPartition:
+        """The metadata quorum as its leader describes it. Raises OSError, or KafkaError, if it cannot be had."""
+        request = DescribeQuorumRequest(topics=[DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartition(0)])])
+        node = through or self.running[0]
+        with WireClient(node.port, timeout_seconds=ASK_SECONDS_MAX) as client:
+            answer = client.ask(ApiKey.DESCRIBE_QUORUM, 2, request, DescribeQuorumResponse)
+        if answer.error_code:
+            raise KafkaError(f"{node}: {answer.error_message}", code=Code(answer.error_code))
+        (partition,) = answer.topics[0].partitions
+        return partition
+
+    def active_controller(self) -> ClusterNode:
+        """Who leads the quorum now; waits until somebody does who runs."""
+
+        def leader() -> ClusterNode | None:
+            for node in self.running:
+                with suppress(OSError, TidelogError):
+                    found = self.nodes.get(self.quorum(through=node).leader_id)
+                    if found is not None and found.is_running:
+                        return found
+            return None
+
+        node = wait_until(leader, self.logs, seconds=SETTLE_SECONDS_MAX)
+        assert node is not None
+        return node
