@@ -1,14 +1,61 @@
 """The quorum of the metadata log: who leads it, and what is committed."""
 
+from tidelog.quorum.log import QuorumLog
+from tidelog.quorum.node import QuorumNode
+from tidelog.quorum.progress import QuorumDescription, ReplicaDescription
+from tidelog.quorum.roles import TRANSITIONS, Cause
 from tidelog.quorum.state_file import QuorumState, format_quorum_state, parse_quorum_state
-from tidelog.quorum.voter import LeaderChange, QuorumVoter, Ready, Role
+from tidelog.quorum.values import (
+    Answer,
+    Asked,
+    EpochAnswer,
+    EpochBegun,
+    EpochEnded,
+    FetchAnswer,
+    LeaderChange,
+    QuorumFetch,
+    QuorumReady,
+    QuorumReply,
+    QuorumRequest,
+    QuorumSettings,
+    ReplicaKey,
+    Role,
+    SnapshotId,
+    VoteAnswer,
+    VoteAsked,
+    Voter,
+    VoterSet,
+)
+from tidelog.quorum.voter import QuorumVoter
 
 __all__ = [
+    "TRANSITIONS",
+    "Answer",
+    "Asked",
+    "Cause",
+    "EpochAnswer",
+    "EpochBegun",
+    "EpochEnded",
+    "FetchAnswer",
     "LeaderChange",
+    "QuorumDescription",
+    "QuorumFetch",
+    "QuorumLog",
+    "QuorumNode",
+    "QuorumReady",
+    "QuorumReply",
+    "QuorumRequest",
+    "QuorumSettings",
     "QuorumState",
     "QuorumVoter",
-    "Ready",
+    "ReplicaDescription",
+    "ReplicaKey",
     "Role",
+    "SnapshotId",
+    "VoteAnswer",
+    "VoteAsked",
+    "Voter",
+    "VoterSet",
     "format_quorum_state",
     "parse_quorum_state",
 ]

@@ -11,15 +11,8 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import ConfigError, CorruptLogError, InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.quorum import (
-    LeaderChange,
-    QuorumState,
-    QuorumVoter,
-    Role,
-    format_quorum_state,
-    parse_quorum_state,
-)
-from tidelog.quorum.voter import TRANSITIONS, Cause
+from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
+from tidelog.quorum.voter import TRANSITIONS, Cause, LeaderChange, QuorumVoter, Role
 
 ONE = BrokerId(1)
 
