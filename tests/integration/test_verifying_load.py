@@ -11,6 +11,9 @@ from support.confluent import create_topic
 from support.histories import Fault
 from support.node import NodeProcess
 from support.verifying import verifying_load
+from support.verifying_groups import verifying_group
+from tidelog import Admin, CommittedOffset, TopicPartition
+from tidelog.base.ids import PartitionIndex
 
 PARTITIONS = 2
 RECORDS = 300  # of each producer, before something happens
@@ -56,3 +59,24 @@ def test_what_an_old_copy_of_the_files_lost_is_found_and_was_told(node: NodeProc
     assert Fault.LOST in found
     assert found <= {Fault.LOST, Fault.MOVED, Fault.REORDERED}, "a reader of ours was not told"
     assert history.reported, "a producer of ours was not told"
+
+
+def test_a_group_that_lost_a_commit_or_a_record_is_found(node: NodeProcess, bootstrap: str) -> None:
+    """A node that is killed keeps both; a committed offset that is set back, and a record never given, are found."""
+    with (
+        verifying_load(bootstrap, "verified", PARTITIONS, producers=["librdkafka"], readers=[]) as load,
+        verifying_group(bootstrap, "verifiers", "verified") as group,
+    ):
+        node.kill()
+        node.restart()
+        load.until_acknowledged(RECORDS)
+        group.until_committed(3)
+        history = load.finish()
+        group.check(history, PARTITIONS)
+    with Admin(bootstrap) as admin:
+        admin.alter_group_offsets("verifiers", {TopicPartition("verified", PartitionIndex(0)): CommittedOffset(1)})
+    with pytest.raises(AssertionError, match="acknowledged commits are gone"):
+        group.check(history, PARTITIONS)
+    group.given.pop()
+    with pytest.raises(AssertionError, match="1 records were given to nobody"):
+        group.check(history, PARTITIONS, seconds=0)

@@ -19,6 +19,7 @@ from tidelog.cli.properties import parse_properties
 from tidelog.client.admin import Admin
 from tidelog.client.descriptions import NewTopic, PartitionDescription
 from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.api_55_describe_quorum import (
     DescribeQuorumPartition,
     DescribeQuorumRequest,
@@ -60,8 +61,21 @@ class ClusterNode(ServerProcess):
 
     def stop(self) -> None:
         """SIGTERM: it hands over what it leads."""
-        status = self.end(signal.SIGTERM)
+        self.signal(signal.SIGTERM)
+        self.wait_until_stopped()
+
+    def wait_until_stopped(self) -> None:
+        """After a SIGTERM, which it is to obey cleanly."""
+        status = self.wait()
         assert status == 0, f"{self} ended with status {status}: {self.log[-2_000:]}"
+
+    def pause(self) -> None:
+        """SIGSTOP: nothing is heard of it, and nothing it has open is closed."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        self.signal(signal.SIGCONT)
 
     def lose_disk(self) -> None:
         """All its files are gone; it gets an empty directory, as `tidelog storage format` makes it for its cluster."""
@@ -111,6 +125,22 @@ class Cluster:
         for node in down:
             node.wait_until_serving()
 
+    def stop(self) -> None:
+        """Stop all that run, at once, as Ctrl-C stops a local cluster."""
+        running = self.running
+        for node in running:
+            node.signal(signal.SIGTERM)
+        for node in running:
+            node.wait_until_stopped()
+
+    def kill(self) -> None:
+        """`kill -9` of all that run, at once."""
+        running = self.running
+        for node in running:
+            node.signal(signal.SIGKILL)
+        for node in running:
+            node.close()
+
     def close(self) -> None:
         """Leave nothing running."""
         for node in self.nodes.values():
@@ -157,6 +187,16 @@ class Cluster:
         assert node is not None
         return node
 
+    def wait_until_led_by_another(self, topic: str, node: ClusterNode) -> None:
+        """Until the node leads nothing of the topic, as the others know it."""
+        other = next(one for one in self.running if one is not node)
+        self._wait(
+            topic,
+            lambda found: all(one.leader not in (None, node.node_id) for one in found),
+            f"{topic} is led by others than {node}",
+            through=other,
+        )
+
     def follower_of(self, topic: str, partition: int = 0) -> ClusterNode:
         """A replica in sync that does not lead, and is not the active controller if there is another."""
         leader, controller = self.leader_of(topic, partition), self.active_controller()
@@ -164,15 +204,40 @@ class Cluster:
         followers = [self.nodes[node_id] for node_id in in_sync if node_id != leader.node_id]
         return next((node for node in followers if node is not controller), followers[0])
 
-    def _wait(self, topic: str, is_so: Callable[[list[PartitionDescription]], bool], what: str) -> None:
+    def coordinator_of(self, group: str) -> ClusterNode:
+        """Who coordinates a group now; waits until somebody does who runs."""
+        request = FindCoordinatorRequest(coordinator_keys=[group])
+
+        def coordinator() -> ClusterNode | None:
+            for asked in self.running:
+                with suppress(OSError, TidelogError), WireClient(asked.port, timeout_seconds=ASK_SECONDS_MAX) as client:
+                    answer = client.ask(ApiKey.FIND_COORDINATOR, 4, request, FindCoordinatorResponse)
+                    (row,) = answer.coordinators
+                    found = self.nodes.get(row.node_id)
+                    if not row.error_code and found is not None and found.is_running:
+                        return found
+            return None
+
+        node = wait_until(coordinator, self.logs, seconds=SETTLE_SECONDS_MAX)
+        assert node is not None
+        return node
+
+    def _wait(
+        self,
+        topic: str,
+        is_so: Callable[[list[PartitionDescription]], bool],
+        what: str,
+        *,
+        through: ClusterNode | None = None,
+    ) -> None:
         def asked() -> bool:
             with suppress(TidelogError):
-                return is_so(self.describe(topic))
+                return is_so(self.describe(topic, through=through))
             return False
 
         def how_it_is() -> str:
             try:
-                return f"{what}: {self.describe(topic)}\n{self.logs()}"
+                return f"{what}: {self.describe(topic, through=through)}\n{self.logs()}"
             except TidelogError as error:
                 return f"{what}: {error}\n{self.logs()}"
 

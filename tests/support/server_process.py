@@ -97,8 +97,17 @@ class ServerProcess:
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send it a signal; returns the exit status when it has ended."""
+        self.signal(number)
+        return self.wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it a signal, and do not wait for what comes of it."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    def wait(self) -> int:
+        """Wait until it has ended; returns the exit status."""
+        assert self._process is not None
         status = self._process.wait(STOP_SECONDS_MAX)
         self.close()
         return status
