@@ -16,6 +16,7 @@ from tidelog.controller.values import (
     CreatedTopic,
     DeletedTopic,
     ElectedLeader,
+    FeatureUpdate,
     GrownTopic,
     Heartbeat,
     HeartbeatReply,
@@ -23,6 +24,8 @@ from tidelog.controller.values import (
     ProducerIdBlock,
     TopicToDelete,
     TopicToGrow,
+    UpdatedFeature,
+    UpgradeType,
 )
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
@@ -45,6 +48,7 @@ __all__ = [
     "DeletedTopic",
     "ElectedLeader",
     "ElectionType",
+    "FeatureUpdate",
     "GrownTopic",
     "Heartbeat",
     "HeartbeatReply",
@@ -55,4 +59,6 @@ __all__ = [
     "ProducerIdBlock",
     "TopicToDelete",
     "TopicToGrow",
+    "UpdatedFeature",
+    "UpgradeType",
 ]

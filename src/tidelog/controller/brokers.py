@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller.leaders import changes_on_arrival, changes_on_leaving
-from tidelog.controller.min_insync import min_insync_of
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import BrokerChange, BrokerToRegister, ControllerSettings
 from tidelog.journal import Decision
+from tidelog.metadata.features import knows_directories, unsupported
 from tidelog.metadata.image import BrokerImage, MetadataView
 from tidelog.metadata.records.brokers import (
     FENCED,
@@ -16,6 +19,7 @@ from tidelog.metadata.records.brokers import (
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 
@@ -39,7 +43,8 @@ def decide_register_broker(
 
     Raises:
         KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another process with this id lives;
-            INVALID_REQUEST for a broker without endpoints.
+            INVALID_REQUEST for a broker without endpoints; UNSUPPORTED_VERSION for one of a release that does not know
+            what the cluster has been upgraded to.
     """
     if settings.cluster_id is not None and broker.cluster_id not in (None, settings.cluster_id):
         raise refusal(
@@ -48,9 +53,15 @@ def decide_register_broker(
         )
     if not broker.endpoints:
         raise refusal(Code.INVALID_REQUEST, f"broker {broker.broker_id} registers without a listener")
+    unfit = unsupported(metadata.features, broker.features)
+    if unfit is not None:
+        raise refusal(
+            Code.UNSUPPORTED_VERSION,
+            f"broker {broker.broker_id} cannot join: {unfit}; start it with the release that the others run",
+        )
     previous = metadata.brokers.get(broker.broker_id)
     if previous is not None and previous.incarnation_id == broker.incarnation_id:
-        return _register_again(previous, broker)
+        return _register_again(metadata, previous, broker)
     is_lost = previous is None or not _has_all_of(previous, broker)
     if is_previous_alive and is_lost:
         raise refusal(
@@ -59,11 +70,9 @@ def decide_register_broker(
             "if it was killed a moment ago, its session will end soon",
         )
     broker_epoch = BrokerEpoch(next_offset)
-    changes = changes_on_leaving(
-        metadata, broker.broker_id, min_insync=min_insync_of(metadata, settings), is_lost=is_lost
-    )
+    changes = changes_on_leaving(metadata, broker.broker_id, TopicRules(metadata, settings), is_lost=is_lost)
     return Decision(
-        (_registration(broker, broker_epoch, is_fenced=True), *changes),
+        (_registration(metadata, broker, broker_epoch, is_fenced=True), *changes),
         BrokerChange(broker_epoch),
     )
 
@@ -82,7 +91,7 @@ def decide_unfence_broker(
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCED)
     if broker.in_controlled_shutdown:
         return Decision((record,), BrokerChange(broker_epoch))
-    changes = changes_on_arrival(metadata, broker_id, min_insync=min_insync_of(metadata, settings))
+    changes = changes_on_arrival(metadata, broker_id, TopicRules(metadata, settings))
     return Decision((record, *changes), BrokerChange(broker_epoch))
 
 
@@ -98,8 +107,26 @@ def decide_fence_broker(
     if broker.is_fenced:
         return Decision((), BrokerChange(broker_epoch))
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
-    changes = changes_on_leaving(metadata, broker_id, min_insync=min_insync_of(metadata, settings))
+    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings))
     return Decision((record, *changes), BrokerChange(broker_epoch))
+
+
+def decide_unregister_broker(
+    metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId
+) -> Decision[None]:
+    """Forget a broker that is gone for good. It stays among the replicas of its partitions, which others lead.
+
+    It may be alive: then it finds that it is not registered, and registers anew.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED.
+    """
+    broker = metadata.brokers.get(broker_id)
+    if broker is None:
+        raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
+    record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings))
+    return Decision((*changes, record), None)
 
 
 def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerImage:
@@ -128,18 +155,20 @@ def _has_all_of(previous: BrokerImage, broker: BrokerToRegister) -> bool:
     return broker.previous_broker_epoch == previous.broker_epoch and has_all_directories
 
 
-def _register_again(previous: BrokerImage, broker: BrokerToRegister) -> Decision[BrokerChange]:
+def _register_again(metadata: MetadataView, previous: BrokerImage, broker: BrokerToRegister) -> Decision[BrokerChange]:
     """The same process once more: a retry, or new facts about it. It keeps its epoch and its leaderships."""
     reply = BrokerChange(previous.broker_epoch)
-    told = (broker.endpoints, broker.rack, broker.log_dirs, broker.features)
+    told = (broker.endpoints, broker.rack, _log_dirs(metadata, broker), broker.features)
     if told == (previous.endpoints, previous.rack, previous.log_dirs, previous.features):
         return Decision((), reply)
-    record = _registration(broker, previous.broker_epoch, is_fenced=previous.is_fenced)
+    record = _registration(metadata, broker, previous.broker_epoch, is_fenced=previous.is_fenced)
     record.in_controlled_shutdown = previous.in_controlled_shutdown
     return Decision((record,), reply)
 
 
-def _registration(broker: BrokerToRegister, broker_epoch: BrokerEpoch, *, is_fenced: bool) -> RegisterBrokerRecord:
+def _registration(
+    metadata: MetadataView, broker: BrokerToRegister, broker_epoch: BrokerEpoch, *, is_fenced: bool
+) -> RegisterBrokerRecord:
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
         incarnation_id=broker.incarnation_id,
@@ -148,5 +177,9 @@ def _registration(broker: BrokerToRegister, broker_epoch: BrokerEpoch, *, is_fen
         features=[BrokerFeature(name, low, high) for name, low, high in broker.features],
         rack=broker.rack,
         fenced=is_fenced,
-        log_dirs=list(broker.log_dirs),
+        log_dirs=list(_log_dirs(metadata, broker)),
     )
+
+
+def _log_dirs(metadata: MetadataView, broker: BrokerToRegister) -> tuple[UUID, ...]:
+    return broker.log_dirs if knows_directories(metadata.features) else ()

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId
-from tidelog.controller.leaders import changes_on_min_insync
-from tidelog.controller.min_insync import MIN_INSYNC, min_insync_of
+from tidelog.controller.leaders import changes_on_min_insync, changes_on_unclean_allowed
+from tidelog.controller.topic_rules import UNCLEAN_ELECTION, TopicRules
 from tidelog.controller.values import (
     AlteredConfigs,
     ConfigChange,
@@ -35,6 +35,7 @@ from tidelog.metadata.configs import (
 )
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
+from tidelog.metadata.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
@@ -77,13 +78,19 @@ def _changes_of_partitions(
     metadata: MetadataView, settings: ControllerSettings, records: Sequence[object]
 ) -> list[PartitionChangeRecord]:
     """What settings change about who may lead, in the same batch as the settings."""
-    changes = [record for record in records if isinstance(record, ConfigRecord) and record.name == MIN_INSYNC]
-    if not changes:
+    changed = {record.name for record in records if isinstance(record, ConfigRecord)}
+    if not changed & {MIN_INSYNC, UNCLEAN_ELECTION}:
         return []
     after = MetadataDraft(metadata)
-    for record in changes:
+    for record in records:
         after.apply(record)
-    return changes_on_min_insync(metadata, min_insync=min_insync_of(after, settings))
+    rules = TopicRules(after, settings)
+    changes = changes_on_min_insync(after, rules) if MIN_INSYNC in changed else []
+    if UNCLEAN_ELECTION in changed:
+        for record in changes:
+            after.apply(record)
+        changes += changes_on_unclean_allowed(after, rules)
+    return changes
 
 
 def _check_exists(metadata: MetadataView, resource: ConfigResource) -> None:
@@ -116,11 +123,13 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
         for change in one.changes:
             if names[change.name] > 1:
                 raise refusal(Code.INVALID_REQUEST, f"{change.name} is named more than once")
-            text = _changed_text(scope, change, before, broker)
+            text = _changed_text(scope, change, before, broker, is_one_broker=scope == "broker" and resource.name != "")
             if text is None:
                 after.pop(change.name, None)
             else:
                 after[change.name] = text
+        if resource == ALL_BROKERS and MIN_INSYNC not in after and MIN_INSYNC in settings.broker.static:
+            after[MIN_INSYNC] = settings.broker.static[MIN_INSYNC]  # the metadata has it, whoever asks
         # What is not known any more, or was another's to know, has no effect: it must not stand in the way of the rest.
         checked = {name: text for name, text in after.items() if name in names or name in TABLE[scope]}
         if scope == "topic":
@@ -138,7 +147,9 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
     ]
 
 
-def _changed_text(scope: Scope, change: ConfigChange, before: Mapping[str, str], broker: BrokerSettings) -> str | None:
+def _changed_text(
+    scope: Scope, change: ConfigChange, before: Mapping[str, str], broker: BrokerSettings, *, is_one_broker: bool
+) -> str | None:
     """The value that a setting has afterwards; None if it is to have none of its own.
 
     Raises:
@@ -149,6 +160,8 @@ def _changed_text(scope: Scope, change: ConfigChange, before: Mapping[str, str],
     key = config_key(scope, change.name)
     if change.operation == ConfigOperation.DELETE:
         return None
+    if change.name == MIN_INSYNC and is_one_broker:
+        raise ConfigError(f"{MIN_INSYNC} cannot differ between brokers: set it for all of them, or for a topic")
     if change.operation not in (ConfigOperation.SET, ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
         raise refusal(
             Code.INVALID_REQUEST,

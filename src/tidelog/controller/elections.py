@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in
-from tidelog.controller.min_insync import min_insync_of
 from tidelog.controller.partition_changes import change_record
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, ElectedLeader
 from tidelog.journal import Decision
 from tidelog.metadata.image import MetadataView, TopicImage
@@ -30,7 +30,7 @@ def decide_elect_leaders(
     Returns:
         What became of each, in the order of the request; of an order for all, without those that needed none.
     """
-    min_insync = min_insync_of(metadata, settings)
+    rules = TopicRules(metadata, settings)
     is_active = is_active_in(metadata)
     records: list[object] = []
     results: list[ElectedLeader] = []
@@ -38,7 +38,7 @@ def decide_elect_leaders(
         try:
             topic = _find(metadata, asked)
             before = topic.partitions[asked.partition]
-            after = elect_leader(before, kind, min_insync_replicas=min_insync(topic.name), is_active=is_active)
+            after = elect_leader(before, kind, min_insync_replicas=rules.min_insync(topic.name), is_active=is_active)
         except KafkaError as error:
             if partitions is not None or error.code != Code.ELECTION_NOT_NEEDED:
                 results.append(ElectedLeader(asked, error.code, str(error)))

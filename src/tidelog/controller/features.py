@@ -1,15 +1,172 @@
-"""Finalized features: what every node of the cluster is sure to understand."""
+"""Finalized features: what every node of the cluster is sure to understand, and how that changes.
+
+Levels go up when an operator says so, and every broker that is registered can work at the new one. They go down only
+if that is asked for: safely where the records of both levels are the same, else with the loss of what the lower one
+cannot say.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import PartitionEpoch
+from tidelog.controller.leaders import partitions_of
+from tidelog.controller.partition_changes import change_record
+from tidelog.controller.values import ControllerSettings, FeatureUpdate, UpdatedFeature, UpgradeType
 from tidelog.journal import Decision
-from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE
-from tidelog.metadata.image import MetadataView
-from tidelog.metadata.records.cluster import FeatureLevelRecord
+from tidelog.metadata.features import (
+    DIRECTORIES_SINCE,
+    ELIGIBLE_LEADERS_SINCE,
+    METADATA_VERSION,
+    METADATA_VERSION_FEATURE,
+    METADATA_VERSION_MIN,
+    SUPPORTED_FEATURES,
+    changes_metadata,
+    level_name,
+    why_unsupported,
+)
+from tidelog.metadata.image import MetadataView, PartitionImage
+from tidelog.metadata.min_insync import ALL_BROKERS, MIN_INSYNC
+from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
 
 
-def decide_bootstrap(metadata: MetadataView) -> Decision[None]:
-    """The first records of a new metadata log; nothing where there are some already."""
-    if METADATA_VERSION_FEATURE in metadata.features:
-        return Decision((), None)
-    return Decision((FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=METADATA_VERSION),), None)
+def decide_bootstrap(
+    metadata: MetadataView, settings: ControllerSettings, level: int = METADATA_VERSION
+) -> Decision[None]:
+    """What a controller that becomes active adds to the metadata, where that does not say it yet.
+
+    The level of the records of a new log; and `min.insync.replicas` if its file sets it: leaders and controllers have
+    to go by the same.
+
+    Args:
+        level: of `metadata.version`, for a new log.
+    """
+    records: list[object] = []
+    if METADATA_VERSION_FEATURE not in metadata.features:
+        records.append(FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=level))
+    min_insync = settings.broker.static.get(MIN_INSYNC)
+    if min_insync is not None and MIN_INSYNC not in metadata.configs.get(ALL_BROKERS, {}):
+        kind, name = ALL_BROKERS
+        records.append(ConfigRecord(resource_type=kind, resource_name=name, name=MIN_INSYNC, value=min_insync))
+    return Decision(tuple(records), None)
+
+
+def decide_update_features(
+    metadata: MetadataView, updates: Sequence[FeatureUpdate], *, validate_only: bool
+) -> Decision[tuple[UpdatedFeature, ...]]:
+    """Set the levels of features, all of them or none. The results are in the order of the request."""
+    counts = Counter(update.name for update in updates)
+    refused: dict[str, KafkaError] = {}
+    for update in updates:
+        try:
+            if counts[update.name] > 1:
+                raise refusal(Code.INVALID_REQUEST, f"the request names {update.name} more than once")
+            _check(metadata, update)
+        except KafkaError as error:
+            refused[update.name] = error
+    if refused:
+        return Decision((), tuple(_not_updated(update, refused) for update in updates))
+    records: list[object] = []
+    for update in updates:
+        current = metadata.features.get(update.name, 0)
+        if update.level != current:
+            records += _losses(metadata, update) if update.level < current else ()
+            records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
+    updated = tuple(UpdatedFeature(update.name, Code.NONE) for update in updates)
+    return Decision(() if validate_only else tuple(records), updated)
+
+
+def _not_updated(update: FeatureUpdate, refused: dict[str, KafkaError]) -> UpdatedFeature:
+    error = refused.get(update.name)
+    if error is None:
+        others = ", ".join(refused)
+        return UpdatedFeature(update.name, Code.FEATURE_UPDATE_FAILED, f"nothing was changed, because of {others}")
+    return UpdatedFeature(update.name, error.code, str(error))
+
+
+def _check(metadata: MetadataView, update: FeatureUpdate) -> None:
+    name, level = update.name, update.level
+    current = metadata.features.get(name, 0)
+    shown, now = level_name(name, level), level_name(name, current)
+    if name not in SUPPORTED_FEATURES:
+        known = ", ".join(SUPPORTED_FEATURES)
+        raise refusal(Code.INVALID_UPDATE_VERSION, f"there is no feature {name!r}; there is {known}")
+    if update.upgrade_type not in tuple(UpgradeType):
+        raise refusal(
+            Code.INVALID_UPDATE_VERSION,
+            f"{name}: upgrade type {update.upgrade_type} is none of 1 upgrade, 2 safe downgrade, 3 unsafe downgrade",
+        )
+    if level == current:
+        return
+    if name == METADATA_VERSION_FEATURE and level < METADATA_VERSION_MIN:
+        lowest = level_name(name, METADATA_VERSION_MIN)
+        raise refusal(Code.INVALID_UPDATE_VERSION, f"{name} {level} is below the lowest level, {lowest}")
+    if level < current and update.upgrade_type == UpgradeType.UPGRADE:
+        raise refusal(
+            Code.INVALID_UPDATE_VERSION,
+            f"{name} is at {now}: to go down to {shown}, ask for a downgrade",
+        )
+    if level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        raise refusal(Code.INVALID_UPDATE_VERSION, f"{name} is at {now}: {shown} would be an upgrade, no downgrade")
+    _check_supported(metadata, name, level)
+    if (
+        level < current
+        and name == METADATA_VERSION_FEATURE
+        and update.upgrade_type == UpgradeType.SAFE_DOWNGRADE
+        and changes_metadata(level, current)
+    ):
+        raise refusal(
+            Code.INVALID_UPDATE_VERSION,
+            f"{name} is at {now}, and its records can say what those of {shown} cannot: "
+            "only an unsafe downgrade, which loses that, gets there",
+        )
+
+
+def _check_supported(metadata: MetadataView, name: str, level: int) -> None:
+    """Whether everybody can work at a level: this controller, and all brokers that are registered, fenced ones too."""
+    reason = why_unsupported(name, level, SUPPORTED_FEATURES[name])
+    if reason is not None:
+        raise refusal(Code.INVALID_UPDATE_VERSION, f"{name} {level_name(name, level)}: the active controller {reason}")
+    for broker in metadata.brokers.values():
+        ranges = {feature: (lowest, highest) for feature, lowest, highest in broker.features}
+        reason = why_unsupported(name, level, ranges.get(name))
+        if reason is not None:
+            raise refusal(
+                Code.INVALID_UPDATE_VERSION,
+                f"{name} {level_name(name, level)}: broker {broker.broker_id} {reason}; upgrade it, or unregister it",
+            )
+
+
+def _losses(metadata: MetadataView, update: FeatureUpdate) -> list[object]:
+    """The records that take out of the metadata what a lower level has no words for.
+
+    Who is eligible to lead holds all that is committed: where nobody is in sync, the eligible ones are taken to be.
+    """
+    if update.name != METADATA_VERSION_FEATURE:
+        return []
+    records: list[object] = []
+    for _, topic_id, index, before in partitions_of(metadata):
+        after = before
+        if update.level < ELIGIBLE_LEADERS_SINCE:
+            after = _without_eligible(after)
+        if update.level < DIRECTORIES_SINCE and after.directories:
+            after = replace(after, directories=())
+        if after is not before:
+            after = replace(after, partition_epoch=PartitionEpoch(before.partition_epoch + 1))
+            records.append(change_record(topic_id, index, before, after))
+    return records
+
+
+def _without_eligible(partition: PartitionImage) -> PartitionImage:
+    eligible = partition.eligible_leader_replicas
+    if not eligible and not partition.last_known_eligible_leader_replicas:
+        return partition
+    return replace(
+        partition,
+        isr=partition.isr or eligible,
+        eligible_leader_replicas=(),
+        last_known_eligible_leader_replicas=(),
+    )

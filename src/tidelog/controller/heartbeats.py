@@ -13,8 +13,8 @@ from __future__ import annotations
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.controller.brokers import decide_fence_broker, decide_unfence_broker, registered
 from tidelog.controller.leaders import changes_on_shutdown
-from tidelog.controller.min_insync import min_insync_of
 from tidelog.controller.sessions import BrokerSessions
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, Heartbeat, HeartbeatReply
 from tidelog.journal import Decision
 from tidelog.metadata.draft import MetadataDraft
@@ -86,7 +86,7 @@ def _moves_on_shutdown(metadata: MetadataView, settings: ControllerSettings, bro
 
     A broker that leads only what nobody else can lead goes on leading it until it is gone.
     """
-    changes = changes_on_shutdown(metadata, broker.broker_id, min_insync=min_insync_of(metadata, settings))
+    changes = changes_on_shutdown(metadata, broker.broker_id, TopicRules(metadata, settings))
     if broker.in_controlled_shutdown or not changes:
         return tuple(changes)
     record = BrokerRegistrationChangeRecord(

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from tidelog.base.errors import Code, FencedLeaderEpochError, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
-from tidelog.controller.min_insync import min_insync_of
 from tidelog.controller.partition_changes import change_record, with_isr
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.image import BrokerImage, MetadataView, PartitionImage, TopicImage
@@ -86,7 +86,7 @@ def decide_alter_partitions(
     """
     check_sender(metadata.brokers, sender, sender_epoch)
     counts = Counter((one.topic_id, one.partition) for one in partitions)
-    min_insync = min_insync_of(metadata, settings)
+    rules = TopicRules(metadata, settings)
     records: list[object] = []
     results: list[AlteredPartition] = []
     for one in partitions:
@@ -101,7 +101,7 @@ def decide_alter_partitions(
                 metadata.brokers,
                 sender=sender,
                 sender_epoch=sender_epoch,
-                min_insync_replicas=min_insync(topic.name),
+                min_insync_replicas=rules.min_insync(topic.name),
             )
         except KafkaError as error:
             results.append(AlteredPartition(one.topic_id, one.partition, error.code, str(error)))
@@ -130,7 +130,7 @@ def alter_partition(
     *,
     sender: BrokerId,
     sender_epoch: BrokerEpoch,
-    min_insync_replicas: int,
+    min_insync_replicas: int | None,
 ) -> PartitionImage:
     """The partition as it is once the change is granted: always in a new partition epoch.
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from enum import IntEnum
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
-from tidelog.controller.min_insync import MinInsync
 from tidelog.controller.partition_changes import (
     IsActive,
     change_record,
@@ -19,6 +18,7 @@ from tidelog.controller.partition_changes import (
     with_isr,
     without,
 )
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.metadata.image import MetadataView, PartitionImage
 from tidelog.metadata.records.topics import PartitionChangeRecord
 from tidelog.replica import isr_size_min
@@ -49,7 +49,7 @@ def partitions_of(metadata: MetadataView) -> Iterator[tuple[str, TopicId, Partit
 
 
 def changes_on_leaving(
-    metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync, is_lost: bool = False
+    metadata: MetadataView, broker_id: BrokerId, rules: TopicRules, *, is_lost: bool = False
 ) -> list[PartitionChangeRecord]:
     """What follows when a broker may lead no longer: it was fenced, or a new incarnation of it takes its place.
 
@@ -65,16 +65,19 @@ def changes_on_leaving(
         if broker_id not in partition.replicas:
             continue
         changed = without(
-            partition, broker_id, min_insync_replicas=min_insync(name), is_active=is_active, is_lost=is_lost
+            partition,
+            broker_id,
+            min_insync_replicas=rules.min_insync(name),
+            is_active=is_active,
+            is_lost=is_lost,
+            is_unclean_allowed=rules.allows_unclean(name),
         )
         if changed is not None:
             records.append(change_record(topic_id, index, partition, changed))
     return records
 
 
-def changes_on_shutdown(
-    metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync
-) -> list[PartitionChangeRecord]:
+def changes_on_shutdown(metadata: MetadataView, broker_id: BrokerId, rules: TopicRules) -> list[PartitionChangeRecord]:
     """What follows when a broker is about to go: whatever can do without it does so at once.
 
     Its leaderships go to others, and it leaves every ISR in which others are. What would have no leader it keeps.
@@ -84,48 +87,72 @@ def changes_on_shutdown(
     for name, topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.isr:
             continue
-        changed = without(partition, broker_id, min_insync_replicas=min_insync(name), is_active=is_active)
+        changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=is_active)
         if changed is not None and changed.leader is not None:
             records.append(change_record(topic_id, index, partition, changed))
     return records
 
 
-def changes_on_arrival(
-    metadata: MetadataView, broker_id: BrokerId, *, min_insync: MinInsync
-) -> list[PartitionChangeRecord]:
-    """What follows when a broker may lead again: it is elected where nobody leads and it is in sync or eligible.
+def changes_on_arrival(metadata: MetadataView, broker_id: BrokerId, rules: TopicRules) -> list[PartitionChangeRecord]:
+    """What follows when a broker may lead again: it is elected where nobody leads, if it may be there.
 
-    Nobody else may lead there: they would have been elected before.
+    Nobody else may: they would have been elected before.
     """
     records = []
     for name, topic_id, index, partition in partitions_of(metadata):
-        if partition.leader is not None:
+        if partition.leader is not None or broker_id not in partition.replicas:
             continue
-        changed = elected(partition, min_insync_replicas=min_insync(name), is_active=lambda one: one == broker_id)
+        changed = elected(
+            partition,
+            min_insync_replicas=rules.min_insync(name),
+            is_active=lambda one: one == broker_id,
+            is_unclean_allowed=rules.allows_unclean(name),
+        )
         if changed is not None:
             records.append(change_record(topic_id, index, partition, changed))
     return records
 
 
-def changes_on_min_insync(metadata: MetadataView, *, min_insync: MinInsync) -> list[PartitionChangeRecord]:
+def changes_on_unclean_allowed(metadata: MetadataView, rules: TopicRules) -> list[PartitionChangeRecord]:
+    """What follows when any leader becomes better than none: there is one wherever a replica is alive.
+
+    Args:
+        rules: as they are afterwards.
+    """
+    is_active = is_active_in(metadata)
+    records = []
+    for name, topic_id, index, partition in partitions_of(metadata):
+        if partition.leader is not None or not rules.allows_unclean(name):
+            continue
+        changed = elected(
+            partition, min_insync_replicas=rules.min_insync(name), is_active=is_active, is_unclean_allowed=True
+        )
+        if changed is not None:
+            records.append(change_record(topic_id, index, partition, changed))
+    return records
+
+
+def changes_on_min_insync(metadata: MetadataView, rules: TopicRules) -> list[PartitionChangeRecord]:
     """What follows when fewer need to be in sync than before: who is in sync commits alone from then on.
 
     So nobody else is eligible any more, from the same batch of records on.
 
     Args:
-        min_insync: as it is afterwards.
+        rules: as they are afterwards.
     """
     records = []
     for name, topic_id, index, partition in partitions_of(metadata):
-        has_eligible = partition.eligible_leader_replicas or partition.last_known_eligible_leader_replicas
-        if has_eligible and len(partition.isr) >= isr_size_min(partition, min_insync(name)):
-            changed = with_isr(partition, partition.isr, min_insync_replicas=min_insync(name))
+        if not partition.eligible_leader_replicas and not partition.last_known_eligible_leader_replicas:
+            continue
+        min_insync = rules.min_insync(name)
+        if min_insync is not None and len(partition.isr) >= isr_size_min(partition, min_insync):
+            changed = with_isr(partition, partition.isr, min_insync_replicas=min_insync)
             records.append(change_record(topic_id, index, partition, changed))
     return records
 
 
 def elect_leader(
-    partition: PartitionImage, kind: ElectionType, *, min_insync_replicas: int, is_active: IsActive
+    partition: PartitionImage, kind: ElectionType, *, min_insync_replicas: int | None, is_active: IsActive
 ) -> PartitionImage:
     """The partition after an election that an operator asks for.
 

@@ -38,7 +38,7 @@ def with_isr(
     partition: PartitionImage,
     isr: Sequence[BrokerId],
     *,
-    min_insync_replicas: int,
+    min_insync_replicas: int | None,
     lost: Collection[BrokerId] = (),
 ) -> PartitionImage:
     """The partition with another ISR. Who leaves it stays eligible while fewer are in sync than must be.
@@ -46,12 +46,14 @@ def with_isr(
     A leader that is not among them leads no longer; electing the next one is another step.
 
     Args:
+        min_insync_replicas: None where the metadata has no words for who is eligible (KIP-966 is newer than its level):
+            the ISR keeps its last members then, though none of them leads.
         lost: brokers whose logs may lack the end of what they had: their last shutdown was unclean. Where one replica
             in sync is enough, and it was the only one, it stays eligible: nobody was promised that a loss of its power
             is survived, and a crash of its process loses nothing.
     """
     keeps_leader = partition.leader is None or partition.leader in isr
-    standing = _standing(partition, isr, isr_size_min(partition, min_insync_replicas), lost)
+    standing = _standing(partition, isr, min_insync_replicas, lost)
     return _next(partition, standing, partition.leader if keeps_leader else None, is_election=not keeps_leader)
 
 
@@ -67,7 +69,7 @@ def next_leader(partition: PartitionImage, is_active: IsActive) -> BrokerId | No
     return None
 
 
-def led_by(partition: PartitionImage, broker: BrokerId, *, min_insync_replicas: int) -> PartitionImage:
+def led_by(partition: PartitionImage, broker: BrokerId, *, min_insync_replicas: int | None) -> PartitionImage:
     """The partition after a clean election: the leader is in sync, or eligible and then in sync alone.
 
     The others that were eligible stay so while nothing can be committed without them.
@@ -76,7 +78,7 @@ def led_by(partition: PartitionImage, broker: BrokerId, *, min_insync_replicas: 
     if broker not in isr:
         invariant(broker in partition.eligible_leader_replicas, "broker {} may not lead", broker)
         isr = (broker,)
-    standing = _standing(partition, isr, isr_size_min(partition, min_insync_replicas), ())
+    standing = _standing(partition, isr, min_insync_replicas, ())
     return _next(partition, standing, broker, is_election=True)
 
 
@@ -100,9 +102,10 @@ def without(
     partition: PartitionImage,
     broker: BrokerId,
     *,
-    min_insync_replicas: int,
+    min_insync_replicas: int | None,
     is_active: IsActive,
     is_lost: bool = False,
+    is_unclean_allowed: bool = False,
 ) -> PartitionImage | None:
     """What follows when a broker may lead no longer: it loses its leadership and its seat in the ISR, even the last.
 
@@ -111,26 +114,51 @@ def without(
     Args:
         is_active: of the others.
         is_lost: whether its log may lack the end of what it had (rule 7).
+        is_unclean_allowed: see `elected`.
     """
     isr = [one for one in partition.isr if one != broker]
     left = with_isr(partition, isr, min_insync_replicas=min_insync_replicas, lost=(broker,) if is_lost else ())
-    if left.leader is None:
-        leader = next_leader(left, lambda one: one != broker and is_active(one))
-        if leader is not None:
-            left = _one_step(partition, led_by(left, leader, min_insync_replicas=min_insync_replicas))
+    led = elected(
+        left,
+        min_insync_replicas=min_insync_replicas,
+        is_active=lambda one: one != broker and is_active(one),
+        is_unclean_allowed=is_unclean_allowed,
+    )
+    if led is not None:
+        left = _one_step(partition, led)
     is_as_it_was = left.leader_epoch == partition.leader_epoch and _standing_of(left) == _standing_of(partition)
     return None if is_as_it_was else left
 
 
-def elected(partition: PartitionImage, *, min_insync_replicas: int, is_active: IsActive) -> PartitionImage | None:
-    """A clean election where there is no leader; None where there is one, or nobody who may be."""
+def elected(
+    partition: PartitionImage,
+    *,
+    min_insync_replicas: int | None,
+    is_active: IsActive,
+    is_unclean_allowed: bool = False,
+) -> PartitionImage | None:
+    """An election where there is no leader; None where there is one, or nobody who may be.
+
+    Args:
+        is_unclean_allowed: whether any leader is better than none: where nobody may lead without a loss, whoever held
+            most leads, else any replica that is active.
+    """
     if partition.leader is not None:
         return None
     leader = next_leader(partition, is_active)
-    return None if leader is None else led_by(partition, leader, min_insync_replicas=min_insync_replicas)
+    if leader is not None:
+        return led_by(partition, leader, min_insync_replicas=min_insync_replicas)
+    if is_unclean_allowed:
+        known = partition.last_known_eligible_leader_replicas
+        for broker in sorted(partition.replicas, key=lambda one: one not in known):  # stable: else in preferred order
+            if is_active(broker):
+                return led_uncleanly_by(partition, broker)
+    return None
 
 
-def elected_preferred(partition: PartitionImage, *, min_insync_replicas: int, is_active: IsActive) -> PartitionImage:
+def elected_preferred(
+    partition: PartitionImage, *, min_insync_replicas: int | None, is_active: IsActive
+) -> PartitionImage:
     """The first of the replicas leads again.
 
     Raises:
@@ -144,8 +172,10 @@ def elected_preferred(partition: PartitionImage, *, min_insync_replicas: int, is
     return led_by(partition, preferred, min_insync_replicas=min_insync_replicas)
 
 
-def elected_uncleanly(partition: PartitionImage, *, min_insync_replicas: int, is_active: IsActive) -> PartitionImage:
-    """Any leader rather than none: who may lead without a loss, else who held most, else any replica that is alive.
+def elected_uncleanly(
+    partition: PartitionImage, *, min_insync_replicas: int | None, is_active: IsActive
+) -> PartitionImage:
+    """Any leader rather than none, as an operator orders.
 
     Raises:
         KafkaError: ELECTION_NOT_NEEDED where there is a leader; ELIGIBLE_LEADERS_NOT_AVAILABLE where no replica is
@@ -153,13 +183,9 @@ def elected_uncleanly(partition: PartitionImage, *, min_insync_replicas: int, is
     """
     if partition.leader is not None:
         raise refusal(Code.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads already")
-    clean = elected(partition, min_insync_replicas=min_insync_replicas, is_active=is_active)
-    if clean is not None:
-        return clean
-    known = partition.last_known_eligible_leader_replicas
-    for broker in sorted(partition.replicas, key=lambda one: one not in known):  # stable: else in preferred order
-        if is_active(broker):
-            return led_uncleanly_by(partition, broker)
+    led = elected(partition, min_insync_replicas=min_insync_replicas, is_active=is_active, is_unclean_allowed=True)
+    if led is not None:
+        return led
     raise refusal(Code.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of the replicas {list(partition.replicas)} is alive")
 
 
@@ -167,7 +193,7 @@ def with_replicas(
     partition: PartitionImage,
     replicas: Sequence[BrokerId],
     *,
-    min_insync_replicas: int,
+    min_insync_replicas: int | None,
     is_active: IsActive,
     directories: Sequence[UUID] = (),
 ) -> PartitionImage:
@@ -229,9 +255,12 @@ def _standing_of(partition: PartitionImage) -> _Standing:
 
 
 def _standing(
-    partition: PartitionImage, isr: Sequence[BrokerId], size_min: int, lost: Collection[BrokerId]
+    partition: PartitionImage, isr: Sequence[BrokerId], min_insync_replicas: int | None, lost: Collection[BrokerId]
 ) -> _Standing:
-    """With another ISR, of which `size_min` must be in sync; see `with_isr`."""
+    """With another ISR; see `with_isr`."""
+    if min_insync_replicas is None:
+        return _Standing(tuple(isr) or tuple(one for one in partition.isr if one in partition.replicas), (), ())
+    size_min = isr_size_min(partition, min_insync_replicas)
     if len(isr) >= size_min:
         return _Standing(tuple(isr), (), ())
     held = dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))

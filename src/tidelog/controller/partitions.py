@@ -16,6 +16,7 @@ from tidelog.controller.leaders import is_active_in
 from tidelog.controller.placement import place
 from tidelog.controller.values import GrownTopic, TopicToGrow
 from tidelog.journal import Decision
+from tidelog.metadata.features import knows_directories
 from tidelog.metadata.image import MetadataView, TopicImage
 from tidelog.metadata.records.topics import PartitionRecord
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS
@@ -66,7 +67,9 @@ def partition_records(
     """New partitions, led by the first of their replicas that may lead; there is one of each."""
     is_active = is_active_in(metadata)
     directory = {
-        broker_id: broker.log_dirs[0] for broker_id, broker in metadata.brokers.items() if len(broker.log_dirs) == 1
+        broker_id: broker.log_dirs[0]
+        for broker_id, broker in metadata.brokers.items()
+        if len(broker.log_dirs) == 1 and knows_directories(metadata.features)
     }
     records = []
     for index, replicas in enumerate(assignments, first_index):

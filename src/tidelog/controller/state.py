@@ -20,6 +20,7 @@ from tidelog.controller.values import (
     CreatedTopic,
     DeletedTopic,
     ElectedLeader,
+    FeatureUpdate,
     GrownTopic,
     Heartbeat,
     HeartbeatReply,
@@ -27,9 +28,11 @@ from tidelog.controller.values import (
     ProducerIdBlock,
     TopicToDelete,
     TopicToGrow,
+    UpdatedFeature,
 )
 from tidelog.journal import Decision
 from tidelog.metadata.draft import MetadataDraft
+from tidelog.metadata.features import METADATA_VERSION
 from tidelog.metadata.image import MetadataImage
 from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
@@ -65,9 +68,9 @@ class ControllerState:
         """What the records applied so far say. Of the committed state, it may be published."""
         return self.metadata.image(last_offset)
 
-    def decide_bootstrap(self) -> Decision[None]:
-        """The first records of a new metadata log; none where there are some."""
-        return features.decide_bootstrap(self.metadata)
+    def decide_bootstrap(self, metadata_version: int = METADATA_VERSION) -> Decision[None]:
+        """What a controller that becomes active adds to the metadata, where that does not say it yet."""
+        return features.decide_bootstrap(self.metadata, self.settings, metadata_version)
 
     def decide_register_broker(
         self,
@@ -97,6 +100,15 @@ class ControllerState:
     def decide_fence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
         """Let a broker lead no longer."""
         return brokers.decide_fence_broker(self.metadata, self.settings, broker_id, broker_epoch)
+
+    def decide_unregister_broker(
+        self, broker_id: BrokerId, *, sessions: BrokerSessions | None = None
+    ) -> Decision[None]:
+        """Forget a broker that is gone for good, and end its session."""
+        decision = brokers.decide_unregister_broker(self.metadata, self.settings, broker_id)
+        if sessions is not None:
+            sessions.on_ended(broker_id)
+        return decision
 
     def decide_heartbeat(
         self, heartbeat: Heartbeat, sessions: BrokerSessions, *, next_offset: Offset, now_ms: int
@@ -153,6 +165,12 @@ class ControllerState:
     ) -> Decision[tuple[AlteredConfigs, ...]]:
         """Change settings of topics and brokers, each on its own; results in the order of the request."""
         return configs.decide_alter_configs(self.metadata, self.settings, resources, validate_only=validate_only)
+
+    def decide_update_features(
+        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
+    ) -> Decision[tuple[UpdatedFeature, ...]]:
+        """Set the levels of features, all of them or none; results in the order of the request."""
+        return features.decide_update_features(self.metadata, updates, validate_only=validate_only)
 
     def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
         """Give a broker the next block of producer ids."""

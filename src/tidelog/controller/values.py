@@ -225,6 +225,33 @@ class HeartbeatReply:
     should_shut_down: bool = False
 
 
+class UpgradeType(IntEnum):
+    """Which way the level of a feature may go, with the numbers of the protocol."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+    """Whatever the lower level cannot say is lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """A feature, and the level that it shall be at."""
+
+    name: str
+    level: int
+    upgrade_type: int = UpgradeType.UPGRADE
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedFeature:
+    """What became of one feature to update, and why it was not."""
+
+    name: str
+    code: Code
+    message: str | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class ProducerIdBlock:
     """Producer ids that are one broker's to give away, from `first` on."""

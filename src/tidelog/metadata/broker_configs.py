@@ -177,8 +177,16 @@ _TOPICS: tuple[ConfigKey, ...] = (
     _key("compression.lz4.level", INT, "9", "Of topics that do not set it.", minimum=1, maximum=17),
     _key("compression.zstd.level", INT, "3", "Of topics that do not set it.", minimum=-131072, maximum=22),
     _key("message.max.bytes", INT, "1048588", "max.message.bytes of topics that do not set it.", minimum=0),
-    _key("min.insync.replicas", INT, "1", "Of topics that do not set it.", minimum=1),
-    _key("unclean.leader.election.enable", BOOLEAN, "false", "Of topics that do not set it.", choices=("false",)),
+    _key(
+        "min.insync.replicas",
+        INT,
+        "1",
+        "Of topics that do not set it. A file counts only where the metadata says nothing yet: all go by the same.",
+        minimum=1,
+    ),
+    _key(
+        "unclean.leader.election.enable", BOOLEAN, "false", "Of topics that do not set it, and are not internal ones."
+    ),
 )
 
 _LOGS: tuple[ConfigKey, ...] = (

@@ -251,9 +251,8 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "unclean.leader.election.enable",
         BOOLEAN,
         "false",
-        "A replica that is not in sync never leads: a partition without one that is stays without a leader.",
+        "Whether a replica that is not in sync leads rather than none. Acknowledged records are lost then, and whoever "
+        "had read them is told.",
         "unclean.leader.election.enable",
-        choices=("false",),
-        why_not_others="such an election loses acknowledged records",
     ),
 )

@@ -20,6 +20,7 @@ from tidelog.log import Log, LogConfig
 from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import broker_settings, topic_values
+from tidelog.metadata.min_insync import min_insync_replicas
 from tidelog.quorum import QuorumState
 from tidelog.server.config import NodeConfig
 from tidelog.server.held_directory import HeldDirectory, close_logs, is_full
@@ -284,10 +285,7 @@ class LogFiles:
         return LogConfig.from_configs(values)
 
     def min_insync_replicas(self, topic: str, image: MetadataImage) -> int:
-        settings = broker_settings(self._config.static, image.configs, self._config.node_id)
-        value = topic_values(image.topic_configs(topic), settings)["min.insync.replicas"]
-        assert isinstance(value, int)
-        return value
+        return min_insync_replicas(topic, image.configs)
 
     # What goes wrong, and what goes away.
 

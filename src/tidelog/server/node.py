@@ -16,9 +16,6 @@ from tidelog.base.errors import Code, NetworkError, refusal
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset, ProducerId
 from tidelog.base.ports import Clock, Disk, Executor, Listening, Network, Rng
 from tidelog.controller import (
-    METADATA_VERSION,
-    METADATA_VERSION_FEATURE,
-    METADATA_VERSION_MIN,
     BrokerChange,
     BrokerToRegister,
     ControllerSettings,
@@ -29,6 +26,7 @@ from tidelog.controller import (
 )
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
+from tidelog.metadata.features import own_features
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.broker import Broker
 from tidelog.server.cleaner import Cleaner
@@ -414,7 +412,7 @@ class Node:
             cluster_id=self.cluster_id,
             rack=config.rack,
             log_dirs=self.files.directory_ids,
-            features=((METADATA_VERSION_FEATURE, METADATA_VERSION_MIN, METADATA_VERSION),),
+            features=own_features(),
         )
         controller = self.controller
         registered: BrokerChange = await controller.request(

@@ -157,6 +157,26 @@ def test_who_speaks_for_an_old_incarnation_is_refused() -> None:
     assert cluster.state.decide_fence_broker(ONE, cluster.epochs[ONE]).records == ()
 
 
+def test_a_broker_is_forgotten() -> None:
+    cluster = Cluster()
+    cluster.start(ONE, TWO)
+    cluster.begin_sessions()
+    cluster.create("a", [ONE, TWO], [TWO, ONE])
+    cluster.create("b", [ONE])
+    assert refused(cluster.state.decide_unregister_broker, THREE) == Code.BROKER_ID_NOT_REGISTERED
+    cluster.run(cluster.state.decide_unregister_broker(ONE, sessions=cluster.sessions))
+    assert set(cluster.image.brokers) == {TWO}
+    assert leadership(cluster.partition("a", 0)) == (2, 1, (2,))
+    assert leadership(cluster.partition("a", 1)) == (2, 0, (2,))
+    assert cluster.partition("a").replicas == (1, 2), "its seats wait for it, or for a reassignment"
+    assert cluster.partition("b").eligible_leader_replicas == (ONE,)
+    assert not cluster.sessions.is_alive(ONE, cluster.now_ms)
+    assert refused(cluster.hear, ONE) == Code.BROKER_ID_NOT_REGISTERED
+    cluster.register(ONE)
+    assert cluster.hear(ONE).is_fenced is False
+    assert cluster.partition("b").leader == ONE
+
+
 def test_a_broker_that_shuts_down_is_not_elected() -> None:
     cluster = Cluster()
     cluster.start(ONE)

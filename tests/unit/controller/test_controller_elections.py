@@ -5,13 +5,15 @@ from __future__ import annotations
 from uuid import UUID
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import (
+    BrokerSessions,
     ConfigChange,
     ConfigsToAlter,
     ControllerSettings,
     ControllerState,
     ElectionType,
+    Heartbeat,
 )
 from tidelog.journal import Decision
 from tidelog.metadata import ConfigResource, PartitionImage, ResourceType
@@ -153,3 +155,103 @@ def test_what_all_brokers_share_changes_who_is_eligible_too() -> None:
     run(state, decision)
     assert partition(state, "t").eligible_leader_replicas == ()
     assert partition(state, "once").last_known_eligible_leader_replicas == ()
+
+
+# Elections that a setting allows.
+
+UNCLEAN = "unclean.leader.election.enable"
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+
+
+def allow(state: ControllerState, resource: ConfigResource, text: str | None = "true") -> None:
+    change = ConfigChange(UNCLEAN, 1 if text is None else 0, text)
+    decision = state.decide_alter_configs([ConfigsToAlter(resource, [change])])
+    assert [one.code for one in decision.reply] == [Code.NONE]
+    run(state, decision)
+
+
+def topic(name: str) -> ConfigResource:
+    return ConfigResource(ResourceType.TOPIC, name)
+
+
+def test_allowing_it_elects_where_nobody_leads() -> None:
+    state = cluster(TWO)
+    add(state, "a", eligible=(1,), known=(3,))
+    add(state, "b", eligible=(1,))
+    allow(state, topic("a"))
+    assert (partition(state, "a").leader, partition(state, "a").isr) == (TWO, (TWO,))
+    assert partition(state, "a").is_recovering, "so everybody knows that records may be gone"
+    assert partition(state, "a").eligible_leader_replicas == ()
+    assert partition(state, "b").leader is None
+    allow(state, ALL_BROKERS)
+    assert partition(state, "b").leader == TWO
+
+
+def test_internal_topics_are_elected_uncleanly_by_their_own_setting_alone() -> None:
+    state = cluster(TWO)
+    add(state, OFFSETS, eligible=(1,))
+    allow(state, ALL_BROKERS)
+    assert partition(state, OFFSETS).leader is None
+    allow(state, topic(OFFSETS))
+    assert partition(state, OFFSETS).leader == TWO
+
+
+def test_a_topic_may_be_left_out() -> None:
+    state = cluster(TWO)
+    add(state, "a", eligible=(1,))
+    allow(state, topic("a"), "false")
+    allow(state, ALL_BROKERS)
+    assert partition(state, "a").leader is None
+    allow(state, topic("a"), None)
+    assert partition(state, "a").leader == TWO
+
+
+def test_whoever_leads_when_it_is_allowed_leads_on() -> None:
+    state = cluster(ONE, TWO)
+    add(state, "a", leader=1, isr=(1, 2))
+    before = partition(state, "a")
+    allow(state, topic("a"))
+    assert partition(state, "a") == before
+
+
+def test_who_goes_is_followed_by_any_replica_if_it_is_allowed() -> None:
+    state = cluster(ONE, TWO)
+    add(state, "a", leader=1, isr=(1,))
+    add(state, "b", leader=1, isr=(1,))
+    allow(state, topic("a"))
+    run(state, state.decide_fence_broker(ONE, BrokerEpoch(ONE)))
+    state_of_a = partition(state, "a")
+    assert (state_of_a.leader, state_of_a.isr, state_of_a.is_recovering) == (TWO, (TWO,), True)
+    assert (state_of_a.leader_epoch, state_of_a.partition_epoch) == (4, 5)
+    assert partition(state, "b").leader is None
+
+
+def test_who_comes_leads_if_it_is_allowed() -> None:
+    state = cluster()
+    add(state, "a", eligible=(1,))
+    allow(state, topic("a"))
+    run(state, state.decide_unfence_broker(THREE, BrokerEpoch(THREE)))
+    assert partition(state, "a").leader == THREE
+    run(state, state.decide_unfence_broker(ONE, BrokerEpoch(ONE)))
+    assert partition(state, "a").leader == THREE, "its log is the truth now"
+
+
+def test_who_may_lead_without_a_loss_comes_first() -> None:
+    state = cluster(ONE, TWO, THREE)
+    add(state, "a", leader=1, isr=(1,), eligible=(3,))
+    allow(state, ALL_BROKERS)
+    state.apply(ConfigRecord(resource_type=2, resource_name="a", name="min.insync.replicas", value="2"))
+    run(state, state.decide_fence_broker(ONE, BrokerEpoch(ONE)))
+    assert (partition(state, "a").leader, partition(state, "a").is_recovering) == (THREE, False)
+
+
+def test_a_controlled_shutdown_elects_nobody_uncleanly() -> None:
+    state = cluster(ONE, TWO)
+    add(state, "a", leader=1, isr=(1,))
+    allow(state, topic("a"))
+    sessions = BrokerSessions(state.metadata, end_offset=Offset(9), now_ms=0)
+    going = Heartbeat(ONE, BrokerEpoch(ONE), Offset(8), wants_shut_down=True)
+    decision = state.decide_heartbeat(going, sessions, next_offset=Offset(9), now_ms=0)
+    assert decision.reply.should_shut_down, "there is nobody whom it could have waited for"
+    run(state, decision)
+    assert partition(state, "a").leader == TWO, "once it is gone, and only then"

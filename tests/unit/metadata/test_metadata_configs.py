@@ -96,7 +96,6 @@ def test_values_are_read(scope: Scope, name: str, text: str, value: ConfigValue)
         ("topic", "min.cleanable.dirty.ratio", "nan", "number from 0 to 1"),
         ("topic", "preallocate", "yes", "allowed: false"),
         ("topic", "remote.storage.enable", "true", "no tiered storage"),
-        ("topic", "unclean.leader.election.enable", "true", "loses acknowledged records"),
         ("topic", "compression.type", "brotli", "uncompressed, gzip, snappy, lz4, zstd, producer"),
         ("topic", "compression.gzip.level", "0", "-1, 1, 2"),
         ("topic", "compression.gzip.level", "10", "-1, 1, 2"),

@@ -98,8 +98,16 @@ VECTORS: list[tuple[object, str]] = [
     ),
     (UnregisterBrokerRecord(broker_id=1, broker_epoch=5), "01 01 00 | 00000001 0000000000000005 | 00"),
     (
+        RegisterBrokerRecord(broker_id=1, incarnation_id=TOPIC, broker_epoch=5, end_points=[], features=[]),
+        f"01 00 01 | 00000001 {TOPIC_HEX} 0000000000000005 01 01 00 01 00 | 00",
+    ),
+    (
+        BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, log_dirs=[DIRECTORY]),
+        f"01 11 02 | 00000001 0000000000000005 | 01 02 11 02 {DIRECTORY_HEX}",
+    ),
+    (
         BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1, in_controlled_shutdown=1),
-        "01 11 02 | 00000001 0000000000000005 | 02 00 01 ff 01 01 01",
+        "01 11 01 | 00000001 0000000000000005 | 02 00 01 ff 01 01 01",
     ),
 ]
 

@@ -54,8 +54,19 @@ def _partition_change_version(record: PartitionChangeRecord) -> int:
     return 1 if record.directories is not None else 0
 
 
-# The lowest version that holds what there is to say; for all others the highest, which is as old as metadata.version.
+def _registration_version(record: RegisterBrokerRecord) -> int:
+    return 3 if record.log_dirs else 1
+
+
+def _registration_change_version(record: BrokerRegistrationChangeRecord) -> int:
+    return 2 if record.log_dirs else 1
+
+
+# The lowest version that holds what there is to say: who decides says nothing that metadata.version has no words for.
+# Of all others there is one version.
 _VERSION: dict[type[Any], Callable[[Any], int]] = {
+    RegisterBrokerRecord: _registration_version,
+    BrokerRegistrationChangeRecord: _registration_change_version,
     PartitionRecord: _partition_version,
     PartitionChangeRecord: _partition_change_version,
 }

@@ -13,9 +13,9 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, ControllerEpoch, Offset, Top
 from tidelog.base.ports import Rng
 from tidelog.controller.isr_changes import alter_partition
 from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in
-from tidelog.controller.min_insync import min_insync_of
 from tidelog.controller.partition_changes import change_record, with_replicas
 from tidelog.controller.state import ControllerState
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import BrokerToRegister, ControllerSettings, NewTopic, TopicToDelete
 from tidelog.metadata.image import Endpoint, MetadataImage, PartitionImage, TopicImage
 from tidelog.replica import ReplicaId, StopOrder
@@ -102,7 +102,7 @@ class Controller:
         """Another set of replicas, at once (rule 8): who is added begins with nothing, and is not in sync."""
         topic = self.image.topics_by_name[name]
         before = topic.partitions[PARTITION]
-        minimum = min_insync_of(self.image, self._state.settings)(name)
+        minimum = TopicRules(self.image, self._state.settings).min_insync(name)
         changed = with_replicas(
             before, tuple(replicas), min_insync_replicas=minimum, is_active=is_active_in(self.image)
         )
@@ -114,7 +114,7 @@ class Controller:
         """An election that an operator asks for. Raises KafkaError."""
         topic = self.image.topics_by_name[name]
         before = topic.partitions[PARTITION]
-        minimum = min_insync_of(self.image, self._state.settings)(name)
+        minimum = TopicRules(self.image, self._state.settings).min_insync(name)
         changed = elect_leader(before, kind, min_insync_replicas=minimum, is_active=is_active_in(self.image))
         self._change(ReplicaId(topic.topic_id, PARTITION), before, changed)
 
@@ -170,7 +170,7 @@ class Controller:
                 self.image.brokers,
                 sender=asked.broker_id,
                 sender_epoch=asked.broker_epoch,
-                min_insync_replicas=min_insync_of(self.image, self._state.settings)(topic.name),
+                min_insync_replicas=TopicRules(self.image, self._state.settings).min_insync(topic.name),
             )
         except KafkaError as error:
             return PartitionAltered(error.code)

@@ -1,0 +1,228 @@
+"""Features: going up with all nodes, going down only on demand, and what each level has words for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from support.controlled_cluster import ONE, THREE, TWO, Cluster, leadership
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.controller import (
+    METADATA_VERSION,
+    ControllerSettings,
+    ControllerState,
+    FeatureUpdate,
+    UpdatedFeature,
+    UpgradeType,
+)
+from tidelog.metadata.configs import BrokerSettings
+from tidelog.metadata.features import own_features
+from tidelog.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord, decode_record
+
+NAME = "metadata.version"
+UP, SAFELY, UNSAFELY = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
+DIRECTORY = UUID(int=7)
+
+
+def at(level: int, *brokers: BrokerId) -> Cluster:
+    """A cluster at this level, with these brokers of this release."""
+    cluster = Cluster()
+    cluster.write(FeatureLevelRecord(name=NAME, feature_level=level))
+    for broker in brokers:
+        start(cluster, broker)
+    cluster.begin_sessions()
+    return cluster
+
+
+def start(cluster: Cluster, broker_id: BrokerId, previous: BrokerEpoch | None = None) -> None:
+    registration = replace(
+        cluster.registration(broker_id),
+        features=own_features(),
+        log_dirs=(DIRECTORY,),
+        previous_broker_epoch=previous,
+    )
+    cluster.epochs[broker_id] = cluster.run(cluster.decide_register(registration)).broker_epoch
+    cluster.unfence(broker_id)
+
+
+def update(cluster: Cluster, *updates: FeatureUpdate, validate_only: bool = False) -> tuple[UpdatedFeature, ...]:
+    results: tuple[UpdatedFeature, ...] = cluster.run(
+        cluster.state.decide_update_features(updates, validate_only=validate_only)
+    )
+    return results
+
+
+def level_of(cluster: Cluster) -> int:
+    return cluster.image.features[NAME]
+
+
+# Beginning.
+
+
+def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_yet() -> None:
+    settings = ControllerSettings(broker=BrokerSettings.of({"min.insync.replicas": "2"}))
+    state = ControllerState(settings)
+    records = state.decide_bootstrap().records
+    assert records == (
+        FeatureLevelRecord(name=NAME, feature_level=METADATA_VERSION),
+        ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"),
+    )
+    for record in records:
+        state.apply(record)
+    assert state.decide_bootstrap().records == ()
+    other = ControllerState(
+        ControllerSettings(broker=BrokerSettings.of({"min.insync.replicas": "3"})), state.image(None)
+    )
+    assert other.decide_bootstrap().records == (), "the files of two controllers differ: the metadata counts"
+
+
+def test_a_new_cluster_can_begin_at_an_older_level() -> None:
+    (record,) = ControllerState(ControllerSettings()).decide_bootstrap(metadata_version=19).records
+    assert record == FeatureLevelRecord(name=NAME, feature_level=19)
+
+
+# Going up and down.
+
+
+def test_going_up() -> None:
+    cluster = at(21, ONE, TWO)
+    assert update(cluster, FeatureUpdate(NAME, 27), validate_only=True) == (UpdatedFeature(NAME, Code.NONE),)
+    assert level_of(cluster) == 21
+    assert update(cluster, FeatureUpdate(NAME, 27)) == (UpdatedFeature(NAME, Code.NONE),)
+    assert level_of(cluster) == 27
+    end_offset = cluster.journal.next_offset
+    assert update(cluster, FeatureUpdate(NAME, 27)) == (UpdatedFeature(NAME, Code.NONE),)
+    assert cluster.journal.next_offset == end_offset
+
+
+def test_going_down_safely_where_the_records_are_the_same() -> None:
+    cluster = at(27, ONE)
+    assert update(cluster, FeatureUpdate(NAME, 23, SAFELY))[0].code == Code.NONE
+    assert level_of(cluster) == 23
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        (FeatureUpdate(NAME, 23), "is at 25 .4.0-IV3.: to go down to 23 .4.0-IV1., ask for a downgrade"),
+        (FeatureUpdate(NAME, 27, SAFELY), "would be an upgrade"),
+        (FeatureUpdate(NAME, 27, UNSAFELY), "would be an upgrade"),
+        (FeatureUpdate(NAME, 22, SAFELY), "only an unsafe downgrade"),
+        (FeatureUpdate(NAME, 6, UNSAFELY), "below the lowest level, 7 .3.3-IV3."),
+        (FeatureUpdate(NAME, 0, UNSAFELY), "below the lowest level"),
+        (FeatureUpdate(NAME, -1, UNSAFELY), "below the lowest level"),
+        (FeatureUpdate(NAME, 28), "the active controller supports 7 .3.3-IV3. to 27 .4.1-IV1."),
+        (FeatureUpdate(NAME, 26, 0), "upgrade type 0 is none of"),
+        (FeatureUpdate("metadata.versoin", 26), "no feature 'metadata.versoin'; there is metadata.version"),
+    ],
+)
+def test_what_is_refused(wanted: FeatureUpdate, says: str) -> None:
+    cluster = at(25, ONE)
+    (result,) = update(cluster, wanted)
+    assert result.code == Code.INVALID_UPDATE_VERSION
+    with pytest.raises(AssertionError, match=says):
+        raise AssertionError(result.message)
+    assert level_of(cluster) == 25
+
+
+def test_a_broker_that_cannot_follow_holds_all_back_even_fenced() -> None:
+    cluster = at(21, ONE)
+    old = replace(cluster.registration(TWO), features=((NAME, 7, 23),))
+    cluster.run(cluster.decide_register(old))
+    (result,) = update(cluster, FeatureUpdate(NAME, 27))
+    assert result.code == Code.INVALID_UPDATE_VERSION
+    assert result.message == (
+        "metadata.version 27 (4.1-IV1): broker 2 supports 7 (3.3-IV3) to 23 (4.0-IV1); upgrade it, or unregister it"
+    )
+    assert update(cluster, FeatureUpdate(NAME, 23))[0].code == Code.NONE
+
+
+def test_all_are_updated_or_none() -> None:
+    cluster = at(21, ONE)
+    good, bad = update(cluster, FeatureUpdate(NAME, 27), FeatureUpdate("other", 1))
+    assert (good.code, bad.code) == (Code.FEATURE_UPDATE_FAILED, Code.INVALID_UPDATE_VERSION)
+    assert good.message == "nothing was changed, because of other"
+    twice = update(cluster, FeatureUpdate(NAME, 27), FeatureUpdate(NAME, 27))
+    assert [one.code for one in twice] == [Code.INVALID_REQUEST] * 2
+    assert level_of(cluster) == 21
+
+
+# Who joins.
+
+
+def test_an_old_node_does_not_join_what_has_gone_on_without_it() -> None:
+    cluster = at(27, ONE)
+    old = replace(cluster.registration(TWO), features=((NAME, 7, 21),))
+    with pytest.raises(KafkaError, match=r"broker 2 cannot join: the cluster is at metadata\.version 27") as error:
+        cluster.decide_register(old)
+    assert error.value.code == Code.UNSUPPORTED_VERSION
+    assert cluster.decide_register(replace(old, features=own_features())).records
+
+
+# What each level has words for.
+
+
+def test_below_its_level_no_record_tells_of_eligible_leaders_and_the_last_one_in_sync_keeps_its_seat() -> None:
+    cluster = at(22, ONE, TWO)
+    cluster.create("a", [ONE, TWO])
+    cluster.fence(ONE)
+    cluster.fence(TWO)
+    assert leadership(cluster.partition("a")) == (None, 2, (2,))
+    cluster.unfence(ONE)
+    assert leadership(cluster.partition("a")) == (None, 2, (2,)), "it is not in sync"
+    start(cluster, TWO)
+    assert leadership(cluster.partition("a")) == (2, 3, (2,)), "a new incarnation leads in an epoch of its own"
+    assert cluster.partition("a").eligible_leader_replicas == ()
+    for _, value in cluster.log:
+        record = decode_record(value)
+        if isinstance(record, PartitionChangeRecord):
+            assert record.eligible_leader_replicas is None
+            assert value[2] < 2, "the version of the record"
+
+
+def test_below_its_level_no_record_names_directories() -> None:
+    cluster = at(16, ONE)
+    cluster.create("a", [ONE])
+    assert cluster.partition("a").directories == ()
+    assert cluster.image.brokers[ONE].log_dirs == ()
+    assert {value[1]: value[2] for _, value in cluster.log} == {12: 0, 0: 1, 17: 1, 2: 0, 3: 0}
+    again = replace(
+        cluster.registration(ONE),
+        incarnation_id=cluster.image.brokers[ONE].incarnation_id,
+        features=own_features(),
+        log_dirs=(DIRECTORY,),
+    )
+    assert cluster.decide_register(again).records == ()
+
+
+def test_what_comes_and_goes_as_before_writes_no_newer_records() -> None:
+    """Whoever restarts alone, the records of its partitions tell of eligible leaders only where that changes."""
+    cluster = at(27, ONE, TWO)
+    cluster.create("a", [ONE, TWO])
+    begin = len(cluster.log)
+    cluster.fence(TWO)
+    cluster.unfence(TWO)
+    start(cluster, TWO)
+    assert all(value[2] < 2 for _, value in cluster.log[begin:] if value[1] == 5)
+
+
+def test_an_unsafe_downgrade_takes_out_what_the_lower_level_cannot_say() -> None:
+    cluster = at(27, ONE, TWO, THREE)
+    cluster.write(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    cluster.create("gone", [ONE, TWO])
+    cluster.create("led", [ONE, THREE])
+    cluster.fence(ONE)
+    cluster.fence(TWO)
+    before = cluster.partition("gone"), cluster.partition("led")
+    assert (before[0].isr, set(before[0].eligible_leader_replicas)) == ((), {ONE, TWO})
+    assert (before[1].isr, before[1].eligible_leader_replicas) == ((THREE,), (ONE,))
+    assert update(cluster, FeatureUpdate(NAME, 16, UNSAFELY))[0].code == Code.NONE
+    after = cluster.partition("gone"), cluster.partition("led")
+    assert (set(after[0].isr), after[0].leader) == ({ONE, TWO}, None)
+    assert (after[1].isr, after[1].leader, after[1].leader_epoch) == ((THREE,), THREE, before[1].leader_epoch)
+    assert all(not one.eligible_leader_replicas and not one.directories for one in after)
+    cluster.unfence(TWO)
+    assert cluster.partition("gone").leader == TWO

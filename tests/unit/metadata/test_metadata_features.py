@@ -1,0 +1,106 @@
+"""Levels of metadata.version: their names, and what they let be written and sent."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.metadata.features import (
+    METADATA_VERSION,
+    METADATA_VERSION_MIN,
+    METADATA_VERSIONS,
+    changes_metadata,
+    knows_directories,
+    knows_eligible_leaders,
+    level_name,
+    metadata_version_named,
+    own_features,
+    replica_fetch_version,
+    unsupported,
+)
+from tidelog.metadata.image import ConfigResource, ResourceType
+from tidelog.metadata.min_insync import MIN_INSYNC, min_insync_replicas
+
+
+def at(level: int) -> dict[str, int]:
+    return {"metadata.version": level}
+
+
+def test_the_table_has_no_gaps() -> None:
+    assert list(METADATA_VERSIONS) == list(range(METADATA_VERSION_MIN, METADATA_VERSION + 1))
+    assert len({version.name for version in METADATA_VERSIONS.values()}) == len(METADATA_VERSIONS)
+
+
+@pytest.mark.parametrize(
+    ("text", "level"),
+    [
+        ("27", 27),
+        ("4.1-IV1", 27),
+        ("4.1", 27),
+        ("4.1.2", 27),
+        ("4.1-IV0", 26),
+        ("3.9", 21),
+        ("3.7", 19),
+        ("3.3-IV3", 7),
+        ("6", None),
+        ("28", None),
+        ("4", None),
+        ("3.2", None),
+        ("4.1-IV", None),
+        ("latest", None),
+        ("", None),
+    ],
+)
+def test_a_level_is_named_as_people_know_it(text: str, level: int | None) -> None:
+    assert metadata_version_named(text) == level
+
+
+def test_levels_show_their_names() -> None:
+    assert level_name("metadata.version", 21) == "21 (3.9-IV0)"
+    assert level_name("metadata.version", 99) == "99"
+    assert level_name("group.version", 21) == "21"
+
+
+def test_what_each_level_lets_be_said() -> None:
+    assert min(level for level in METADATA_VERSIONS if knows_directories(at(level))) == 17
+    assert min(level for level in METADATA_VERSIONS if knows_eligible_leaders(at(level))) == 23
+    assert knows_eligible_leaders({}), "a log that says nothing was begun by this release"
+    assert {level: replica_fetch_version(at(level)) for level in (7, 8, 9, 10, 18, 19, 20, 21, 26, 27)} == {
+        7: 13, 8: 13, 9: 14, 10: 15, 18: 15, 19: 16, 20: 16, 21: 17, 26: 17, 27: 18
+    }  # fmt: skip
+
+
+def test_between_which_levels_the_records_differ() -> None:
+    assert not changes_metadata(23, 27)
+    assert not changes_metadata(17, 22)
+    assert changes_metadata(22, 23)
+    assert changes_metadata(7, 27)
+    assert not changes_metadata(27, 27)
+
+
+def test_who_cannot_work_at_a_level_is_told_why() -> None:
+    old = (("metadata.version", 7, 21),)
+    assert unsupported({}, old) is None
+    assert unsupported(at(21), old) is None
+    assert unsupported(at(27)) is None
+    assert unsupported(at(27), own_features()) is None
+    assert unsupported(at(27), old) == (
+        "the cluster is at metadata.version 27 (4.1-IV1), and this node supports 7 (3.3-IV3) to 21 (3.9-IV0)"
+    )
+    assert (
+        unsupported({"share.version": 1}, old)
+        == "the cluster is at share.version 1, and this node knows no share.version"
+    )
+    assert unsupported(at(99)) is not None
+
+
+def test_how_many_must_be_in_sync_is_what_the_metadata_says() -> None:
+    topic, shared, one = (
+        ConfigResource(ResourceType.TOPIC, "t"),
+        ConfigResource(ResourceType.BROKER, ""),
+        ConfigResource(ResourceType.BROKER, "1"),
+    )
+    assert min_insync_replicas("t", {}) == 1
+    assert min_insync_replicas("t", {one: {MIN_INSYNC: "3"}, topic: {"retention.ms": "1"}}) == 1
+    assert min_insync_replicas("t", {shared: {MIN_INSYNC: "2"}}) == 2
+    assert min_insync_replicas("t", {shared: {MIN_INSYNC: "2"}, topic: {MIN_INSYNC: "3"}}) == 3
+    assert min_insync_replicas("u", {shared: {MIN_INSYNC: "2"}, topic: {MIN_INSYNC: "3"}}) == 2
