@@ -33,8 +33,24 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "describe": "tidelog.cli.configs:DescribeConfigs",
         "alter": "tidelog.cli.configs:AlterConfigs",
     },
+    "elect": "tidelog.cli.elect:ElectLeaders",
+    "cluster": {
+        "describe": "tidelog.cli.cluster:DescribeCluster",
+        "unregister": "tidelog.cli.cluster:UnregisterBroker",
+    },
+    "quorum": {
+        "describe": "tidelog.cli.quorum:DescribeQuorum",
+        "add-voter": "tidelog.cli.quorum:AddVoter",
+        "remove-voter": "tidelog.cli.quorum:RemoveVoter",
+    },
+    "features": {
+        "describe": "tidelog.cli.features:DescribeFeatures",
+        "upgrade": "tidelog.cli.features:UpgradeFeatures",
+        "downgrade": "tidelog.cli.features:DowngradeFeatures",
+    },
     "log": {
         "dump": "tidelog.cli.log:DumpLog",
+        "lineage": "tidelog.cli.lineage:ShowLineage",
     },
     "storage": {
         "format": "tidelog.cli.storage:FormatStorage",
@@ -51,7 +67,10 @@ GROUP_HELP = {
     "topics": "Create, list, describe, alter and delete topics.",
     "groups": "See how far consumer groups have read, and change it.",
     "configs": "See and change the settings of topics and brokers.",
-    "log": "Look into the files of a log.",
+    "cluster": "See the brokers, and forget one that is gone.",
+    "quorum": "See who keeps the metadata, and change who votes.",
+    "features": "See and change what the whole cluster works at.",
+    "log": "Look into logs: their files, and the leader epochs of their replicas.",
     "storage": "Prepare the directory of a node.",
     "sim": "Run nodes on a virtual clock, and let things go wrong.",
 }

@@ -25,7 +25,7 @@ from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
-    from tidelog.client.descriptions import TopicDescription
+    from tidelog.client.descriptions import PartitionDescription, TopicDescription
 
 
 def summary(topic: TopicDescription) -> Row:
@@ -116,28 +116,50 @@ class ListTopics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeTopics:
-    """Show the partitions of each TOPIC: leader, leader epoch, in-sync replicas; or its settings.
+    """Show the partitions of each TOPIC, who leads them and who is in sync; or its settings.
 
-    Without a name, of all topics.
+    Without a name, of all topics. ELIGIBLE are replicas outside the ISR that hold all that was acknowledged, and may
+    lead; LAST KNOWN ELIGIBLE those that did when nobody was left who does. With several filters a partition is shown
+    that passes any of them.
 
     Examples:
 
         tidelog topics describe flights
         tidelog topics describe flights --configs
+        tidelog topics describe --under-replicated --offline
     """
 
     topics: tuple[str, ...] = argument(metavar="[TOPIC]...", nargs=-1)
     configs: bool = option("--configs", is_flag=True, help="The settings, those that are not defaults first.")
+    under_replicated: bool = option(
+        "--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync."
+    )
+    offline: bool = option("--offline", is_flag=True, help="Only partitions without a leader.")
+    at_min_isr: bool = option(
+        "--at-min-isr", is_flag=True, help="Only those with as many in sync as acks=all needs, and no more."
+    )
+    under_min_isr: bool = option(
+        "--under-min-isr", is_flag=True, help="Only those with fewer in sync than acks=all needs."
+    )
     bootstrap: str = bootstrap_option()
     timeout: float = timeout_option()
     output: str = output_option()
     log_level: str = log_level_option()
 
     def run(self) -> Rows:
+        if self.configs and self._filters:
+            raise UsageError("--configs shows settings, which no partition's state filters: give one or the other")
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
-            topics = admin.describe_topics(self.topics or None)
-            rows = self._configs(admin, list(topics)) if self.configs else self._partitions(topics.values())
-        return Rows(rows, nothing="no topics")
+            if self.configs:
+                topics = admin.describe_topics(self.topics or None)
+                return Rows(self._configs(admin, list(topics)), nothing="no topics")
+            topics = admin.describe_topics(self.topics or None, include_eligible_leaders=True)
+            rows = self._partitions(admin, topics.values())
+        return Rows(rows, nothing="no such partition" if self._filters else "no topics")
+
+    @property
+    def _filters(self) -> bool:
+        return self.under_replicated or self.offline or self.at_min_isr or self.under_min_isr
 
     def _configs(self, admin: Admin, names: list[str]) -> list[Row]:
         from tidelog.client.descriptions import ConfigResource
@@ -149,19 +171,49 @@ class DescribeTopics:
             for entry in sorted(entries.values(), key=lambda entry: (entry.is_default, entry.name))
         ]
 
-    def _partitions(self, topics: Iterable[TopicDescription]) -> list[Row]:
+    def _partitions(self, admin: Admin, topics: Iterable[TopicDescription]) -> list[Row]:
+        held = list(topics)
+        needed = self._min_insync_replicas(admin, [topic.name for topic in held])
         return [
-            {
-                "topic": topic.name,
-                "partition": partition.partition,
-                "leader": partition.leader,
-                "leader_epoch": partition.leader_epoch,
-                "isr": partition.isr,
-                "replicas": partition.replicas,
-            }
-            for topic in topics
+            _partition_row(topic.name, partition)
+            for topic in held
             for partition in topic.partitions
+            if not self._filters or self._passes(partition, needed.get(topic.name, 1))
         ]
+
+    def _min_insync_replicas(self, admin: Admin, names: list[str]) -> dict[str, int]:
+        """What each topic asks for, where that is asked."""
+        if not names or not (self.at_min_isr or self.under_min_isr):
+            return {}
+        from tidelog.client.descriptions import ConfigResource
+
+        found = admin.describe_configs([ConfigResource("topic", name) for name in names])
+        return {each.name: int(entries["min.insync.replicas"].value or 1) for each, entries in found.items()}
+
+    def _passes(self, partition: PartitionDescription, min_insync_replicas: int) -> bool:
+        # A topic with fewer replicas than it wants in sync takes writes when all of them are.
+        needed = min(min_insync_replicas, len(partition.replicas))
+        return (
+            (self.under_replicated and len(partition.isr) < len(partition.replicas))
+            or (self.offline and partition.leader is None)
+            or (self.at_min_isr and len(partition.isr) == needed)
+            or (self.under_min_isr and len(partition.isr) < needed)
+        )
+
+
+def _partition_row(topic: str, partition: PartitionDescription) -> Row:
+    row: dict[str, object] = {
+        "topic": topic,
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "isr": partition.isr,
+        "replicas": partition.replicas,
+    }
+    if partition.eligible_leader_replicas is not None:
+        row["eligible"] = partition.eligible_leader_replicas or None
+        row["last_known_eligible"] = partition.last_known_eligible_leader_replicas or None
+    return row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,14 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.client.async_admin import AsyncAdmin
 from tidelog.client.cluster import World
+from tidelog.client.cluster_descriptions import (
+    ElectionType,
+    Endpoint,
+    FeatureDescription,
+    FeatureUpdate,
+    PartitionLineages,
+    QuorumDescription,
+)
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import OffsetAndEpoch
 from tidelog.client.descriptions import (
@@ -93,17 +101,100 @@ class Admin:
         """All topics, sorted by name."""
         return self._thread.run(self._async.list_topics())
 
-    def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+    def describe_topics(
+        self, topics: Iterable[str] | None = None, *, include_eligible_leaders: bool = False
+    ) -> dict[str, TopicDescription]:
         """Topics with their partitions, by name: these, or all that there are.
+
+        Args:
+            include_eligible_leaders: tell of those too (KIP-966), where brokers know of them (from 3.8 on).
 
         Raises:
             UnknownTopicError: there is no such topic.
         """
-        return self._thread.run(self._async.describe_topics(topics))
+        return self._thread.run(self._async.describe_topics(topics, include_eligible_leaders=include_eligible_leaders))
 
     def describe_cluster(self, *, include_fenced_brokers: bool = False) -> ClusterDescription:
         """The cluster's id, its brokers, and the one that takes requests for the controller."""
         return self._thread.run(self._async.describe_cluster(include_fenced_brokers=include_fenced_brokers))
+
+    def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker that will not come back. It must be down.
+
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED: there is none with this id.
+        """
+        self._thread.run(self._async.unregister_broker(broker_id))
+
+    def describe_quorum(self) -> QuorumDescription:
+        """Who leads the metadata quorum, and how far each copy of the metadata log is."""
+        return self._thread.run(self._async.describe_quorum())
+
+    def add_raft_voter(
+        self, voter_id: int, directory_id: str, endpoints: Iterable[Endpoint], *, cluster_id: str | None = None
+    ) -> None:
+        """Let one more node vote in the metadata quorum (KIP-853). It must run, and have caught up.
+
+        Args:
+            voter_id: the node.
+            directory_id: of its metadata log, as its meta.properties says.
+            endpoints: its listeners for controllers.
+            cluster_id: if given, that the cluster must have.
+
+        Raises:
+            KafkaError: DUPLICATE_VOTER: a voter has this id; REQUEST_TIMED_OUT: it has not caught up;
+                UNSUPPORTED_VERSION: this quorum's voters are in its configuration.
+        """
+        self._thread.run(self._async.add_raft_voter(voter_id, directory_id, endpoints, cluster_id=cluster_id))
+
+    def remove_raft_voter(self, voter_id: int, directory_id: str, *, cluster_id: str | None = None) -> None:
+        """Let a node vote in the metadata quorum no more (KIP-853).
+
+        Raises:
+            KafkaError: VOTER_NOT_FOUND: no voter has this id and directory; UNSUPPORTED_VERSION: this quorum's voters
+                are in its configuration.
+        """
+        self._thread.run(self._async.remove_raft_voter(voter_id, directory_id, cluster_id=cluster_id))
+
+    def elect_leaders(
+        self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Have partitions elect another leader.
+
+        Args:
+            election_type: `preferred`: the first replica, if it is in sync; `unclean`: where no replica that may lead
+                is left, any that lives: **what it does not hold is lost**, and reported to whoever reads.
+            partitions: which; None for all that need it.
+
+        Returns:
+            For each partition None, or why it has no other leader: ELECTION_NOT_NEEDED where it has the right one.
+        """
+        return self._thread.run(self._async.elect_leaders(election_type, partitions))
+
+    def describe_features(self) -> dict[str, FeatureDescription]:
+        """Features by name: what the cluster works at, and what the broker that answers could work at."""
+        return self._thread.run(self._async.describe_features())
+
+    def update_features(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False) -> None:
+        """Change the levels of features, all or none.
+
+        Args:
+            updates: by name.
+            validate_only: check, and change nothing.
+
+        Raises:
+            KafkaError: FEATURE_UPDATE_FAILED, INVALID_UPDATE_VERSION: a broker cannot work at a level, or it would go
+                down though that was not said.
+        """
+        self._thread.run(self._async.update_features(updates, validate_only=validate_only))
+
+    def describe_lineages(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLineages]:
+        """Which leader epochs each replica's log holds. Followers of Apache Kafka do not tell: an error stands there.
+
+        Raises:
+            UnknownTopicError: there is no such partition.
+        """
+        return self._thread.run(self._async.describe_lineages(partitions))
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], *, include_documentation: bool = False

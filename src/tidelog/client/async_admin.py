@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar, Unpack
 
 from tidelog.base.errors import Code, KafkaError, UnsupportedVersionError
 from tidelog.base.ids import LeaderEpoch, TopicPartition
-from tidelog.client.admin_messages import config_entry, creatable, created, described, id_text, raise_first, refused
+from tidelog.client.admin_messages import creatable, created, described, id_text, raise_first, refused
 from tidelog.client.cluster import Cluster, World, real_world
+from tidelog.client.cluster_administration import ClusterAdministration
+from tidelog.client.cluster_descriptions import (
+    ElectionType,
+    Endpoint,
+    FeatureDescription,
+    FeatureUpdate,
+    PartitionLineages,
+    QuorumDescription,
+)
+from tidelog.client.config_administration import ConfigAdministration
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import OffsetAndEpoch, code_of
 from tidelog.client.descriptions import (
-    BrokerDescription,
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
@@ -28,6 +38,7 @@ from tidelog.client.group_administration import GroupAdministration
 from tidelog.client.group_descriptions import CommittedOffset, GroupDescription, GroupListing
 from tidelog.client.lookups import Leaders
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
+from tidelog.client.replica_administration import ReplicaAdministration
 from tidelog.net.address import parse_bootstrap
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
@@ -38,32 +49,15 @@ from tidelog.wire.messages.api_19_create_topics import (
     CreateTopicsResponse,
 )
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
-from tidelog.wire.messages.api_32_describe_configs import (
-    RESOURCE_BROKER,
-    RESOURCE_TOPIC,
-    DescribeConfigsRequest,
-    DescribeConfigsResource,
-    DescribeConfigsResponse,
-)
 from tidelog.wire.messages.api_37_create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsResponse,
     CreatePartitionsTopic,
 )
-from tidelog.wire.messages.api_44_incremental_alter_configs import (
-    OPERATION_DELETE,
-    OPERATION_SET,
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
-from tidelog.wire.messages.api_60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
 R = TypeVar("R")
 
 _SPECIAL_OFFSETS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, "max_timestamp": MAX_TIMESTAMP}
-_RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER}
 _FIRST_DELETE_VERSION_WITH_STATES = 6
 
 
@@ -171,13 +165,21 @@ class AsyncAdmin:
 
         return await self._cluster.retrying("list topics", ask)
 
-    async def describe_topics(self, topics: Iterable[str] | None = None) -> dict[str, TopicDescription]:
+    async def describe_topics(
+        self, topics: Iterable[str] | None = None, *, include_eligible_leaders: bool = False
+    ) -> dict[str, TopicDescription]:
         """Topics with their partitions, by name: these, or all that there are.
+
+        Args:
+            include_eligible_leaders: tell of those too (KIP-966), where brokers know of them (from 3.8 on).
 
         Raises:
             UnknownTopicError: there is no such topic.
         """
         names = None if topics is None else list(topics)
+        if include_eligible_leaders:
+            with suppress(UnsupportedVersionError):
+                return await self._of_replicas().describe_partitions(names)
 
         async def ask() -> dict[str, TopicDescription]:
             await self._cluster.fetch_metadata(names)
@@ -193,25 +195,85 @@ class AsyncAdmin:
 
     async def describe_cluster(self, *, include_fenced_brokers: bool = False) -> ClusterDescription:
         """The cluster's id, its brokers, and the one that takes requests for the controller."""
+        return await self._of_cluster().describe_cluster(include_fenced_brokers=include_fenced_brokers)
 
-        async def ask() -> ClusterDescription:
-            connection = await self._cluster.any_broker()
-            request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
-            try:
-                response = await self._request(connection, request, DescribeClusterResponse)
-            except UnsupportedVersionError:
-                if include_fenced_brokers:
-                    raise
-                return await self._describe_by_metadata()
-            raise_first([refused(response.error_code, "the cluster", response.error_message)])
-            brokers = [
-                BrokerDescription(row.broker_id, row.host, row.port, row.rack, row.is_fenced)
-                for row in sorted(response.brokers, key=lambda row: row.broker_id)
-            ]
-            controller_id = response.controller_id if response.controller_id >= 0 else None
-            return ClusterDescription(response.cluster_id or None, controller_id, tuple(brokers))
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Forget a broker that will not come back. It must be down.
 
-        return await self._cluster.retrying("describe the cluster", ask)
+        Raises:
+            KafkaError: BROKER_ID_NOT_REGISTERED: there is none with this id.
+        """
+        await self._of_cluster().unregister_broker(broker_id)
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """Who leads the metadata quorum, and how far each copy of the metadata log is."""
+        return await self._of_cluster().describe_quorum()
+
+    async def add_raft_voter(
+        self, voter_id: int, directory_id: str, endpoints: Iterable[Endpoint], *, cluster_id: str | None = None
+    ) -> None:
+        """Let one more node vote in the metadata quorum (KIP-853). It must run, and have caught up.
+
+        Args:
+            voter_id: the node.
+            directory_id: of its metadata log, as its meta.properties says.
+            endpoints: its listeners for controllers.
+            cluster_id: if given, that the cluster must have.
+
+        Raises:
+            KafkaError: DUPLICATE_VOTER: a voter has this id; REQUEST_TIMED_OUT: it has not caught up;
+                UNSUPPORTED_VERSION: this quorum's voters are in its configuration.
+        """
+        await self._of_cluster().add_raft_voter(voter_id, directory_id, endpoints, cluster_id=cluster_id)
+
+    async def remove_raft_voter(self, voter_id: int, directory_id: str, *, cluster_id: str | None = None) -> None:
+        """Let a node vote in the metadata quorum no more (KIP-853).
+
+        Raises:
+            KafkaError: VOTER_NOT_FOUND: no voter has this id and directory; UNSUPPORTED_VERSION: this quorum's voters
+                are in its configuration.
+        """
+        await self._of_cluster().remove_raft_voter(voter_id, directory_id, cluster_id=cluster_id)
+
+    async def elect_leaders(
+        self, election_type: ElectionType, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, KafkaError | None]:
+        """Have partitions elect another leader.
+
+        Args:
+            election_type: `preferred`: the first replica, if it is in sync; `unclean`: where no replica that may lead
+                is left, any that lives: **what it does not hold is lost**, and reported to whoever reads.
+            partitions: which; None for all that need it.
+
+        Returns:
+            For each partition None, or why it has no other leader: ELECTION_NOT_NEEDED where it has the right one.
+        """
+        return await self._of_cluster().elect_leaders(election_type, partitions)
+
+    async def describe_features(self) -> dict[str, FeatureDescription]:
+        """Features by name: what the cluster works at, and what the broker that answers could work at."""
+        return await self._of_cluster().describe_features()
+
+    async def update_features(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool = False) -> None:
+        """Change the levels of features, all or none.
+
+        Args:
+            updates: by name.
+            validate_only: check, and change nothing.
+
+        Raises:
+            KafkaError: FEATURE_UPDATE_FAILED, INVALID_UPDATE_VERSION: a broker cannot work at a level, or it would go
+                down though that was not said.
+        """
+        await self._of_cluster().update_features(updates, validate_only=validate_only)
+
+    async def describe_lineages(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLineages]:
+        """Which leader epochs each replica's log holds. Followers of Apache Kafka do not tell: an error stands there.
+
+        Raises:
+            UnknownTopicError: there is no such partition.
+        """
+        return await self._of_replicas().describe_lineages(partitions)
 
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, include_documentation: bool = False
@@ -222,39 +284,7 @@ class AsyncAdmin:
             UnknownTopicError: there is no such topic.
             KafkaError: one was refused; says why.
         """
-        wanted = [ConfigResource(*resource) for resource in resources]
-        rows = [DescribeConfigsResource(_RESOURCE_TYPES[kind], name) for kind, name in wanted]
-        request = DescribeConfigsRequest(resources=rows, include_documentation=include_documentation)
-
-        async def ask(connection: Connection, asked: Sequence[ConfigResource]) -> list[dict[str, ConfigEntry]]:
-            request.resources = [rows[wanted.index(resource)] for resource in asked]
-            request.include_documentation = include_documentation and connection.versions.serves(
-                ApiKey.DESCRIBE_CONFIGS, 3
-            )
-            response = await self._request(connection, request, DescribeConfigsResponse)
-            found = {(row.resource_type, row.resource_name): row for row in response.results}
-            entries = []
-            for resource in asked:
-                row = found.get((_RESOURCE_TYPES[resource.type], resource.name))
-                code = Code.UNKNOWN_SERVER_ERROR if row is None else row.error_code
-                message = "the answer leaves it out" if row is None else row.error_message
-                raise_first([refused(code, f"{resource.type} {resource.name!r}", message)])
-                assert row is not None
-                entries.append({config.name: config_entry(config) for config in row.configs})
-            return entries
-
-        async def ask_all() -> dict[ConfigResource, dict[str, ConfigEntry]]:
-            found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
-            anywhere = [resource for resource in wanted if resource.type == "topic" or not resource.name]
-            if anywhere:
-                found.update(zip(anywhere, await ask(await self._cluster.any_broker(), anywhere), strict=True))
-            for resource in wanted:  # a broker tells its own configuration only
-                if resource not in found:
-                    connection = await self._broker(resource.name)
-                    found[resource] = (await ask(connection, [resource]))[0]
-            return found
-
-        return await self._cluster.retrying("describe configurations", ask_all)
+        return await self._configs().describe_configs(resources, include_documentation=include_documentation)
 
     async def create_partitions(self, counts: Mapping[str, int], *, validate_only: bool = False) -> None:
         """Give topics more partitions, each topic on its own.
@@ -303,39 +333,7 @@ class AsyncAdmin:
             UnknownTopicError: there is no such topic.
             KafkaError: one was refused; says why. The others were changed all the same.
         """
-
-        async def ask(connection: Connection, resources: list[ConfigResource]) -> list[KafkaError | None]:
-            rows = [
-                AlterConfigsResource(
-                    _RESOURCE_TYPES[resource.type],
-                    resource.name,
-                    [
-                        AlterableConfig(key, OPERATION_DELETE if value is None else OPERATION_SET, value)
-                        for key, value in changes[resource].items()
-                    ],
-                )
-                for resource in resources
-            ]
-            request = IncrementalAlterConfigsRequest(resources=rows, validate_only=validate_only)
-            response = await self._request(connection, request, IncrementalAlterConfigsResponse)
-            kinds = {number: kind for kind, number in _RESOURCE_TYPES.items()}
-            return [
-                refused(row.error_code, f"{kinds.get(row.resource_type)} {row.resource_name!r}", row.error_message)
-                for row in response.responses
-            ]
-
-        async def ask_all() -> None:
-            errors: list[KafkaError | None] = []
-            anywhere = [resource for resource in changes if resource.type == "topic" or not resource.name]
-            if anywhere:
-                errors += await ask(await self._controller(), anywhere)
-            for resource in changes:  # a broker checks its own configuration
-                if resource not in anywhere:
-                    errors += await ask(await self._broker(resource.name), [resource])
-            raise_first(errors)
-
-        if changes:
-            await self._cluster.retrying("alter configurations", ask_all)
+        await self._configs().alter_configs(changes, validate_only=validate_only)
 
     async def delete_records(self, before: Mapping[TopicPartition, int | None]) -> dict[TopicPartition, int]:
         """Delete the oldest records of partitions, for good.
@@ -443,6 +441,15 @@ class AsyncAdmin:
     def _groups(self) -> GroupAdministration:
         return GroupAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
 
+    def _of_cluster(self) -> ClusterAdministration:
+        return ClusterAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
+    def _of_replicas(self) -> ReplicaAdministration:
+        return ReplicaAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
+    def _configs(self) -> ConfigAdministration:
+        return ConfigAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
     def _leaders(self) -> Leaders:
         return Leaders(
             self._cluster,
@@ -457,25 +464,6 @@ class AsyncAdmin:
         if self._cluster.metadata.controller_id is None:
             await self._cluster.fetch_metadata([])
         return await self._cluster.controller()
-
-    async def _broker(self, name: str) -> Connection:
-        await self._cluster.fetch_metadata([])
-        brokers = self._cluster.metadata.brokers
-        for broker_id in brokers:
-            if str(broker_id) == name:
-                return await self._cluster.broker(broker_id)
-        known = ", ".join(map(str, sorted(brokers)))
-        raise KafkaError(f"there is no broker {name!r}: there are {known}", code=Code.RESOURCE_NOT_FOUND)
-
-    async def _describe_by_metadata(self) -> ClusterDescription:
-        """For brokers before 2.8, which do not serve DescribeCluster."""
-        await self._cluster.fetch_metadata([])
-        metadata = self._cluster.metadata
-        brokers = [
-            BrokerDescription(found.broker_id, found.host, found.port, found.rack)
-            for _, found in sorted(metadata.brokers.items())
-        ]
-        return ClusterDescription(metadata.cluster_id, metadata.controller_id, tuple(brokers))
 
 
 def _creation_error(row: CreatableTopicResult) -> KafkaError | None:

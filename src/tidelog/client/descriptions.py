@@ -55,6 +55,10 @@ class PartitionDescription:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    """Beside the ISR, who holds all that is committed (KIP-966); None where that was not asked, or is not told."""
+    last_known_eligible_leader_replicas: tuple[int, ...] | None = None
+    """Who did, when nobody is left who does."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""The other way round: our admin client, and the cluster administration of Apache Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.kafka_peer import KafkaPeer
+from tidelog import Admin, KafkaError, NewTopic, TopicPartition
+from tidelog.base.errors import Code
+from tidelog.base.ids import PartitionIndex
+from tidelog.client.cluster_descriptions import Endpoint, FeatureUpdate
+
+DIRECTORY_ID = "k3p9yTn3S2m6S9Qb0r0KQQ"
+
+
+@pytest.fixture
+def admin(kafka_peer: KafkaPeer) -> Iterator[Admin]:
+    with Admin(kafka_peer.bootstrap) as opened:
+        yield opened
+
+
+def test_the_quorum_is_described(admin: Admin, kafka_peer: KafkaPeer) -> None:
+    found = admin.describe_quorum()
+    assert found.leader_id == 1
+    [leader] = found.voters
+    assert leader.log_end_offset is not None
+    assert found.high_watermark is not None
+    assert found.high_watermark <= leader.log_end_offset
+    assert found.endpoints == {1: (Endpoint("CONTROLLER", "127.0.0.1", kafka_peer.controller_port),)}
+
+
+def test_voters_of_a_configuration_are_not_changed(admin: Admin) -> None:
+    with pytest.raises(KafkaError) as raised:
+        admin.add_raft_voter(2, DIRECTORY_ID, [Endpoint("CONTROLLER", "127.0.0.1", 9)])
+    assert raised.value.code is Code.UNSUPPORTED_VERSION
+    with pytest.raises(KafkaError) as raised:
+        admin.remove_raft_voter(1, DIRECTORY_ID)
+    assert raised.value.code is Code.UNSUPPORTED_VERSION
+
+
+def test_leaders_are_elected_where_that_is_needed(admin: Admin, topic: str) -> None:
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    partition = TopicPartition(topic, PartitionIndex(0))
+    nowhere = TopicPartition("nowhere", PartitionIndex(0))
+    for election_type in ("preferred", "unclean"):
+        found = admin.elect_leaders(election_type, [partition, nowhere])
+        assert [error and error.code for error in (found[partition], found[nowhere])] == [
+            Code.ELECTION_NOT_NEEDED,
+            Code.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        assert admin.elect_leaders(election_type) == {}
+
+
+def test_features_are_described_and_an_update_that_cannot_be_is_refused(admin: Admin) -> None:
+    found = admin.describe_features()["metadata.version"]
+    assert found.level is not None
+    assert found.supported is not None
+    assert found.supported[0] <= found.level <= found.supported[1]
+    with pytest.raises(KafkaError, match=r"metadata\.version") as raised:
+        admin.update_features({"metadata.version": FeatureUpdate(found.supported[0])}, validate_only=True)
+    assert raised.value.code is Code.INVALID_UPDATE_VERSION
+
+
+def test_a_broker_that_is_not_there_is_not_unregistered(admin: Admin) -> None:
+    with pytest.raises(KafkaError) as raised:
+        admin.unregister_broker(77)
+    assert raised.value.code is Code.BROKER_ID_NOT_REGISTERED
+
+
+def test_partitions_are_described_with_who_may_lead_and_what_their_logs_hold(admin: Admin, topic: str) -> None:
+    admin.create_topics([NewTopic(topic, 2, 1)])
+    described = admin.describe_topics([topic], include_eligible_leaders=True)[topic]
+    assert [(each.leader, each.isr, each.eligible_leader_replicas) for each in described.partitions] == [
+        (1, (1,), ()),
+        (1, (1,), ()),
+    ]
+    partition = TopicPartition(topic, PartitionIndex(0))
+    assert admin.describe_lineages([partition])[partition].replicas[1].spans == ((0, 0, 0),)
