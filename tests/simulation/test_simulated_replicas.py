@@ -144,8 +144,8 @@ def test_what_is_left_out_of_a_schedule_does_not_happen() -> None:
 
 def test_what_production_code_finds_wrong_with_itself_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     class DoubtfulLeader(LeaderReplica):
-        def on_appended(self, log_end_offset: Offset) -> None:
-            super().on_appended(Offset(-1))
+        def on_appended(self, log_end_offset: Offset, now_ms: int) -> None:
+            super().on_appended(Offset(-1), now_ms)
 
     monkeypatch.setattr(hosted, "LeaderReplica", DoubtfulLeader)
     report = run_seed(1, nodes=3, minutes=MINUTES)

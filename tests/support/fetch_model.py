@@ -75,7 +75,13 @@ class ToyBroker:
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, log.log_end_offset)
         partition.lead(
             LeaderReplica(
-                partition.topic_partition, THIS_BROKER, state, bounds, log.lineage, settings=ReplicationSettings()
+                partition.topic_partition,
+                THIS_BROKER,
+                state,
+                bounds,
+                log.lineage,
+                settings=ReplicationSettings(),
+                now_ms=0,
             )
         )
 

@@ -86,7 +86,9 @@ class Led:
         self.partition = Partition(PLACE, TopicId(ZERO_UUID), log)
         state = PartitionImage((BROKER,), (BROKER,), BROKER, epoch, PartitionEpoch(0))
         bounds = LogBounds(log.log_start_offset, log.log_end_offset)
-        self.partition.lead(LeaderReplica(PLACE, BROKER, state, bounds, log.lineage, settings=ReplicationSettings()))
+        self.partition.lead(
+            LeaderReplica(PLACE, BROKER, state, bounds, log.lineage, settings=ReplicationSettings(), now_ms=0)
+        )
         self.troubles: list[Exception] = []
         self.reloads = 0
         self.is_full = False  # the disk, as the broker knows it

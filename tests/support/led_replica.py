@@ -67,6 +67,7 @@ def leader_of(
         settings=ReplicationSettings(
             min_insync_replicas=min_insync, lag_ms_max=LAG_MS_MAX, proposal_backoff_ms=BACKOFF_MS
         ),
+        now_ms=0,
         join=join,
     )
     if active:

@@ -78,7 +78,7 @@ class EpochJournal(LeaderEpochLineage):
 class ForgetfulLeader(LeaderReplica):
     """A proposal that was not answered is taken not to have been granted."""
 
-    def on_proposal_unanswered(self, now_ms: int = 0) -> None:
+    def on_proposal_unanswered(self, now_ms: int) -> None:
         super().on_proposal_unanswered(now_ms)
         self._isr.maximal, self._isr._proposals = self._isr.committed, frozenset()
 

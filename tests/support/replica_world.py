@@ -103,7 +103,7 @@ class ReplicaWorld:
         else:
             node.log.append([Stored(node.leader.leader_epoch, value)])
             end_offset = node.log.end_offset
-            node.leader.on_appended(end_offset)
+            node.leader.on_appended(end_offset, self.now_ms)
         if acks_all:
             self.produced += 1
             number = CorrelationId(self.produced)

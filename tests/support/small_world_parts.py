@@ -227,11 +227,11 @@ class Replicas:
         elif leader is not None:
             if what == self.PRODUCE:
                 replica.log += (Stored(leader.leader_epoch, f"m{args[0]}"),)
-                leader.on_appended(replica.end_offset)
+                leader.on_appended(replica.end_offset, 0)
             elif what == self.LAG:
                 _let_lag(leader, {BrokerId(broker) for broker in args})
             elif what == self.UNANSWERED:
-                leader.on_proposal_unanswered()
+                leader.on_proposal_unanswered(0)
             elif what == self.RETRY:
                 leader.on_tick(0)
         if replica.leader is not None:
@@ -297,6 +297,7 @@ class Replicas:
                 bounds,
                 replica.lineage,
                 settings=self.settings,
+                now_ms=0,
                 join=self.rules.join,
             )
             replica.leader.on_brokers(dict(entry.brokers))

@@ -8,7 +8,7 @@ from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigT
 from tidelog.metadata.topic_configs import COMPRESSION_TYPES, GZIP_LEVELS
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
-DOUBLE, LIST, SHORT = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT
+DOUBLE, LIST, SHORT, CLASS = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT, ConfigType.CLASS
 
 
 def _key(name: str, kind: ConfigType, default: str | None, doc: str, **rest: object) -> ConfigKey:
@@ -45,7 +45,12 @@ _NODE: tuple[ConfigKey, ...] = (
         "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT is served.",
     ),
     _key("controller.listener.names", LIST, None, "The listeners that controllers use. Required of a controller."),
-    _ignored("inter.broker.listener.name", STRING, "PLAINTEXT", _ONE_NODE),
+    _key(
+        "inter.broker.listener.name",
+        STRING,
+        "PLAINTEXT",
+        "The listener on which brokers ask each other for records; who has none of this name is asked on its first.",
+    ),
     _key("controller.quorum.voters", LIST, None, "The controllers: ID@HOST:PORT, with a comma between."),
     _key("controller.quorum.bootstrap.servers", LIST, None, "Where to find the controllers: HOST:PORT."),
     _key("broker.rack", STRING, None, "Where this broker stands; replicas are spread over racks."),
@@ -119,7 +124,13 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
     _ignored("num.network.threads", INT, "3", _ONE_LOOP, minimum=1),
     _ignored("num.io.threads", INT, "8", _ONE_LOOP, minimum=1),
     _ignored("background.threads", INT, "10", _ONE_LOOP, minimum=1),
-    _ignored("num.replica.fetchers", INT, "1", _ONE_LOOP, minimum=1),
+    _key(
+        "num.replica.fetchers",
+        INT,
+        "1",
+        "How many fetches at a time followers here have at each of the other nodes; partitions are spread over them.",
+        minimum=1,
+    ),
     _ignored("num.recovery.threads.per.data.dir", INT, "2", _ONE_LOOP, minimum=1),
 )
 
@@ -291,12 +302,66 @@ _LOGS: tuple[ConfigKey, ...] = (
 _REPLICATION: tuple[ConfigKey, ...] = (
     _ignored("broker.session.timeout.ms", INT, "9000", _ONE_NODE, minimum=1),
     _ignored("broker.heartbeat.interval.ms", INT, "2000", _ONE_NODE, minimum=1),
-    _ignored(
+    _key(
         "replica.lag.time.max.ms",
         LONG,
         "30000",
-        _ONE_NODE,
+        "A follower that has not caught up with its leader for so long leaves the in-sync replicas.",
         minimum=1,
+    ),
+    _key(
+        "replica.fetch.wait.max.ms",
+        INT,
+        "500",
+        "How long a leader may hold back the fetch of a follower that has all there is.",
+        minimum=0,
+    ),
+    _key(
+        "replica.fetch.min.bytes",
+        INT,
+        "1",
+        "How much must be there before a follower's fetch is answered early.",
+        minimum=0,
+    ),
+    _key(
+        "replica.fetch.max.bytes",
+        INT,
+        "1048576",
+        "The most of one partition that a follower fetches at a time, but for a first batch that is larger.",
+        minimum=0,
+    ),
+    _key(
+        "replica.fetch.response.max.bytes",
+        INT,
+        "10485760",
+        "The most of all partitions that a follower fetches at a time, but for a first batch that is larger.",
+        minimum=0,
+    ),
+    _key(
+        "replica.fetch.backoff.ms",
+        INT,
+        "1000",
+        "The longest pause of a follower whose leader refused it or did not answer; the first is shorter.",
+        minimum=0,
+    ),
+    _key(
+        "replica.socket.timeout.ms",
+        INT,
+        "30000",
+        "How long the answer to a follower may be overdue before its connection is given up.",
+        minimum=1,
+    ),
+    _key(
+        "replica.selector.class",
+        CLASS,
+        None,
+        "How a leader chooses the replica that a consumer is to read from. Without one, consumers read from leaders; "
+        "RackAwareReplicaSelector sends them to a replica in their own rack.",
+        choices=(
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            "org.apache.kafka.common.replica.LeaderSelector",
+        ),
+        why_not_others="selectors of one's own would be Java classes",
     ),
     _key(
         "replica.high.watermark.checkpoint.interval.ms",

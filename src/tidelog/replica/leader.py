@@ -65,7 +65,7 @@ class LeaderReplica:
         lineage: LeaderEpochLineage,
         *,
         settings: ReplicationSettings,
-        now_ms: int = 0,
+        now_ms: int,
         join: JoinRule = join_point,
     ) -> None:
         """Begin to lead, in `state.leader_epoch`.
@@ -116,6 +116,16 @@ class LeaderReplica:
         return self.high_watermark >= self.epoch_start
 
     @property
+    def is_isr_whole(self) -> bool:
+        """Whether every replica is in sync, so that none is waited for to join."""
+        return len(self._isr.committed) > len(self._followers)
+
+    @property
+    def has_followers(self) -> bool:
+        """Whether there is anybody else to wait for."""
+        return bool(self._followers)
+
+    @property
     def _isr_size_min(self) -> int:
         return isr_size_min(self._isr.state, self._settings.min_insync_replicas)
 
@@ -162,6 +172,23 @@ class LeaderReplica:
         """
         return self._lineage.end_offset_for(asked, self.log_end_offset)
 
+    def diverging(self, last_fetched_epoch: LeaderEpoch | None, fetch_offset: int) -> EpochEntry | None:
+        """Where the log of whoever fetches ceased to be a prefix of ours; None if it still is one, or it does not say.
+
+        Args:
+            last_fetched_epoch: of the record before `fetch_offset`.
+
+        Raises:
+            OffsetOutOfRangeError: the epoch is newer than ours; nothing can be said of such a position.
+        """
+        if last_fetched_epoch is None:
+            return None
+        known = self.offset_for_leader_epoch(last_fetched_epoch)
+        if known is None:
+            raise self._out_of_range(fetch_offset)
+        is_prefix = known[0] == last_fetched_epoch and known[1] >= fetch_offset
+        return None if is_prefix else EpochEntry(*known)
+
     def accept_fetch(self, fetch: FollowerFetch) -> AcceptedFetch | EpochEntry:
         """Whether a follower's fetch proves anything (rule 3). Changes nothing.
 
@@ -190,21 +217,20 @@ class LeaderReplica:
                 f"{self.partition}: broker {fetch.follower} fetched at broker epoch {fetch.broker_epoch}; "
                 f"it is registered at {registered}, and fetched last at {follower.broker_epoch}",
             )
-        if fetch.last_fetched_epoch is not None:
-            known = self.offset_for_leader_epoch(fetch.last_fetched_epoch)
-            if known is None:
-                raise self._out_of_range(fetch.fetch_offset)
-            if known[0] < fetch.last_fetched_epoch or known[1] < fetch.fetch_offset:
-                return EpochEntry(*known)
+        diverging = self.diverging(fetch.last_fetched_epoch, fetch.fetch_offset)
+        if diverging is not None:
+            return diverging
         if not self.log_start_offset <= fetch.fetch_offset <= self.log_end_offset:
             raise self._out_of_range(fetch.fetch_offset)
         return AcceptedFetch(fetch.follower, fetch.fetch_offset, fetch.broker_epoch, fetch.now_ms)
 
     # What happened.
 
-    def on_appended(self, log_end_offset: Offset) -> None:
+    def on_appended(self, log_end_offset: Offset, now_ms: int) -> None:
         """Records were written here; `log_end_offset` is exclusive."""
         invariant(log_end_offset >= self.log_end_offset, "{}: the log end went back", self.partition)
+        for follower in self._followers.values():
+            follower.on_appended(self.log_end_offset, now_ms)
         self.log_end_offset = log_end_offset
 
     def on_log_start_moved(self, log_start_offset: Offset) -> None:
@@ -235,7 +261,7 @@ class LeaderReplica:
         self._followers = {broker: known.get(broker) or FollowerProgress(0) for broker in others}
         self._propose(self.isr)  # newer state may have come from elsewhere, and not know yet that the leader recovered
 
-    def on_proposal_unanswered(self, now_ms: int = 0) -> None:
+    def on_proposal_unanswered(self, now_ms: int) -> None:
         """AlterPartition timed out or was refused, whatever the code. It may be granted all the same: it still counts.
 
         After a pause another is made, of the ISR as it is if nothing else is wanted: only newer state settles it.
@@ -374,7 +400,7 @@ class LeaderReplica:
             and not follower.lags(self.log_end_offset, since_ms=fetch.now_ms - self._settings.lag_ms_max)
         )
 
-    def _out_of_range(self, offset: Offset) -> KafkaError:
+    def _out_of_range(self, offset: int) -> KafkaError:
         return OffsetOutOfRangeError(
             str(self.partition),
             offset=offset,

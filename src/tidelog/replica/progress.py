@@ -24,6 +24,14 @@ class FollowerProgress:
     fetched_ms: int = 0
     log_end_offset_at_fetch: Offset | None = None
 
+    def on_appended(self, log_end_offset: Offset, now_ms: int) -> None:
+        """More is written behind `log_end_offset`: who had all up to there is caught up as of now.
+
+        No fetch need say so: in a fetch session a follower does not name what has not changed.
+        """
+        if self.end_offset == log_end_offset:
+            self.caught_up_ms = now_ms
+
     def on_fetch(self, fetch: AcceptedFetch, log_end_offset: Offset) -> None:
         """An accepted fetch: all below its offset is there.
 
@@ -33,7 +41,7 @@ class FollowerProgress:
         if fetch.fetch_offset >= log_end_offset:
             self.caught_up_ms = fetch.now_ms
         elif self.log_end_offset_at_fetch is not None and fetch.fetch_offset >= self.log_end_offset_at_fetch:
-            self.caught_up_ms = self.fetched_ms
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.end_offset = fetch.fetch_offset
         self.broker_epoch = fetch.broker_epoch
         self.fetched_ms = fetch.now_ms

@@ -10,21 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from tidelog.base.errors import Code, DiskError, InvariantBrokenError, TidelogError, refusal
+from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log, NotCachedError
 from tidelog.metadata import MetadataDelta, MetadataImage, PartitionImage
-from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
+from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica
+from tidelog.server.following import BACKOFF_FIRST_MS, Following
 from tidelog.server.held_directory import HeldDirectory, is_full
 from tidelog.server.log_files import LogFiles, WantedLog
 from tidelog.server.partition import Partition
+from tidelog.server.replication import Replication
 
 logger = logging.getLogger("tidelog.server.broker")
 
@@ -53,6 +55,7 @@ class Broker:
     Args:
         broker_id: this node.
         files: opens and removes the logs.
+        replication: what leaders and followers here share; None for a broker that is the only one.
         on_failed: told when the metadata cannot be followed any more; the node has to stop.
     """
 
@@ -60,6 +63,7 @@ class Broker:
         self,
         broker_id: BrokerId,
         files: LogFiles,
+        replication: Replication | None = None,
         *,
         clock: Clock,
         executor: Executor,
@@ -74,6 +78,11 @@ class Broker:
         self.on_image_changed: Callable[[MetadataDelta, MetadataImage], None] = _nobody_asked
         """Told of what each run of committed records changed, on the loop, before the image is published."""
         self._files = files
+        self._replication = replication
+        if replication is not None:
+            replication.broker = self
+        self._is_registered = False
+        self._has_just_registered = False
         self._clock = clock
         self._executor = executor
         self._on_failed = on_failed
@@ -191,6 +200,13 @@ class Broker:
         if directory.failure is None and directory not in self._asking:
             self._asking[directory] = asyncio.get_running_loop().create_task(self._ask(directory))
 
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """The log of a follower cannot be written any more, or not for want of room."""
+        if isinstance(error, DiskError):
+            self.on_disk_error(partition, error)
+        elif self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
+            self._take_offline(partition.topic_partition, str(error))
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold of a partition does not: it stops, before it does more harm."""
         if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
@@ -218,33 +234,34 @@ class Broker:
         for record in committed.records:
             delta.replay(record)
         image = delta.apply(Offset(committed.end_offset - 1))
-        deleted = [
-            (TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
-            for topic in delta.deleted_topics.values()
-            for index, state in enumerate(topic.partitions)
-            if self.broker_id in state.replicas
-        ]
-        if deleted:
-            for topic_partition, topic_id in deleted:
-                self._forget(topic_partition, topic_id)
-            await self._executor.run(partial(self._files.doom, deleted))
+        self._follow_brokers(delta, image)
+        gone = self._gone(delta, image)
+        if gone:
+            for topic_partition, topic_id in gone:
+                await self._cut_off(self._forget(topic_partition, topic_id))
+            await self._executor.run(partial(self._files.doom, gone))
             self._files.remove_doomed_later()
         assigned = self._assigned(delta, image)
         missing = [a for a in assigned if (a.topic_id, a.topic_partition.partition) not in self._by_id]
         if missing:
             failed_count = 0
+            added: list[Partition] = []
             wanted = [WantedLog(a.topic_partition, a.topic_id, self._is_new(a)) for a in missing]
             for one, opened in zip(missing, await self._files.open_logs(wanted, image), strict=True):
                 reason = self._why_not(one.topic_partition, opened)
                 if reason is None:
                     assert isinstance(opened, Log)
-                    self._add(one, opened)
+                    added.append(self._add(one, opened))
                     continue
                 failed_count += 1
                 self._take_offline(one.topic_partition, reason, is_alone=failed_count <= TOLD_MAX)
             if failed_count > TOLD_MAX:
                 logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
-        await self._lead(assigned, image)
+            await self._lower_checkpoints(added)
+        await self._take_roles(assigned, image)
+        if delta.changed_brokers and self._replication is not None:
+            for partition in self.partitions:
+                partition.on_brokers(self._replication.active_brokers)
         self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
@@ -259,86 +276,177 @@ class Broker:
         return f"log directory {held.path} failed: {held.failure}"
 
     def _is_new(self, one: _Assigned) -> bool:
-        """Whether it was made just now: whatever the first image tells of may have been written to before."""
-        topic = self.image.topic_by_id(one.topic_id)
-        is_known = topic is not None and one.topic_partition.partition < len(topic.partitions)
-        return self.image.last_offset is not None and not is_known
+        """Whether it came here just now: whatever the first image tells of may have been written to before."""
+        return self.image.last_offset is not None and not self._has_had(one.topic_id, one.topic_partition.partition)
+
+    def _has_had(self, topic_id: TopicId, index: PartitionIndex) -> bool:
+        """Whether the published image assigns this partition to this broker."""
+        topic = self.image.topic_by_id(topic_id)
+        return (
+            topic is not None and index < len(topic.partitions) and self.broker_id in topic.partitions[index].replicas
+        )
+
+    def _follow_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Nothing is led or followed here before the metadata tells of the registration of this process (rule 6)."""
+        if not delta.changed_brokers and self.image.last_offset is not None:
+            return
+        us = image.brokers.get(self.broker_id)
+        is_registered = self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
+        self._has_just_registered = is_registered and not self._is_registered
+        self._is_registered = is_registered
+        if self._replication is not None:
+            self._replication.broker_epoch = us.broker_epoch if us is not None and is_registered else None
+            self._replication.on_image(image)
+
+    def _gone(self, delta: MetadataDelta, image: MetadataImage) -> list[tuple[TopicPartition, TopicId]]:
+        """What this broker has no replica of any more: its topic was deleted, or it was assigned to others."""
+        gone = [
+            (TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
+            for topic in delta.deleted_topics.values()
+            for index, state in enumerate(topic.partitions)
+            if self.broker_id in state.replicas
+        ]
+        for topic_id, indexes in delta.changed_partitions.items():
+            topic = image.topics_by_id[topic_id]
+            gone += [
+                (TopicPartition(topic.name, index), topic_id)
+                for index in sorted(indexes)
+                if self.broker_id not in topic.partitions[index].replicas and self._has_had(topic_id, index)
+            ]
+        return gone
 
     def _assigned(self, delta: MetadataDelta, image: MetadataImage) -> list[_Assigned]:
+        """What this broker has a replica of, and has to look at: what changed, or all there is."""
+        changed: Mapping[TopicId, Iterable[int]] = delta.changed_partitions
+        if self._has_just_registered:
+            changed = {topic_id: range(len(topic.partitions)) for topic_id, topic in image.topics_by_id.items()}
+            self._has_just_registered = False
         found = []
-        for topic_id, indexes in delta.changed_partitions.items():
+        for topic_id, indexes in changed.items():
             topic = image.topics_by_id[topic_id]
             for index in sorted(indexes):
                 state = topic.partitions[index]
                 if self.broker_id in state.replicas:
-                    found.append(_Assigned(TopicPartition(topic.name, index), topic_id, state))
+                    found.append(_Assigned(TopicPartition(topic.name, PartitionIndex(index)), topic_id, state))
         return found
 
-    async def _lead(self, assigned: list[_Assigned], image: MetadataImage) -> None:
-        """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); stop leading the rest.
+    async def _lower_checkpoints(self, opened: Sequence[Partition]) -> None:
+        """Where a log ends below its checkpointed high watermark, that goes back before anything is appended: else what
+        comes in the place of what was lost would count as committed after the next start.
+        """
+        lower = []
+        for partition in opened:
+            known = self._files.high_watermark(partition.topic_partition)
+            if known is not None and partition.high_watermark < known:
+                lower.append(partition)
+        if lower:
+            await self._files.write_high_watermarks(lower)
+
+    async def _cut_off(self, *stopped: Partition | None) -> None:
+        """Return once no thread works on the logs of partitions that were stopped."""
+        for partition in stopped:
+            if partition is not None:
+                async with partition.log_lock:
+                    pass
+
+    async def _take_roles(self, assigned: list[_Assigned], image: MetadataImage) -> None:
+        """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); follow the rest.
 
         What an earlier incarnation led is not for this one, whose registration ends it (rule 6).
         """
-        us = image.brokers.get(self.broker_id)
-        is_registered = self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
         to_lead: list[tuple[_Assigned, Partition]] = []
+        to_follow: list[tuple[_Assigned, Partition]] = []
         for one in assigned:
             partition = self._by_id.get((one.topic_id, one.topic_partition.partition))
             if partition is None:
                 continue
-            replica = partition.replica
-            makes_sense = one.state.leader != self.broker_id or self.broker_id in one.state.isr
-            invariant(makes_sense, "{}: leader {} is not in its ISR", one.topic_partition, self.broker_id)
-            if one.state.leader != self.broker_id or not is_registered:
+            leads = one.state.leader == self.broker_id
+            invariant(
+                not leads or self.broker_id in one.state.isr,
+                "{}: leader {} is not in its ISR",
+                one.topic_partition,
+                self.broker_id,
+            )
+            following = partition.following
+            role = partition.replica if leads else None if following is None else following.replica
+            if not self._is_registered:
                 self._stop(partition, one.state.leader_epoch)
-            elif replica is None or replica.leader_epoch != one.state.leader_epoch:
+            elif role is not None and role.leader_epoch == one.state.leader_epoch:
+                partition.on_state(one.state)
+            else:
                 self._stop(partition, one.state.leader_epoch)
-                to_lead.append((one, partition))
-        if not to_lead:
-            return
+                await self._cut_off(partition)
+                (to_lead if leads else to_follow).append((one, partition))
+        if to_lead:
+            await self._lead(to_lead, image)
+        for one, partition in to_follow:
+            if self._by_id.get((one.topic_id, one.topic_partition.partition)) is partition:
+                self._follow(one, partition)
 
+    def _follow(self, one: _Assigned, partition: Partition) -> None:
+        replication = self._replication
+        if replication is None:
+            return
+        machine = FollowerReplica(
+            one.topic_partition,
+            self.broker_id,
+            one.state,
+            partition.bounds,
+            partition.log.lineage,
+            settings=FollowerSettings(fetch_backoff_ms=BACKOFF_FIRST_MS),
+        )
+        partition.follow(Following(partition, machine, replication))
+
+    async def _lead(self, to_lead: list[tuple[_Assigned, Partition]], image: MetadataImage) -> None:
         errors = await self._files.assign_leader_epochs(
             [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
         )
         topics = {one.topic_partition.topic for one, _ in to_lead}
-        settings = {topic: ReplicationSettings(self._files.min_insync_replicas(topic, image)) for topic in topics}
+        settings = {topic: self._files.replication_settings(topic, image) for topic in topics}
         for (one, partition), error in zip(to_lead, errors, strict=True):
             if self._by_id.get((one.topic_id, one.topic_partition.partition)) is not partition:
                 continue  # its directory failed meanwhile
             if error is not None:
                 self._take_offline(one.topic_partition, str(error))
                 continue
-            log = partition.log
-            high_watermark = self._files.high_watermark(one.topic_partition)
-            partition.lead(
-                LeaderReplica(
-                    one.topic_partition,
-                    self.broker_id,
-                    one.state,
-                    LogBounds(log.log_start_offset, log.log_end_offset, high_watermark),
-                    log.lineage,
-                    settings=settings[one.topic_partition.topic],
-                    now_ms=self._clock.now_ms(),
-                )
+            replica = LeaderReplica(
+                one.topic_partition,
+                self.broker_id,
+                one.state,
+                partition.bounds,
+                partition.log.lineage,
+                settings=settings[one.topic_partition.topic],
+                now_ms=self._clock.now_ms(),
             )
+            if self._replication is not None:
+                replica.on_brokers(self._replication.active_brokers)
+            partition.lead(replica)
             self.on_leadership_changed(partition)
 
-    def _add(self, one: _Assigned, log: Log) -> None:
-        partition = Partition(one.topic_partition, one.topic_id, log)
+    def _add(self, one: _Assigned, log: Log) -> Partition:
+        partition = Partition(
+            one.topic_partition,
+            one.topic_id,
+            log,
+            high_watermark=self._files.high_watermark(one.topic_partition),
+            host=self._replication,
+        )
         partition.on_read_error = partial(self.on_read_error, partition)
         self._offline.pop(one.topic_partition, None)
         self._by_name[one.topic_partition] = partition
         self._by_id[one.topic_id, one.topic_partition.partition] = partition
+        return partition
 
-    def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> None:
-        """The topic is deleted: stop serving at once."""
+    def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> Partition | None:
+        """There is no replica here any more: stop serving at once. Returns what is stopped."""
         self._offline.pop(topic_partition, None)
         partition = self._by_id.pop((topic_id, topic_partition.partition), None)
         if partition is None:
-            return
+            return None
         if self._by_name.get(topic_partition) is partition:
             del self._by_name[topic_partition]
         self._stop(partition)
+        return partition
 
     async def _ask(self, directory: HeldDirectory) -> None:
         refused = await self._executor.run(directory.ask)
@@ -383,8 +491,12 @@ class Broker:
             await asyncio.gather(self._applying, return_exceptions=True)
         for task in list(self._asking.values()):
             task.cancel()
-        for partition in self.partitions:
+        partitions = self.partitions
+        for partition in partitions:
             self._stop(partition)
+        if self._replication is not None:
+            await self._replication.stop()
+        await self._cut_off(*partitions)
 
     def _stop(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:
         has_led = partition.replica is not None

@@ -65,8 +65,8 @@ class DynamicConfigs:
             if topics is not None and topic not in topics:
                 continue
             if topic not in in_force:
-                min_insync_replicas = self._files.min_insync_replicas(topic, image)
-                in_force[topic] = self._files.log_config(topic, image), ReplicationSettings(min_insync_replicas)
+                replication = self._files.replication_settings(topic, image)
+                in_force[topic] = self._files.log_config(topic, image), replication
             partition.configure(*in_force[topic])
 
 

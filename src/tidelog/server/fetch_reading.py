@@ -6,10 +6,13 @@ stands. Nothing here waits for a disk: a place in a log that is not in memory is
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.base.ids import TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidelog.log import NotCachedError
 from tidelog.records.compression import ZSTD
+from tidelog.replica import FollowerFetch
 from tidelog.server.broker import Broker
 from tidelog.server.dispatch import code_of
 from tidelog.server.fetch_sessions import FetchedPartition, FetchSession
@@ -36,6 +39,8 @@ class FetchReading:
         session: up to date with the request.
         size_bytes_max: `fetch.max.bytes`, whatever the request asks for.
         reads_zstd: whether the version of the request says that the reader does.
+        reads_from_followers: likewise.
+        now_ms: the clock: a fetch of a follower that is read again proves once more what it has.
 
     Attributes:
         must_answer: something was found that the reader has to know at once.
@@ -43,14 +48,27 @@ class FetchReading:
     """
 
     def __init__(
-        self, broker: Broker, session: FetchSession, request: FetchRequest, size_bytes_max: int, *, reads_zstd: bool
+        self,
+        broker: Broker,
+        session: FetchSession,
+        request: FetchRequest,
+        size_bytes_max: int,
+        *,
+        reads_zstd: bool,
+        reads_from_followers: bool,
+        now_ms: Callable[[], int],
     ) -> None:
         self.must_answer = not session.partitions
         self.not_cached: list[NotCachedError] = []
         self._broker = broker
         self._session = session
+        self._now_ms = now_ms
+        state = request.replica_state
+        self._replica_id = request.replica_id if state is None else state.replica_id
+        self._replica_epoch = -1 if state is None else state.replica_epoch
         self._epoch = session.epoch
         self._reads_zstd = reads_zstd
+        self._reads_from_followers = reads_from_followers
         self._isolation_level = request.isolation_level
         self._size_bytes_max = min(request.max_bytes, size_bytes_max)
         self._min_bytes = min(request.min_bytes, self._size_bytes_max)
@@ -118,8 +136,13 @@ class FetchReading:
             return row
 
     def _read_from(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
+        if self._replica_id >= 0:
+            return self._read_to_follower(partition, fetched)
         wanted = fetched.wanted
-        replica = partition.leader(wanted.current_leader_epoch)
+        if self._reads_from_followers:
+            partition.check_serves(wanted.current_leader_epoch)
+        else:
+            partition.leader(wanted.current_leader_epoch)
         log = partition.log
         if not self._reads_zstd and log.config.compression_codec == ZSTD:
             raise refusal(
@@ -129,20 +152,64 @@ class FetchReading:
             )
         row = PartitionData(
             partition_index=wanted.partition,
-            high_watermark=replica.high_watermark,
+            high_watermark=partition.high_watermark,
             last_stable_offset=partition.last_stable_offset,
             log_start_offset=log.log_start_offset,
             aborted_transactions=[] if self._isolation_level else None,
             records=b"",
         )
         fetched.watch(partition)
-        if wanted.last_fetched_epoch < 0 and wanted.fetch_offset == replica.high_watermark:
+        if wanted.last_fetched_epoch < 0 and wanted.fetch_offset == row.high_watermark:
             return row  # at the end, as most are
         diverging = partition.diverging(wanted.last_fetched_epoch, wanted.fetch_offset)
         if diverging is not None:
-            self.must_answer = True
-            row.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+            return self._diverged(row, diverging)
+        end_offset = row.last_stable_offset if self._isolation_level else row.high_watermark
+        return self._read_records(partition, fetched, row, end_offset, to_follower=False)
+
+    def _read_to_follower(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
+        """All up to the log end; and what the follower asks for says what it has (rule 3)."""
+        wanted = fetched.wanted
+        epoch, last_epoch = wanted.current_leader_epoch, wanted.last_fetched_epoch
+        fetch = FollowerFetch(
+            BrokerId(self._replica_id),
+            Offset(wanted.fetch_offset),
+            None if epoch < 0 else LeaderEpoch(epoch),
+            None if last_epoch < 0 else LeaderEpoch(last_epoch),
+            None if self._replica_epoch < 0 else BrokerEpoch(self._replica_epoch),
+            self._now_ms(),
+        )
+        diverging = partition.on_fetched(fetch)
+        log = partition.log
+        row = PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            records=b"",
+        )
+        fetched.watch(partition)
+        if diverging is not None:
+            return self._diverged(row, diverging)
+        if wanted.fetch_offset == log.log_end_offset:
             return row
+        return self._read_records(partition, fetched, row, log.log_end_offset, to_follower=True)
+
+    def _diverged(self, row: PartitionData, diverging: tuple[int, int]) -> PartitionData:
+        self.must_answer = True
+        row.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+        return row
+
+    def _read_records(
+        self,
+        partition: Partition,
+        fetched: FetchedPartition,
+        row: PartitionData,
+        end_offset: int,
+        *,
+        to_follower: bool,
+    ) -> PartitionData | None:
+        wanted = fetched.wanted
         left = self._size_bytes_max - self._size_bytes
         records = partition.read(
             wanted.fetch_offset,
@@ -151,13 +218,14 @@ class FetchReading:
             isolation_level=self._isolation_level,
             at_least_one=self._size_bytes == 0,
             may_wait=self._look_ups > LOOK_UPS_MAX,
+            to_follower=to_follower,
         )
         if records is not None and len(records):
             row.records = records
             self._size_bytes += len(records)
-            if not self.has_enough and wanted.fetch_offset < log.segment_base_offsets[-1]:
+            if not self.has_enough and wanted.fetch_offset < partition.log.segment_base_offsets[-1]:
                 self.must_answer = True  # there is more than one segment can give
-        elif wanted.fetch_offset < (row.last_stable_offset if self._isolation_level else row.high_watermark):
+        elif wanted.fetch_offset < end_offset:
             self.must_answer = True  # no more fits
             self._session.due[fetched] = None  # the first in turn at the next fetch
             return row if fetched.is_news(row) else None

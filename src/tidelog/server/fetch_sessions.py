@@ -41,6 +41,8 @@ class Watchable(Protocol):
 
     def watch(self, watcher: FetchedPartition) -> None: ...
 
+    def watch_log_end(self, watcher: FetchedPartition) -> None: ...
+
     def unwatch(self, watcher: FetchedPartition) -> None: ...
 
 
@@ -68,7 +70,10 @@ class FetchedPartition:
         if self.watched is not partition:
             self.unwatch()
             self.watched = partition
-            partition.watch(self)
+            if self.session.is_follower:
+                partition.watch_log_end(self)
+            else:
+                partition.watch(self)
 
     def unwatch(self) -> None:
         if self.watched is not None:
@@ -245,6 +250,8 @@ class FetchSessions:
             )
         session.update(request)
         session.epoch = next_epoch(session.epoch)
+        if session.on_due is not None:
+            session.on_due()  # an earlier fetch of the session waits: its reader does not wait for it any more
         if session.partitions:
             self._touch(session, now_ms)
         else:

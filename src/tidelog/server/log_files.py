@@ -22,6 +22,7 @@ from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import broker_settings, topic_values
 from tidelog.metadata.min_insync import min_insync_replicas
 from tidelog.quorum import QuorumState
+from tidelog.replica import ReplicationSettings, Truncation
 from tidelog.server.config import NodeConfig
 from tidelog.server.held_directory import HeldDirectory, close_logs, is_full
 from tidelog.server.log_directories import LogDirectories
@@ -284,8 +285,17 @@ class LogFiles:
             values[PRODUCER_ID_EXPIRATION] = text
         return LogConfig.from_configs(values)
 
-    def min_insync_replicas(self, topic: str, image: MetadataImage) -> int:
-        return min_insync_replicas(topic, image.configs)
+    def replication_settings(self, topic: str, image: MetadataImage) -> ReplicationSettings:
+        """What is in force for the replication of a topic that is led here."""
+        settings = broker_settings(self._config.static, image.configs, self._config.node_id)
+        lag_ms_max = settings.value("replica.lag.time.max.ms")
+        assert isinstance(lag_ms_max, int)
+        return ReplicationSettings(min_insync_replicas(topic, image.configs), lag_ms_max)
+
+    async def write_high_watermarks(self, partitions: Sequence[Partition]) -> None:
+        """Write those of some partitions now, each beside the others of its directory. Raises DiskError."""
+        for held in {self._held_at[each.topic_partition]: None for each in partitions}:
+            await self._executor.run(partial(held.write_high_watermarks, partitions))
 
     # What goes wrong, and what goes away.
 
@@ -388,14 +398,29 @@ class LogFiles:
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
-        await self._executor.run(partition.log.flush)
+        async with partition.log_lock:
+            await self._executor.run(partition.log.flush)
+
+    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+        """Truncate a log that follows another; return once that outlasts a loss of power.
+
+        Order: what was thought committed, and is not to be kept, is so no more; the records go; the log counts as
+        synced no further than it now is. Whoever syncs or compacts it waits.
+
+        Raises:
+            CorruptLogError: what is left cannot be read; DiskError: the log is out of use.
+        """
+        held = self._held_at[partition.topic_partition]
+        async with partition.log_lock:
+            await self._executor.run(partial(_cut, held, partition, truncation))
 
     async def _flush(self, partitions: list[Partition], hosted: Hosted, now_ms: int) -> None:
         for partition in partitions:
             log = partition.log
             if log.is_flush_due(now_ms):
                 try:
-                    await self._executor.run(partial(log.maybe_flush, now_ms))
+                    async with partition.log_lock:
+                        await self._executor.run(partial(log.maybe_flush, now_ms))
                 except DiskError as error:
                     hosted.on_disk_error(partition, error)
 
@@ -492,3 +517,15 @@ class LogFiles:
             for start in range(0, len(logs), OPENED_TOGETHER_MAX)
         ]
         return all([await job for job in jobs])
+
+
+def _cut(held: HeldDirectory, partition: Partition, truncation: Truncation) -> None:
+    """On a thread, which has the log for itself."""
+    log = partition.log
+    if truncation.below_high_watermark is not None:
+        held.write_high_watermarks([partition])
+    if truncation.starts_anew:
+        log.truncate_fully_and_start_at(truncation.end_offset)
+    else:
+        log.truncate_to(truncation.end_offset)
+    held.write_recovery_points([partition])

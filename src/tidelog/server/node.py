@@ -39,12 +39,15 @@ from tidelog.server.dynamic_configs import DynamicConfigs
 from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.group_coordinators import GroupCoordinators
 from tidelog.server.log_files import LogFiles
+from tidelog.server.replication import Replication
+from tidelog.server.replication_settings import ReplicaFetchSettings
 from tidelog.wire import ConsistencyState
 
 if TYPE_CHECKING:
     from tidelog.server.metrics import NodeMetrics
     from tidelog.server.metrics_listener import MetricsListener
     from tidelog.server.slow_requests import SlowRequestLog
+    from tidelog.wire.messages.api_56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 logger = logging.getLogger("tidelog.server.node")
 
@@ -79,7 +82,18 @@ class Node:
         self.clock = clock
         self.rng = rng
         self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
-        self.broker = Broker(config.node_id, self.files, clock=clock, executor=executor, on_failed=self._fail)
+        replication = Replication(
+            config.node_id,
+            self.files,
+            self._alter_partitions,
+            ReplicaFetchSettings.from_properties(config.static),
+            network=network,
+            clock=clock,
+            rng=rng,
+        )
+        self.broker = Broker(
+            config.node_id, self.files, replication, clock=clock, executor=executor, on_failed=self._fail
+        )
         self.broker.incarnation_id = rng.uuid()
         self.groups = GroupCoordinators(
             self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
@@ -223,6 +237,10 @@ class Node:
                 )
             self._producer_ids = ProducerIdBlock(ProducerId(block.first + 1), block.size - 1)
             return block.first
+
+    async def _alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Ask the active controller for ISRs."""
+        raise refusal(Code.NOT_CONTROLLER, "a cluster of one has no ISR to change")
 
     # Start and stop.
 

@@ -5,6 +5,7 @@
                 │            │
                 └─ damaged ◄─┘                     serves nobody; the log says what to do; the others go on
 ```
+What was decided is answered once all in sync have it. A new leader serves once it knows that of all that it loaded.
 """
 
 from __future__ import annotations
@@ -103,6 +104,9 @@ class OffsetsPartition:
         self.forgetting: asyncio.Task[None] | None = None
         """Syncs what forgets the offsets of deleted topics; None before there was any."""
         self._load: asyncio.Task[None] | None = None
+        self._is_carrying_out = False
+        self._is_told = False  # of a high watermark, and about to look
+        self._news = asyncio.Event()  # while it is loaded
 
     @property
     def coordinator(self) -> GroupCoordinator:
@@ -118,7 +122,7 @@ class OffsetsPartition:
             gone: of some topics, those that are no more.
         """
         log = self.partition.log
-        if log.log_start_offset == log.log_end_offset and self._has_room():
+        if log.log_start_offset == log.log_end_offset and self._has_room() and self._is_all_committed:
             self._serve(gone)
         else:
             self._load = asyncio.get_running_loop().create_task(self._replay_all(gone))
@@ -139,6 +143,7 @@ class OffsetsPartition:
                         break
                     offset = await self._executor.run(partial(self._replay, found))
             await self._executor.run(self._coordinator.restore)
+            await self._wait_for_commit()
             if self._is_over:
                 return
             self._serve(gone)
@@ -154,6 +159,18 @@ class OffsetsPartition:
                 "%s: the groups up to offset %d are loaded, in %d ms",
                 *(self.partition.topic_partition, offset, self._clock.now_ms() - started_ms),
             )
+
+    @property
+    def _is_all_committed(self) -> bool:
+        replica = self.partition.replica
+        return replica is not None and replica.high_watermark_is_known
+
+    async def _wait_for_commit(self) -> None:
+        """What is answered from must not be taken back by the next leader."""
+        while not self._is_over and not self._is_all_committed:
+            self._news.clear()
+            self.partition.watch(self)
+            await self._news.wait()
 
     async def _find(self, offset: Offset) -> LogSlice:
         """What lies from `offset` on, or from where the log starts by now. To look it up must not wait for the disk on
@@ -217,6 +234,7 @@ class OffsetsPartition:
             wall_ms=self._clock.wall_ms(),
         )
         self.refusal = None
+        self.partition.watch(self)
         self.on_topics_deleted(self._deleted_topics.union(gone(self._coordinator.topics)))
         self._mind_timer()
 
@@ -267,13 +285,31 @@ class OffsetsPartition:
     async def _sync_forgotten(self) -> None:
         """A loss of power must not give the next topic of that name the offsets of this one."""
         try:
-            await self._executor.run(self.partition.log.flush)
+            async with self.partition.log_lock:
+                await self._executor.run(self.partition.log.flush)
         except DiskError as error:
             self._on_disk_error(self.partition, error)
+
+    def on_changed(self) -> None:
+        """The high watermark moved, or the leadership ended; the partition tells once."""
+        self._news.set()
+        if self._is_over or self.refusal is not None:
+            return
+        self.partition.watch(self)
+        if not self._is_carrying_out and not self._is_told:
+            self._is_told = True
+            asyncio.get_running_loop().call_soon(self._on_high_watermark)
+
+    def _on_high_watermark(self) -> None:
+        self._is_told = False
+        if not self._is_over:
+            self._tell(_nothing)
 
     def stop(self) -> None:
         """This broker leads the partition no more, or its log failed: whoever waits is sent elsewhere."""
         self._is_over = True
+        self._news.set()
+        self.partition.unwatch(self)
         is_serving = self.refusal is None
         self.refusal = refusal(Code.NOT_COORDINATOR, f"this broker does not lead {self.partition.topic_partition}")
         if self._timer is not None:
@@ -297,10 +333,8 @@ class OffsetsPartition:
             InvariantBrokenError: a bug; the partition is offline.
         """
         try:
-            if self.partition.log.log_end_offset != self._end_offset:
-                # A tool wrote to the log beside us (as Kafka lets its admin client do).
-                self._end_offset = self.partition.log.log_end_offset
-                self._coordinator.on_committed(self._end_offset)
+            if self.partition.log.log_end_offset != self._end_offset and not self._take_in_what_others_wrote():
+                return
             if self.partition.log.config is not self._config:
                 self._config = config = self.partition.log.config
                 settings = self._coordinator.settings
@@ -313,8 +347,26 @@ class OffsetsPartition:
             self._on_bug(self.partition, broken)
             raise
 
+    def _take_in_what_others_wrote(self) -> bool:
+        """A tool wrote to the log beside us (as Kafka lets its admin client do). Returns whether we can go on."""
+        end_offset = self.partition.log.log_end_offset
+        if self.partition.high_watermark < end_offset:
+            self._load_anew(CorruptLogError(f"somebody else wrote up to offset {end_offset}"))
+            return False
+        self._end_offset = end_offset
+        self._coordinator.on_committed(end_offset)
+        return True
+
     def _carry_out(self) -> None:
+        self._is_carrying_out = True
+        try:
+            self._carry_out_all()
+        finally:
+            self._is_carrying_out = False
+
+    def _carry_out_all(self) -> None:
         coordinator = self._coordinator
+        self._commit()
         while not self._is_over:
             ready = coordinator.take_ready()
             if not ready.batches:
@@ -332,12 +384,16 @@ class OffsetsPartition:
                 self._load_anew(error)
                 return
             self._deliver(ready.answers)
-            if self._syncing is not None or self.partition.is_sync_awaited:
-                self._sync_later()
-            else:
-                coordinator.on_committed(self.partition.high_watermark)
+            self._commit()
         if not self._is_over:
             self._mind_timer()
+
+    def _commit(self) -> None:
+        """What all in sync have is committed; once it is synced, where the topic asks for that."""
+        if self._syncing is not None or self.partition.is_sync_awaited:
+            self._sync_later()
+        else:
+            self._coordinator.on_committed(self.partition.high_watermark)
 
     def _load_anew(self, error: TidelogError) -> None:
         """The log did not take what the coordinator decided. This ends in `stop`, and so answers everybody."""
@@ -376,7 +432,8 @@ class OffsetsPartition:
         try:
             while not self._is_over and synced_offset < self.partition.high_watermark:
                 end_offset = self.partition.high_watermark
-                await self._executor.run(self.partition.log.flush)
+                async with self.partition.log_lock:
+                    await self._executor.run(self.partition.log.flush)
                 synced_offset = end_offset
                 if not self._is_over:
                     self._tell(partial(_commit, end_offset))
@@ -402,6 +459,10 @@ class OffsetsPartition:
             self._timer = None
         if not self._is_over:
             self._tell(lambda coordinator, now_ms, wall_ms: coordinator.on_time(now_ms=now_ms, wall_ms=wall_ms))
+
+
+def _nothing(coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
+    """What is committed by now is looked at anyway."""
 
 
 def _commit(end_offset: Offset, coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:

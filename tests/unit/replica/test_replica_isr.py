@@ -49,7 +49,7 @@ def test_a_fetch_below_the_high_watermark_costs_the_seat_and_nothing_is_taken_ba
 @pytest.mark.parametrize(("offset", "joins"), [(9, False), (10, True), (12, True)])
 def test_joining_needs_the_start_of_the_epoch(offset: int, joins: bool) -> None:
     leader = leader_of(state_of(isr=[1, 2]), checkpoint=3)
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     fetch(leader, 2, 5)
     assert leader.high_watermark == 5
     proposal = fetch(leader, 3, offset)
@@ -58,7 +58,7 @@ def test_joining_needs_the_start_of_the_epoch(offset: int, joins: bool) -> None:
 
 def test_joining_needs_the_high_watermark() -> None:
     leader = leader_of(state_of(isr=[1]))
-    leader.on_appended(Offset(20))
+    leader.on_appended(Offset(20), now_ms=0)
     leader.take_ready()
     assert fetch(leader, 3, 19) is None
     assert fetch(leader, 3, 20) is not None
@@ -67,12 +67,12 @@ def test_joining_needs_the_high_watermark() -> None:
 def test_joining_at_a_high_watermark_that_stands_still_needs_the_log_end_too() -> None:
     """Else it would be asked to leave at once, and to join with its next fetch: a record of metadata each time."""
     leader = leader_of(state_of(isr=[1]), min_insync=2)
-    leader.on_appended(Offset(40))
+    leader.on_appended(Offset(40), now_ms=0)
     late_ms = LAG_MS_MAX + 1
     assert fetch(leader, 2, 15, now_ms=late_ms) is None
     assert leader.high_watermark == 0
     assert fetch(leader, 2, 39, now_ms=late_ms + 1) is None
-    leader.on_appended(Offset(45))
+    leader.on_appended(Offset(45), now_ms=0)
     assert fetch(leader, 2, 40, now_ms=late_ms + 2) is not None, "it had all that there was at its last fetch"
     leader.on_tick(late_ms + 2)
     assert leader.take_ready().isr_proposal is None
@@ -101,7 +101,7 @@ def test_until_the_controller_answers_every_possible_isr_counts() -> None:
     leader = leader_of(state_of(isr=[1]))
     leader.take_ready()
     assert fetch(leader, 2, 10) is not None
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     assert leader.take_ready().high_watermark == 10, "broker 2 may be in the ISR by now"
     leader.on_proposal_unanswered(now_ms=100)
     assert leader.take_ready().high_watermark == 10, "a time-out answers nothing"
@@ -149,7 +149,7 @@ def test_a_replica_that_is_new_begins_unknown() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]))
     fetch(leader, 2, 10)
     leader.on_state(state_of([1, 2, 3], [1, 2, 3], partition_epoch=10))
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     fetch(leader, 2, 12)
     assert leader.high_watermark == 10
     fetch(leader, 3, 11)
@@ -182,7 +182,7 @@ def test_older_news_changes_nothing() -> None:
     leader = leader_of(state_of(isr=[1]))
     leader.take_ready()
     assert fetch(leader, 2, 10) is not None
-    leader.on_proposal_unanswered()
+    leader.on_proposal_unanswered(now_ms=0)
     before = leader.canonical_key()
     for partition_epoch in (8, 9):
         leader.on_state(state_of([1], [1], partition_epoch=partition_epoch))
@@ -236,7 +236,7 @@ def test_who_lags_is_left_out_when_it_is_asked_again() -> None:
     leader.take_ready()
     fetch(leader, 2, 10)
     assert fetch(leader, 3, 10) is not None
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     leader.on_proposal_unanswered(now_ms=LAG_MS_MAX)
     leader.on_tick(LAG_MS_MAX + BACKOFF_MS)
     assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER,)))
@@ -304,7 +304,7 @@ def test_what_is_committed_is_held_by_every_isr_that_may_be_true(
     for number, (step, value) in enumerate(steps):
         if step == "append":
             held[1] += value
-            leader.on_appended(Offset(held[1]))
+            leader.on_appended(Offset(held[1]), now_ms=0)
             waiting[number] = held[1]
             leader.on_produced(CorrelationId(number), Offset(held[1]), 1 << 40)
         elif step == "fetch":
@@ -342,6 +342,6 @@ def test_what_is_committed_is_held_by_every_isr_that_may_be_true(
         assert all(end_offset > high_watermark for end_offset in waiting.values())
         copy = leader.clone()
         assert copy.canonical_key() == leader.canonical_key()
-        copy.on_appended(Offset(held[1] + 100))
+        copy.on_appended(Offset(held[1] + 100), now_ms=0)
         copy.on_stopped()
         assert leader.log_end_offset == held[1]

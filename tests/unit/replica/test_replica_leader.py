@@ -48,14 +48,14 @@ from tidelog.replica import (
 def test_alone_what_is_appended_is_committed() -> None:
     leader = leader_of(state_of([1], [1]))
     assert leader.take_ready().high_watermark == 10
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     assert leader.high_watermark == 10, "it moves when the driver asks, so that the driver can tell"
     assert leader.take_ready().high_watermark == 12
 
 
 def test_alone_is_not_enough_when_more_must_be_in_sync() -> None:
     leader = leader_of(state_of([1, 2], [1]), min_insync=2)
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     assert leader.take_ready().high_watermark == 0
     with pytest.raises(KafkaError) as refused:
         leader.check_enough_replicas()
@@ -79,11 +79,11 @@ def test_a_leader_leads_what_its_lineage_and_the_metadata_say() -> None:
     bounds = LogBounds(Offset(0), Offset(10))
     settings = ReplicationSettings()
     with pytest.raises(InvariantBrokenError, match="before its lineage"):
-        LeaderReplica(PARTITION, LEADER, state_of(), bounds, lineage, settings=settings)
+        LeaderReplica(PARTITION, LEADER, state_of(), bounds, lineage, settings=settings, now_ms=0)
     with pytest.raises(InvariantBrokenError, match="does not lead"):
-        LeaderReplica(PARTITION, TWO, state_of(), bounds, lineage, settings=settings)
+        LeaderReplica(PARTITION, TWO, state_of(), bounds, lineage, settings=settings, now_ms=0)
     with pytest.raises(InvariantBrokenError, match="not in its ISR"):
-        LeaderReplica(PARTITION, LEADER, state_of(isr=[2]), bounds, lineage, settings=settings)
+        LeaderReplica(PARTITION, LEADER, state_of(isr=[2]), bounds, lineage, settings=settings, now_ms=0)
 
 
 # Followers.
@@ -95,11 +95,11 @@ def test_what_all_hold_is_committed() -> None:
     assert leader.high_watermark == 0, "of broker 3 nothing is known in this epoch"
     fetch(leader, 3, 6)
     assert leader.high_watermark == 6
-    leader.on_appended(Offset(20))
+    leader.on_appended(Offset(20), now_ms=0)
     fetch(leader, 2, 20)
     fetch(leader, 3, 15)
     assert leader.high_watermark == 15
-    leader.on_appended(Offset(30))
+    leader.on_appended(Offset(30), now_ms=0)
     fetch(leader, 3, 30)
     assert leader.high_watermark == 20
     fetch(leader, 2, 25)
@@ -217,7 +217,7 @@ def test_a_follower_that_keeps_up_with_a_busy_log_stays() -> None:
     end = 10
     for now_ms in range(0, 5000, 500):
         end += 10
-        leader.on_appended(Offset(end))
+        leader.on_appended(Offset(end), now_ms=0)
         accepted = leader.accept_fetch(fetch_of(2, end - 10, now_ms=now_ms))
         assert isinstance(accepted, AcceptedFetch)
         leader.on_fetch(accepted)
@@ -232,16 +232,16 @@ def test_a_follower_that_keeps_up_with_a_busy_log_stays() -> None:
 def test_who_was_at_the_end_is_caught_up_as_of_then() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]))
     fetch(leader, 2, 10, now_ms=500)
-    leader.on_appended(Offset(11))
-    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1
+    leader.on_appended(Offset(11), now_ms=600)
+    assert leader.next_deadline_ms() == 600 + LAG_MS_MAX + 1, "until then there was nothing that it lacked"
     fetch(leader, 2, 10, now_ms=700)
-    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1, "it has all that there was at 500, as is known"
-    leader.on_appended(Offset(15))
+    assert leader.next_deadline_ms() == 600 + LAG_MS_MAX + 1
+    leader.on_appended(Offset(15), now_ms=800)
     fetch(leader, 2, 10, now_ms=900)
-    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1
+    assert leader.next_deadline_ms() == 600 + LAG_MS_MAX + 1
     fetch(leader, 2, 14, now_ms=950)
-    assert leader.next_deadline_ms() == 500 + LAG_MS_MAX + 1
-    leader.on_appended(Offset(16))
+    assert leader.next_deadline_ms() == 600 + LAG_MS_MAX + 1
+    leader.on_appended(Offset(16), now_ms=980)
     fetch(leader, 2, 15, now_ms=990)
     assert leader.next_deadline_ms() == 950 + LAG_MS_MAX + 1
 
@@ -276,7 +276,7 @@ def test_a_replica_that_is_new_was_never_caught_up() -> None:
 
 def test_a_producer_waits_for_its_records_and_no_longer_than_it_wants_to() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]))
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     leader.on_produced(CorrelationId(1), Offset(11), 100)
     leader.on_produced(CorrelationId(2), Offset(12), 200)
     leader.on_produced(CorrelationId(3), Offset(12), 300)
@@ -294,7 +294,7 @@ def test_a_producer_waits_for_its_records_and_no_longer_than_it_wants_to() -> No
 
 def test_whom_time_left_waiting_are_answered_in_their_order() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]))
-    leader.on_appended(Offset(20))
+    leader.on_appended(Offset(20), now_ms=0)
     for number, (end, deadline_ms) in enumerate([(11, 100), (15, 900), (12, 900)]):
         leader.on_produced(CorrelationId(number), Offset(end), deadline_ms)
     leader.on_tick(100)
@@ -310,7 +310,7 @@ def test_whom_time_left_waiting_are_answered_in_their_order() -> None:
 
 def test_a_producer_is_told_when_too_few_are_left() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]), min_insync=1)
-    leader.on_appended(Offset(12))
+    leader.on_appended(Offset(12), now_ms=0)
     leader.on_produced(CorrelationId(1), Offset(11), 100)
     fetch(leader, 2, 10)
     accepted = leader.accept_fetch(fetch_of(2, 11))
@@ -329,7 +329,7 @@ def test_a_producer_is_told_when_too_few_are_left() -> None:
 
 def test_where_epochs_end() -> None:
     leader = leader_of()
-    leader.on_appended(Offset(15))
+    leader.on_appended(Offset(15), now_ms=0)
     assert leader.offset_for_leader_epoch(LeaderEpoch(2)) == (2, 4)
     assert leader.offset_for_leader_epoch(LeaderEpoch(4)) == (3, 10)
     assert leader.offset_for_leader_epoch(EPOCH) == (5, 15)
@@ -360,9 +360,9 @@ def test_what_is_not_committed_is_not_deleted() -> None:
     assert leader.log_start_offset == 5
     with pytest.raises(InvariantBrokenError):
         leader.on_log_start_moved(Offset(6))
-    leader.on_appended(Offset(10))
+    leader.on_appended(Offset(10), now_ms=0)
     with pytest.raises(InvariantBrokenError):
-        leader.on_appended(Offset(9))
+        leader.on_appended(Offset(9), now_ms=0)
 
 
 def test_what_is_not_said_is_as_kafka_has_it() -> None:

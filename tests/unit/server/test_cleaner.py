@@ -96,7 +96,9 @@ class World:
         partition = Partition(name, TopicId(ZERO_UUID), log)
         state = PartitionImage((BROKER,), (BROKER,), BROKER, LeaderEpoch(0), PartitionEpoch(0))
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, log.log_end_offset)
-        partition.lead(LeaderReplica(name, BROKER, state, bounds, log.lineage, settings=ReplicationSettings()))
+        partition.lead(
+            LeaderReplica(name, BROKER, state, bounds, log.lineage, settings=ReplicationSettings(), now_ms=0)
+        )
         self.broker.partitions.append(partition)
         return partition
 
@@ -123,7 +125,7 @@ def test_the_dirtiest_log_comes_first_until_none_is_dirty_enough() -> None:
     first.log.roll(NOW_MS)
     first.log.flush()
     assert first.replica is not None
-    first.replica.on_appended(first.log.log_end_offset)
+    first.replica.on_appended(first.log.log_end_offset, 0)
     first.replica.take_ready()
     second = world.partition("second", "abababab")
     deleted = world.partition("deleted", "abababab", LogConfig(segment_size_bytes=300))

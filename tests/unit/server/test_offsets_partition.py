@@ -351,12 +351,9 @@ def test_offsets_of_transactions_count_once_they_are_committed() -> None:
         led = Led(disk)
         led.start()
         assert code_of(led.commit(1, "t")) is Code.NONE
-        log = led.partition.log
 
         def append(batch: bytes) -> None:
-            log.append_as_leader(
-                memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=0, origin="coordinator"
-            )
+            led.partition.append_as_coordinator(memoryview(bytearray(batch)), leader_epoch=LeaderEpoch(0), now_ms=0)
 
         def commit(offset: int, topic: str, producer_id: int) -> None:
             builder = BatchBuilder(producer_id=producer_id, producer_epoch=0, transactional=True)

@@ -33,7 +33,9 @@ def lead(partition: Partition, leader_epoch: int) -> None:
     log.assign_leader_epoch(epoch)
     state = PartitionImage((BROKER,), (BROKER,), BROKER, epoch, PartitionEpoch(leader_epoch))
     bounds = LogBounds(log.log_start_offset, log.log_end_offset)
-    partition.lead(LeaderReplica(PARTITION, BROKER, state, bounds, log.lineage, settings=ReplicationSettings()))
+    partition.lead(
+        LeaderReplica(PARTITION, BROKER, state, bounds, log.lineage, settings=ReplicationSettings(), now_ms=0)
+    )
 
 
 def append(partition: Partition, *values: bytes) -> None:

@@ -43,7 +43,7 @@ def lead(partition: Partition, leader_epoch: LeaderEpoch, isr: tuple[BrokerId, .
     state = PartitionImage(BOTH, isr, ONE, leader_epoch, PartitionEpoch(9))
     settings = ReplicationSettings(min_insync_replicas=2)
     bounds = LogBounds(log.log_start_offset, log.log_end_offset)
-    partition.lead(LeaderReplica(FLIGHTS, ONE, state, bounds, log.lineage, settings=settings))
+    partition.lead(LeaderReplica(FLIGHTS, ONE, state, bounds, log.lineage, settings=settings, now_ms=0))
 
 
 def led_with_two_records(*, isr: tuple[BrokerId, ...]) -> Partition:

@@ -1,14 +1,17 @@
 """Produce 3-13: append batches to the partitions that this broker leads.
 
 Behaviour: each partition stands for itself; what is acknowledged has been written, stamped with the leader epoch
-(KIP-101), and synced first where `flush.messages` asks for it. A duplicate of an idempotent producer is answered with
-the offsets of the original. acks=0 has no answer: where it fails, the connection is closed, which is all that the
+(KIP-101), and synced first where `flush.messages` asks for it. acks=all is answered once all in sync have it, and
+`min.insync.replicas` at least; REQUEST_TIMED_OUT says that this took longer than the request allows: the records may
+be committed yet. A duplicate of an idempotent producer is answered with the offsets of the original, and with acks=all
+once that is committed. acks=0 has no answer: where it fails, the connection is closed, which is all that the
 protocol offers. Internal topics take records from their coordinators and, as in Kafka, from clients that call
 themselves `__admin_client`.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 from uuid import UUID
@@ -41,6 +44,12 @@ TOPIC_IDS_FROM_VERSION = 13
 
 ADMIN_CLIENT_ID = "__admin_client"
 
+WHY_NOT_COMMITTED = {
+    Code.REQUEST_TIMED_OUT: "written, and not committed within the time that the request allows; it may be yet",
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, and then too few replicas were in sync; it may be committed yet",
+    Code.NOT_LEADER_OR_FOLLOWER: "written, and then the leadership ended; what the next leader has stays",
+}
+
 
 def handle(
     node: Node, request: ProduceRequest, context: RequestContext
@@ -48,15 +57,15 @@ def handle(
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
     acks = request.acks
     is_admin = context.header.client_id == ADMIN_CLIENT_ID
-    unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
+    owed = _Owed(request.timeout_ms)
     topics = []
     for topic in request.topic_data:
         name = topic.topic_id if by_id else topic.name
-        rows = [_append(node, name, data, acks, unsynced, is_admin=is_admin) for data in topic.partition_data]
+        rows = [_append(node, name, data, acks, owed, is_admin=is_admin) for data in topic.partition_data]
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     response = ProduceResponse(responses=topics)
-    if unsynced:
-        return _sync_then_answer(node, unsynced, response, acks)
+    if owed.unsynced or owed.uncommitted:
+        return _answer_when_safe(node, owed, response, acks)
     return _answer(response, acks)
 
 
@@ -73,15 +82,28 @@ def _answer(response: ProduceResponse, acks: int) -> ProduceResponse | None:
     return None
 
 
-async def _sync_then_answer(
-    node: Node, unsynced: list[tuple[Partition, PartitionProduceResponse]], response: ProduceResponse, acks: int
-) -> ProduceResponse | None:
-    for partition, row in unsynced:
+class _Owed:
+    """What is to be waited for before a request is answered, row by row."""
+
+    __slots__ = ("timeout_ms", "uncommitted", "unsynced")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
+        self.uncommitted: list[tuple[asyncio.Future[Code], PartitionProduceResponse]] = []
+
+
+async def _answer_when_safe(node: Node, owed: _Owed, response: ProduceResponse, acks: int) -> ProduceResponse | None:
+    for partition, row in owed.unsynced:
         try:
             await node.files.flush(partition)
         except DiskError as error:
             node.broker.on_disk_error(partition, error)
             row.error_code, row.base_offset, row.error_message = Code.KAFKA_STORAGE_ERROR, -1, str(error)
+    for committed, row in owed.uncommitted:
+        code = await committed
+        if code and not row.error_code:
+            row.error_code, row.base_offset, row.error_message = code, -1, WHY_NOT_COMMITTED.get(code)
     return _answer(response, acks)
 
 
@@ -90,7 +112,7 @@ def _append(
     topic: UUID | str,
     data: PartitionProduceData,
     acks: int,
-    unsynced: list[tuple[Partition, PartitionProduceResponse]],
+    owed: _Owed,
     *,
     is_admin: bool,
 ) -> PartitionProduceResponse:
@@ -126,7 +148,9 @@ def _append(
         log_start_offset=result.log_start_offset,
     )
     if partition.is_sync_awaited:
-        unsynced.append((partition, row))
+        owed.unsynced.append((partition, row))
+    if acks == -1 and result.last_offset >= partition.high_watermark:
+        owed.uncommitted.append((partition.committed(result.last_offset + 1, owed.timeout_ms), row))
     return row
 
 

@@ -1,9 +1,11 @@
-"""Fetch 4-18: committed records from the partitions that this broker leads.
+"""Fetch 4-18: committed records, for consumers; and all there are, for followers of partitions that this broker leads.
 
 Behaviour: waits up to MaxWaitMs for MinBytes; answers whole batches, the first of them whole however large. Errors and
 divergence are answered at once, and so is a fetch of nothing. From version 7 there are sessions (KIP-227). The leader
 epoch is checked (KIP-320), of what a session remembers too; whoever sends LastFetchedEpoch learns where its log
-diverged. The HighWatermark field (KIP-1166) is for the metadata quorum and means nothing here.
+diverged. A follower (`replica_id`, from 15 on `replica_state`) is read to up to the log end, and its fetch proves what
+it has if it is accepted. Consumers of version 11 and up are also answered by a follower, once it has reconciled with
+its leader. The HighWatermark field (KIP-1166) is for the metadata quorum and means nothing here.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
     from tidelog.server.node import Node
 
 TOPIC_IDS_FROM_VERSION = 13
+FOLLOWERS_FROM_VERSION = 11
+"""Readers of older versions know nothing of replicas to read from, and expect the leader (KIP-392)."""
 
 
 def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
@@ -31,7 +35,15 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchR
     except KafkaError as error:
         return FetchResponse(error_code=code_of(error, "Fetch"))
     reads_zstd = context.header.api_version >= ZSTD_FROM_VERSION
-    reading = FetchReading(node.broker, session, request, node.config.fetch_size_bytes_max, reads_zstd=reads_zstd)
+    reading = FetchReading(
+        node.broker,
+        session,
+        request,
+        node.config.fetch_size_bytes_max,
+        reads_zstd=reads_zstd,
+        reads_from_followers=context.header.api_version >= FOLLOWERS_FROM_VERSION,
+        now_ms=node.clock.now_ms,
+    )
     has_ended = True
     try:
         reading.read_due()

@@ -31,10 +31,9 @@ def handle(node: Node, request: OffsetForLeaderEpochRequest, context: RequestCon
             row = EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=-1, end_offset=-1)
             try:
                 partition = node.broker.partition(topic.topic, asked.partition)
-                partition.leader(asked.current_leader_epoch)
-                log = partition.log
+                replica = partition.leader(asked.current_leader_epoch)
                 if asked.leader_epoch >= 0:
-                    known = log.lineage.end_offset_for(LeaderEpoch(asked.leader_epoch), log.log_end_offset)
+                    known = replica.offset_for_leader_epoch(LeaderEpoch(asked.leader_epoch))
                     if known is not None:
                         row.leader_epoch, row.end_offset = known
             except KafkaError as error:

@@ -214,7 +214,7 @@ class HostedReplica:
                 self._host.on_failed(error)
             return
         if not result.is_duplicate:
-            leader.on_appended(self.log.log_end_offset)
+            leader.on_appended(self.log.log_end_offset, self._host.now_ms())
         if acks_all:
             self._correlation_ids += 1
             correlation_id = CorrelationId(self._correlation_ids)

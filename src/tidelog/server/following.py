@@ -1,0 +1,301 @@
+"""Drives the follower's machine of one partition, in one leader epoch: what it says is owed, in its order.
+
+```
+ an answer comes ──► append, on the loop ──► lineage, log start ──► high watermark published ──► the next request
+                └──► truncate, off the loop: until that is done nothing else touches the log, and nothing is sent
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ports import Buffer
+from tidelog.records import split_whole_batches
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Truncation
+from tidelog.server.held_directory import is_full
+
+if TYPE_CHECKING:
+    from tidelog.server.partition import Partition
+
+logger = logging.getLogger("tidelog.server.replication")
+
+BACKOFF_FIRST_MS = 20
+"""After the first refusal in a row; each further one doubles it, up to `replica.fetch.backoff.ms`. Leader and followers
+hear of an election at different times, mostly a few milliseconds apart."""
+
+
+class FollowingHost(Protocol):
+    """The broker, as far as a partition that follows needs it."""
+
+    @property
+    def backoff_ms_max(self) -> int: ...
+
+    def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+    def due_at(self, following: Following, due_ms: int) -> None:
+        """Call `on_due` then, or a little later."""
+        ...
+
+    def ask(self, following: Following, request: FollowerRequest) -> None:
+        """Send a request to the leader; its answer comes to one of the `on_…` below, if any does."""
+        ...
+
+    def forget(self, following: Following) -> None:
+        """Nothing more is to be sent for it."""
+        ...
+
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run something beside."""
+        ...
+
+    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+        """Truncate, off the loop; outlasts a loss of power. Raises CorruptLogError, DiskError."""
+        ...
+
+    async def flush(self, partition: Partition) -> None:
+        """Return once all that was appended is synced. Raises DiskError."""
+        ...
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """The log cannot be written: it goes offline, unless the disk is merely full."""
+        ...
+
+
+class Following:
+    """See the module.
+
+    Attributes:
+        replica: the machine.
+        cutting: the truncation under way, which is to be waited for before the log is given to anybody else.
+    """
+
+    __slots__ = (
+        "_due_ms",
+        "_failures",
+        "_host",
+        "_is_stopped",
+        "_records",
+        "_retry_append_ms",
+        "cutting",
+        "partition",
+        "replica",
+    )
+
+    def __init__(self, partition: Partition, replica: FollowerReplica, host: FollowingHost) -> None:
+        """Do nothing until `run`."""
+        self.partition = partition
+        self.replica = replica
+        self.cutting: asyncio.Task[None] | None = None
+        self._host = host
+        self._records: Buffer = b""
+        self._failures = 0
+        self._due_ms: int | None = None
+        self._retry_append_ms: int | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Another epoch, or no replica here any more. A truncation that is under way ends by itself: see `cutting`."""
+        self._is_stopped = True
+        self.replica.on_stopped()
+        self._records = b""
+        self._host.forget(self)
+
+    # What the leader said.
+
+    def on_fetched(
+        self,
+        number: int,
+        *,
+        records: Buffer = b"",
+        high_watermark: int | None = None,
+        log_start_offset: int | None = None,
+        diverging: EpochEntry | None = None,
+    ) -> None:
+        """Records, or none yet; or that our log is no prefix of the leader's."""
+        if self._is_stopped:
+            return
+        now_ms = self._host.now_ms()
+        try:
+            end_offset = _end_of(records)
+        except KafkaError as error:
+            self._tell_damage(error)
+            self.replica.on_unanswered(number, now_ms)
+        else:
+            self._failures = 0
+            self._records = records
+            fetched = Fetched(
+                end_offset,
+                None if high_watermark is None else Offset(high_watermark),
+                None if log_start_offset is None else Offset(log_start_offset),
+                diverging,
+            )
+            self.replica.on_fetched(number, fetched, now_ms)
+        self.run()
+
+    def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None) -> None:
+        """Where an epoch ends; None where the leader does not know it."""
+        if not self._is_stopped:
+            self.replica.on_epoch_end(number, end, self._host.now_ms())
+            self.run()
+
+    def on_log_start(self, number: int, log_start_offset: int) -> None:
+        """Where the leader's log starts."""
+        if not self._is_stopped:
+            self.replica.on_log_start(number, Offset(log_start_offset), self._host.now_ms())
+            self.run()
+
+    def on_refused(self, number: int, code: Code) -> None:
+        """That it does not answer, and why."""
+        if not self._is_stopped:
+            self.replica.on_refused(number, code, self._host.now_ms())
+            self.run()
+
+    def on_unanswered(self, number: int) -> None:
+        """Nothing."""
+        if not self._is_stopped:
+            self.replica.on_unanswered(number, self._host.now_ms())
+            self.run()
+
+    # Time.
+
+    def on_due(self, now_ms: int) -> None:
+        """Time has passed."""
+        if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
+            return
+        self._due_ms = None
+        if self._retry_append_ms is not None and now_ms >= self._retry_append_ms:
+            self._retry_append_ms = None
+            self.replica.on_appended(self.partition.log.log_end_offset)  # nothing: it is fetched once more
+        self.replica.on_tick(now_ms)
+        self.run()
+
+    def _mind_deadlines(self) -> None:
+        if self._due_ms is not None:
+            return
+        if self._retry_append_ms is not None:
+            self._due_ms = self._retry_append_ms
+        elif (retry_ms := self.replica.next_deadline_ms()) is not None:
+            longer_ms = min(BACKOFF_FIRST_MS << min(self._failures, 16), self._host.backoff_ms_max) - BACKOFF_FIRST_MS
+            self._failures += 1
+            self._due_ms = retry_ms + max(longer_ms, 0)
+        if self._due_ms is not None:
+            self._host.due_at(self, self._due_ms)
+
+    # What is owed.
+
+    def run(self) -> None:
+        """Do it, in the machine's order; what takes the disk time ends in another `run`."""
+        partition, log = self.partition, self.partition.log
+        while not self._is_stopped and self.cutting is None:
+            ready = self.replica.take_ready()
+            if ready.truncation is not None:
+                self._begin_to_cut(ready.truncation)
+                return
+            try:
+                if ready.append is not None and not self._append():
+                    break
+                if ready.epochs:
+                    log.correct_lineage(ready.epochs)
+                if ready.log_start_offset is not None:
+                    log.advance_log_start_offset(ready.log_start_offset)
+                    partition.on_log_start_moved()
+            except DiskError as error:
+                self._host.on_log_failed(partition, error)
+                return
+            partition.on_high_watermark(ready.high_watermark)
+            if ready.request is not None:
+                self._host.ask(self, ready.request)
+            if ready.append is None:
+                break
+        if not self._is_stopped:
+            self._mind_deadlines()
+
+    def _append(self) -> bool:
+        """Write what came. Returns whether the machine was told; else it will be: it is to wait for a while."""
+        partition, records = self.partition, self._records
+        self._records = b""
+        try:
+            partition.log.append_as_follower(records, now_ms=self._host.wall_ms())
+        except (KafkaError, CorruptLogError) as error:
+            self._tell_damage(error)
+        except DiskError as error:
+            if not is_full(error) or partition.log.failure is not None:
+                raise
+            self._host.on_log_failed(partition, error)
+        else:
+            if partition.is_sync_awaited:
+                self.cutting = self._host.start(self._sync())
+                return False
+            self.replica.on_appended(partition.log.log_end_offset)
+            return True
+        self._retry_append_ms = self._host.now_ms() + self._host.backoff_ms_max
+        return False
+
+    async def _sync(self) -> None:
+        """`flush.messages`: what was appended is synced before the leader is told that it is here."""
+        try:
+            await self._host.flush(self.partition)
+        except DiskError as error:
+            self.cutting = None
+            self._host.on_log_failed(self.partition, error)
+            return
+        self.cutting = None
+        if not self._is_stopped:
+            self.replica.on_appended(self.partition.log.log_end_offset)
+            self.run()
+
+    def _begin_to_cut(self, truncation: Truncation) -> None:
+        partition = self.partition
+        if truncation.below_high_watermark is not None:
+            logger.error(
+                "%s: COMMITTED RECORDS ARE LOST: the leader of epoch %d has other records than this follower from "
+                "offset %d on, and the high watermark here was %d: an unclean election, or more was lost than "
+                "min.insync.replicas covers",
+                *(partition.topic_partition, self.replica.leader_epoch, truncation.end_offset),
+                truncation.below_high_watermark,
+            )
+        elif truncation.end_offset < partition.log.log_end_offset or truncation.starts_anew:
+            logger.info(
+                "%s: truncated to offset %d of %d, where the log of leader epoch %d goes on otherwise",
+                *(partition.topic_partition, truncation.end_offset, partition.log.log_end_offset),
+                self.replica.leader_epoch,
+            )
+        partition.on_high_watermark(min(partition.high_watermark, truncation.end_offset))
+        self.cutting = self._host.start(self._cut(truncation))
+
+    async def _cut(self, truncation: Truncation) -> None:
+        partition = self.partition
+        try:
+            await self._host.cut(partition, truncation)
+        except (CorruptLogError, DiskError) as error:
+            self.cutting = None
+            if not self._is_stopped:
+                self._host.on_log_failed(partition, error)
+            return
+        self.cutting = None
+        if not self._is_stopped:
+            self.replica.on_truncated(partition.log.log_end_offset)
+            self.run()
+
+    def _tell_damage(self, error: Exception) -> None:
+        logger.error(
+            "%s: what broker %s sent cannot be appended, and is fetched once more: %s",
+            *(self.partition.topic_partition, self.replica.leader, error),
+        )
+
+
+def _end_of(records: Buffer) -> Offset | None:
+    """The exclusive end of the whole batches in an answer; None where there is none. Raises KafkaError."""
+    end_offset = None
+    for _, header in split_whole_batches(records):
+        end_offset = Offset(header.next_offset)
+    return end_offset

@@ -1,0 +1,451 @@
+"""Asks the leaders on other nodes for whatever the followers here want to know: records, and where epochs and logs end.
+
+```
+                     ┌── fetches: one at a time, in a fetch session (KIP-227): a request names what changed
+ followers ──► one ──┤
+   here       fetcher└── questions: OffsetForLeaderEpoch, ListOffsets; all that are there go together
+             a leader
+```
+
+A leader holds back a fetch that finds nothing. When there is something new to say meanwhile, the next fetch of the
+session goes out on a second connection, and the one that was held back is answered at once: who begins to follow does
+not wait for the others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, cast
+from uuid import UUID
+
+from tidelog.base.errors import Code, NetworkError, TidelogError
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from tidelog.base.ports import Buffer
+from tidelog.net.connection import Connection
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica import AskEpochEnd, AskLogStart, AskRecords, FollowerRequest
+from tidelog.server.following import Following
+from tidelog.server.replication_settings import ReplicaFetchSettings
+from tidelog.wire.api import ApiKey
+from tidelog.wire.messages.api_01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from tidelog.wire.messages.api_02_list_offsets import (
+    EARLIEST_TIMESTAMP,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+
+logger = logging.getLogger("tidelog.server.replication")
+
+FETCH_VERSION_MAX = 17
+"""18 brings the high watermark of KIP-1166, which is for the metadata quorum alone."""
+FETCH_VERSION_MIN = 15
+"""The first that carries the broker epoch: without it nobody joins the ISR (KIP-903)."""
+
+QUESTIONS_LANE = "replica questions"
+SESSION_REFUSALS = frozenset(
+    (
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+        Code.INVALID_FETCH_SESSION_EPOCH,
+        Code.FETCH_SESSION_TOPIC_ID_ERROR,
+    )
+)
+INT32_MAX = 0x7FFF_FFFF
+YIELD_BYTES = 1 << 20
+"""Appended in one go; then others have their turn."""
+
+
+class Peers(Protocol):
+    """Connections to the other nodes: `ConnectionPool` is one."""
+
+    async def connection(self, target: BrokerId, lane: str = ...) -> Connection: ...
+
+
+_Key = tuple[UUID, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """A partition in the session: what was asked for it, and what the leader said last."""
+
+    following: Following
+    ask: AskRecords
+    named_in: int  # the request that named it last
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+
+
+class ReplicaFetchers:
+    """All fetchers of a node: `num.replica.fetchers` for each leader that is followed.
+
+    Args:
+        broker_id: this broker.
+        broker_epoch: of this incarnation, as far as it is known.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        peers: Peers,
+        settings: ReplicaFetchSettings,
+        *,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._peers = peers
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+
+    def ask(self, following: Following, request: FollowerRequest) -> None:
+        """Send a request to the leader that it names."""
+        number = hash((following.partition.topic_id.int, following.partition.topic_partition.partition))
+        key = request.leader, number % self._settings.fetchers
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = ReplicaFetcher(
+                self._broker_id,
+                request.leader,
+                self._peers,
+                self._settings,
+                number=key[1],
+                broker_epoch=self._broker_epoch,
+            )
+            fetcher.start()
+        fetcher.ask(following, request)
+
+    def forget(self, following: Following) -> None:
+        """Nothing is asked for it any more."""
+        for fetcher in self._fetchers.values():
+            fetcher.forget(following)
+
+    async def stop(self) -> None:
+        """Ask nobody any more."""
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
+        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
+
+
+class ReplicaFetcher:
+    """One session with one leader, and the questions beside it."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        leader: BrokerId,
+        peers: Peers,
+        settings: ReplicaFetchSettings,
+        *,
+        number: int,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+    ) -> None:
+        """For one leader; nothing is sent before `start`."""
+        self.leader = leader
+        self._broker_id = broker_id
+        self._number = number
+        self._peers = peers
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._wanted: dict[Following, AskRecords] = {}  # not answered yet
+        self._questions: dict[Following, AskEpochEnd | AskLogStart] = {}  # not sent yet
+        self._news = asyncio.Event()
+        self._asked = asyncio.Event()
+        self._session_id = 0
+        self._session_epoch = 0
+        self._session: dict[_Key, _Followed] = {}
+        self._unheard: dict[_Key, _Followed] = {}  # named in requests, and of which no answer spoke yet
+        self._has_sessions = True  # as far as the leader has told
+        self._requests = 0
+        self._in_flight: dict[int, asyncio.Task[None]] = {}  # by lane
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to send what is asked."""
+        loop = asyncio.get_running_loop()
+        self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._answer_questions())}
+
+    async def stop(self) -> None:
+        """Send nothing more."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def ask(self, following: Following, request: FollowerRequest) -> None:
+        """Send this, together with what others ask."""
+        if isinstance(request, AskRecords):
+            self._wanted[following] = request
+            self._news.set()
+        else:
+            self._questions[following] = request
+            self._asked.set()
+
+    def forget(self, following: Following) -> None:
+        """It wants nothing any more."""
+        self._wanted.pop(following, None)
+        self._questions.pop(following, None)
+
+    # Fetches.
+
+    async def _fetch_on(self) -> None:
+        while True:
+            await self._news.wait()
+            lane = next((lane for lane in (0, 1) if lane not in self._in_flight), None)
+            if lane is None:
+                await asyncio.wait(list(self._in_flight.values()), return_when=asyncio.FIRST_COMPLETED)
+                continue
+            await asyncio.sleep(0)  # what is wanted in one step goes together
+            self._news.clear()
+            if self._wanted and (not self._in_flight or self._has_changed()):
+                self._requests += 1
+                task = asyncio.get_running_loop().create_task(self._fetch(self._request(), self._requests, lane))
+                self._in_flight[lane] = task
+                self._tasks.add(task)
+                task.add_done_callback(self._on_fetch_ended)
+
+    def _on_fetch_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.critical("a fetch from broker %s failed: a bug in Tidelog", self.leader, exc_info=task.exception())
+            self._begin_anew()
+            self._give_up()
+        if self._wanted and not self._in_flight:
+            self._news.set()
+
+    def _has_changed(self) -> bool:
+        for following, ask in self._wanted.items():
+            known = self._session.get(_key(following))
+            if known is None or known.ask is not ask:
+                return True
+        return False
+
+    def _request(self) -> FetchRequest:
+        """What changed in the session since the last request; all of it if there is none."""
+        if self._session_epoch == 0:
+            self._session.clear()
+            self._unheard.clear()
+        topics: dict[UUID, FetchTopic] = {}
+        named: set[_Key] = set()
+        for following, ask in self._wanted.items():
+            key = _key(following)
+            named.add(key)
+            known = self._session.get(key)
+            if known is not None and known.ask is ask:
+                continue
+            followed = _Followed(following, ask, self._requests)
+            if known is not None:
+                followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
+            self._session[key] = self._unheard[key] = followed
+            topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[]))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=ask.current_leader_epoch,
+                    fetch_offset=ask.fetch_offset,
+                    last_fetched_epoch=-1 if ask.last_fetched_epoch is None else ask.last_fetched_epoch,
+                    log_start_offset=ask.log_start_offset,
+                    partition_max_bytes=self._settings.partition_bytes_max,
+                )
+            )
+        forgotten: dict[UUID, ForgottenTopic] = {}
+        for key in self._session.keys() - named:
+            del self._session[key]
+            self._unheard.pop(key, None)
+            forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0], partitions=[])).partitions.append(key[1])
+        broker_epoch = self._broker_epoch()
+        request = FetchRequest(
+            replica_state=ReplicaState(self._broker_id, -1 if broker_epoch is None else broker_epoch),
+            # The first answer of a session speaks of everything, so it need not wait for anything.
+            max_wait_ms=self._settings.wait_ms_max if self._session_epoch or not self._has_sessions else 0,
+            min_bytes=self._settings.bytes_min,
+            max_bytes=self._settings.response_bytes_max,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+        if self._session_epoch:
+            self._session_epoch = 1 if self._session_epoch == INT32_MAX else self._session_epoch + 1
+        return request
+
+    async def _fetch(self, request: FetchRequest, number: int, lane: int) -> None:
+        is_new = request.session_epoch == 0
+        try:
+            connection = await self._peers.connection(self.leader, f"replica fetches {self._number} {lane}")
+            version = connection.versions.version(
+                ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=FETCH_VERSION_MAX
+            )
+            timeout_ms = request.max_wait_ms + self._settings.timeout_ms
+            answer = await connection.send(request, FetchResponse, timeout_ms=timeout_ms, version=version)
+        except TidelogError as error:
+            if not isinstance(error, NetworkError):
+                logger.warning("broker %s cannot be followed: %s", self.leader, error)
+            self._begin_anew()
+            self._give_up()
+            return
+        finally:
+            del self._in_flight[lane]  # its connection is free
+        is_latest = number == self._requests
+        if answer.error_code:
+            if is_latest:  # else it was held back, and another came in between
+                self._begin_anew()
+                if is_new or answer.error_code not in SESSION_REFUSALS:
+                    self._give_up()
+            return
+        if is_latest and is_new:
+            self._has_sessions = answer.session_id != 0
+            if self._has_sessions:
+                self._session_id, self._session_epoch = answer.session_id, 1
+        elif is_latest and not answer.session_id:
+            self._begin_anew()
+        await self._take(answer, number)
+
+    def _begin_anew(self) -> None:
+        """The next fetch begins a session, in the place of this one if the leader still has it."""
+        self._session_epoch = 0
+
+    def _give_up(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        for following, ask in wanted.items():
+            following.on_unanswered(ask.number)
+
+    async def _take(self, answer: FetchResponse, number: int) -> None:
+        """Tell the followers what came for them; those that were named and are not told of, that there is no news.
+
+        An error always is told: who is not told of was heard, and accepted.
+        """
+        heard = {key: one for key, one in self._unheard.items() if one.named_in <= number}
+        for key in heard:
+            del self._unheard[key]
+        appended_bytes = 0
+        session = self._session
+        for topic in answer.responses:
+            for row in topic.partitions:
+                followed = session.get((topic.topic_id, row.partition_index))
+                if followed is None:
+                    continue
+                heard.pop((topic.topic_id, row.partition_index), None)
+                if not row.error_code:
+                    followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
+                if self._wanted.get(followed.following) is followed.ask:
+                    del self._wanted[followed.following]
+                    self._deliver(followed, row)
+                appended_bytes += len(row.records or b"")
+                if appended_bytes > YIELD_BYTES:
+                    appended_bytes = 0
+                    await asyncio.sleep(0)
+        for followed in heard.values():
+            if self._wanted.get(followed.following) is followed.ask:
+                del self._wanted[followed.following]
+                followed.following.on_fetched(
+                    followed.ask.number,
+                    high_watermark=followed.high_watermark,
+                    log_start_offset=followed.log_start_offset,
+                )
+
+    def _deliver(self, followed: _Followed, row: PartitionData) -> None:
+        following, number = followed.following, followed.ask.number
+        if row.error_code:
+            following.on_refused(number, Code(row.error_code))
+            return
+        diverging = row.diverging_epoch
+        following.on_fetched(
+            number,
+            records=cast(Buffer, row.records or b""),
+            high_watermark=row.high_watermark if row.high_watermark >= 0 else None,
+            log_start_offset=row.log_start_offset if row.log_start_offset >= 0 else None,
+            diverging=None
+            if diverging is None
+            else EpochEntry(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+        )
+
+    # Questions.
+
+    async def _answer_questions(self) -> None:
+        while True:
+            await self._asked.wait()
+            await asyncio.sleep(0)  # what is asked in one step goes together
+            self._asked.clear()
+            questions, self._questions = self._questions, {}
+            ends = {one: asked for one, asked in questions.items() if isinstance(asked, AskEpochEnd)}
+            starts = {one: asked for one, asked in questions.items() if isinstance(asked, AskLogStart)}
+            try:
+                connection = await self._peers.connection(self.leader, QUESTIONS_LANE)
+                if ends:
+                    await self._ask_epoch_ends(connection, ends)
+                if starts:
+                    await self._ask_log_starts(connection, starts)
+            except TidelogError as error:
+                if not isinstance(error, NetworkError):
+                    logger.warning("broker %s cannot be followed: %s", self.leader, error)
+            for following, asked in questions.items():
+                following.on_unanswered(asked.number)  # where there was no answer
+
+    async def _ask_epoch_ends(self, connection: Connection, asked: Mapping[Following, AskEpochEnd]) -> None:
+        topics: dict[str, OffsetForLeaderTopic] = {}
+        for following, one in asked.items():
+            name, index = following.partition.topic_partition
+            topic = topics.setdefault(name, OffsetForLeaderTopic(name, []))
+            topic.partitions.append(
+                OffsetForLeaderPartition(
+                    partition=index, current_leader_epoch=one.current_leader_epoch, leader_epoch=one.leader_epoch
+                )
+            )
+        request = OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
+        answer = await connection.send(request, OffsetForLeaderEpochResponse, timeout_ms=self._settings.timeout_ms)
+        rows = {(topic.topic, row.partition): row for topic in answer.topics for row in topic.partitions}
+        for following, one in asked.items():
+            row = rows.get(following.partition.topic_partition)
+            if row is None:
+                continue
+            if row.error_code:
+                following.on_refused(one.number, Code(row.error_code))
+            else:
+                is_known = row.leader_epoch >= 0 and row.end_offset >= 0
+                end = (LeaderEpoch(row.leader_epoch), Offset(row.end_offset)) if is_known else None
+                following.on_epoch_end(one.number, end)
+
+    async def _ask_log_starts(self, connection: Connection, asked: Mapping[Following, AskLogStart]) -> None:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for following, one in asked.items():
+            name, index = following.partition.topic_partition
+            topic = topics.setdefault(name, ListOffsetsTopic(name, []))
+            topic.partitions.append(
+                ListOffsetsPartition(
+                    partition_index=index,
+                    current_leader_epoch=one.current_leader_epoch,
+                    timestamp=EARLIEST_TIMESTAMP,
+                )
+            )
+        request = ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
+        answer = await connection.send(request, ListOffsetsResponse, timeout_ms=self._settings.timeout_ms)
+        rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+        for following, one in asked.items():
+            row = rows.get(following.partition.topic_partition)
+            if row is None or (not row.error_code and row.offset < 0):
+                continue
+            if row.error_code:
+                following.on_refused(one.number, Code(row.error_code))
+            else:
+                following.on_log_start(one.number, row.offset)
+
+
+def _key(following: Following) -> _Key:
+    return following.partition.topic_id, following.partition.topic_partition.partition

@@ -1,0 +1,145 @@
+"""What the partitions of one broker share to be replicated: time, the fetchers, the proposals, the files."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Protocol
+
+from tidelog.base.errors import CorruptLogError, DiskError
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.base.ports import Clock, Network, Rng
+from tidelog.metadata import MetadataImage
+from tidelog.net.address import Address
+from tidelog.net.backoff import Backoff
+from tidelog.net.connection import ConnectionSettings
+from tidelog.net.pool import ConnectionPool
+from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
+from tidelog.server.deadlines import Deadlines, Due
+from tidelog.server.following import Following
+from tidelog.server.isr_changes import AlterPartitions, IsrChanges
+from tidelog.server.log_files import LogFiles
+from tidelog.server.partition import Partition
+from tidelog.server.replica_fetchers import ReplicaFetchers
+from tidelog.server.replication_settings import ReplicaFetchSettings
+
+CONNECT_BACKOFF_FIRST_MS = 20
+CONNECT_BACKOFF_LONGEST_MS = 1_000
+
+
+class Replicated(Protocol):
+    """The broker."""
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None: ...
+
+
+class Replication:
+    """The host of every partition that is led or followed here.
+
+    Args:
+        alter_partitions: asks the active controller for ISRs.
+
+    Attributes:
+        broker: whoever has the partitions; set by it.
+        broker_epoch: of this incarnation, as the metadata has it; None before it is registered.
+        active_brokers: those that are neither fenced nor shutting down, in which incarnation.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        files: LogFiles,
+        alter_partitions: AlterPartitions,
+        settings: ReplicaFetchSettings,
+        *,
+        network: Network,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.broker: Replicated | None = None
+        self.broker_epoch: BrokerEpoch | None = None
+        self.active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
+        self._broker_id = broker_id
+        self._files = files
+        self._settings = settings
+        self._clock = clock
+        self._deadlines = Deadlines(clock)
+        self._peers = ConnectionPool(
+            network,
+            ConnectionSettings(client_id=f"broker-{broker_id}-replicas"),
+            Backoff(CONNECT_BACKOFF_FIRST_MS, CONNECT_BACKOFF_LONGEST_MS, rng),
+        )
+        self.isr_changes = IsrChanges(
+            broker_id,
+            alter_partitions,
+            broker_epoch=lambda: self.broker_epoch,
+            active_brokers=lambda: self.active_brokers,
+        )
+        self._fetchers = ReplicaFetchers(broker_id, self._peers, settings, broker_epoch=lambda: self.broker_epoch)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_image(self, image: MetadataImage) -> None:
+        """Brokers came, went, moved, were fenced or are back."""
+        self.active_brokers = {each.broker_id: each.broker_epoch for each in image.brokers.values() if each.is_active}
+        addresses = {}
+        for each in image.brokers.values():
+            endpoint = each.endpoint(self._settings.listener_name) or next(iter(each.endpoints), None)
+            if endpoint is not None and each.broker_id != self._broker_id:
+                addresses[each.broker_id] = Address(endpoint.host, endpoint.port)
+        self._peers.set_addresses(addresses)
+
+    async def stop(self) -> None:
+        """Ask nobody any more. What is being truncated is finished."""
+        self._deadlines.stop()
+        self.isr_changes.stop()
+        await self._fetchers.stop()
+        await self._peers.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What partitions need.
+
+    @property
+    def backoff_ms_max(self) -> int:
+        return self._settings.backoff_ms
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def due_at(self, who: Due, due_ms: int) -> None:
+        """Tell it then, or a little later."""
+        self._deadlines.add(who, due_ms)
+
+    def propose(self, partition: Partition, replica: LeaderReplica, proposal: IsrProposal) -> None:
+        """Put an ISR to the controller."""
+        self.isr_changes.propose(partition, replica, proposal)
+
+    def ask(self, following: Following, request: FollowerRequest) -> None:
+        """Send a request to a leader."""
+        self._fetchers.ask(following, request)
+
+    def forget(self, following: Following) -> None:
+        """Nothing more is to be sent for it."""
+        self._fetchers.forget(following)
+
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run something beside; `stop` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+        """Truncate a log. Raises CorruptLogError, DiskError."""
+        await self._files.cut(partition, truncation)
+
+    async def flush(self, partition: Partition) -> None:
+        """Return once all that was appended is synced. Raises DiskError."""
+        await self._files.flush(partition)
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """A log cannot be written any more, or has no room."""
+        if self.broker is not None:
+            self.broker.on_log_failed(partition, error)

@@ -1,0 +1,146 @@
+"""Brokers that replicate, as they do in production; what the controller decides reaches them at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from support.replicated_brokers import ReplicatedCluster, run, until, values_of
+from tidelog.base.errors import Code
+
+
+def test_records_replicate_and_are_committed_when_all_in_sync_have_them() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        answer = await cluster.produce("a", "b")
+        assert (answer.error_code, answer.base_offset) == (Code.NONE, 0)
+        assert [broker.values() for broker in cluster.brokers.values()] == [[b"a", b"b"]] * 3
+        assert cluster.leader.partition().high_watermark == 2
+        await until(lambda: all(each.partition().high_watermark == 2 for each in cluster.followers))
+        read = await cluster.fetch(0)
+        assert (values_of(read.records), read.high_watermark) == ([b"a", b"b"], 2)
+
+    run(story)
+
+
+def test_acks_all_waits_for_everyone_in_sync() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a")
+        absent = cluster.followers[0]
+        absent.kill()
+        waiting = asyncio.ensure_future(cluster.produce("b"))
+        alone = await cluster.produce("c", acks=1)
+        assert (alone.error_code, alone.base_offset) == (Code.NONE, 2)
+        await asyncio.sleep(2)
+        assert not waiting.done()
+        assert cluster.leader.partition().high_watermark == 1
+        cluster.controller.fence(absent.broker_id)
+        assert (await waiting).error_code == Code.NONE
+        assert cluster.leader.partition().high_watermark == 3
+
+    run(story)
+
+
+def test_who_waits_longer_than_it_allows_is_told_so() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        cluster.followers[0].kill()
+        started_ms = cluster.world.loop.now_us // 1000
+        answer = await cluster.produce("a", timeout_ms=700)
+        assert (answer.error_code, answer.base_offset) == (Code.REQUEST_TIMED_OUT, -1)
+        assert 700 <= cluster.world.loop.now_us // 1000 - started_ms < 800
+
+    run(story)
+
+
+def test_without_enough_in_sync_nothing_is_taken_or_nothing_is_committed() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(min_insync_replicas="2")
+        one, two = cluster.followers
+        one.kill()
+        two.kill()
+        waiting = asyncio.ensure_future(cluster.produce("a"))
+        await until(lambda: cluster.leader.partition().log.log_end_offset == 1)
+        cluster.controller.fence(one.broker_id)
+        cluster.controller.fence(two.broker_id)
+        await cluster.caught_up()
+        assert (await cluster.produce("b")).error_code == Code.NOT_ENOUGH_REPLICAS
+        assert (await cluster.produce("c", acks=1)).error_code == Code.NONE
+        assert cluster.leader.partition().high_watermark == 0
+        await two.start()
+        assert (await waiting).error_code == Code.NONE
+        assert set(cluster.state().isr) == {cluster.leader.broker_id, two.broker_id}
+        assert two.values() == [b"a", b"c"]
+
+    run(story)
+
+
+def test_what_only_the_old_leader_had_goes_when_it_follows_the_new_one() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a")
+        old = cluster.leader
+        for other in cluster.followers:
+            cluster.world.network.block(old.machine.name, other.machine.name)
+            cluster.world.network.block(other.machine.name, old.machine.name)
+        assert (await cluster.produce("lost", acks=1)).error_code == Code.NONE
+        old.is_deaf = True
+        cluster.controller.fence(old.broker_id)
+        await cluster.caught_up()
+        assert cluster.leader is not old
+        assert (await cluster.produce("b")).error_code == Code.NONE
+        assert old.values() == [b"a", b"lost"]
+        cluster.world.network.heal()
+        old.is_deaf = False
+        old.hear()
+        await until(lambda: old.values() == [b"a", b"b"])
+        cluster.controller.unfence(old.broker_id)
+        await cluster.in_sync(1, 2, 3)
+        assert old.partition().log.lineage.entries == cluster.leader.partition().log.lineage.entries
+
+    run(story)
+
+
+def test_who_lags_leaves_the_isr_and_joins_again_when_it_has_caught_up() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(min_insync_replicas="2")
+        leader, slow = cluster.leader, cluster.followers[0]
+        cluster.world.network.block(slow.machine.name, leader.machine.name)
+        assert (await cluster.produce("a")).error_code == Code.NONE  # once the ISR is smaller
+        assert set(cluster.state().isr) == {1, 2, 3} - {slow.broker_id}
+        assert slow.values() == []
+        cluster.world.network.heal()
+        await cluster.in_sync(1, 2, 3)
+        assert slow.values() == [b"a"]
+
+    run(story, properties={"replica.lag.time.max.ms": "3000"})
+
+
+def test_a_leader_that_is_killed_comes_back_as_a_follower() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(min_insync_replicas="2")
+        await cluster.produce("a")
+        old = cluster.leader
+        old.kill()
+        cluster.controller.fence(old.broker_id)
+        await cluster.caught_up()
+        await cluster.produce("b")
+        await old.start()
+        await cluster.in_sync(1, 2, 3)
+        await cluster.alike()
+        assert old.values() == [b"a", b"b"]
+        assert old.partition().replica is None
+
+    run(story)
+
+
+def test_idle_followers_stay_in_sync_and_the_next_record_finds_them_there() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a")
+        state = cluster.state()
+        await asyncio.sleep(100)
+        await cluster.produce("b")
+        assert cluster.state() == state
+
+    run(story, properties={"replica.lag.time.max.ms": "3000"})
