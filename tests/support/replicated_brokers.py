@@ -15,7 +15,15 @@ from typing import Any, TypeVar
 from support.logs import make_batch
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
-from tidelog.controller import BrokerToRegister, ControllerSettings, ControllerState, NewTopic
+from tidelog.controller import (
+    METADATA_VERSION,
+    METADATA_VERSION_FEATURE,
+    METADATA_VERSION_MIN,
+    BrokerToRegister,
+    ControllerSettings,
+    ControllerState,
+    NewTopic,
+)
 from tidelog.controller.isr_changes import IsrChange, IsrMember, PartitionToAlter
 from tidelog.journal import Decision, Journal
 from tidelog.metadata import Endpoint, MetadataImage, PartitionImage
@@ -237,6 +245,7 @@ class ReplicatedBroker:
             cluster_id=None,
             rack=self.config.rack,
             log_dirs=self.files.directory_ids,
+            features=((METADATA_VERSION_FEATURE, METADATA_VERSION_MIN, METADATA_VERSION),),
             previous_broker_epoch=self.previous_epoch,
         )
         controller = self._controller
