@@ -94,6 +94,12 @@ def fetch_of(
     )
 
 
+def proposed(partition_epoch: int, *isr: BrokerId) -> IsrProposal:
+    """The proposal of these members, on top of this partition epoch, as the leader knows the others' incarnations."""
+    epochs = tuple((broker, BrokerEpoch(broker * 10)) for broker in sorted(isr) if broker != LEADER)
+    return IsrProposal(EPOCH, PartitionEpoch(partition_epoch), frozenset(isr), epochs)
+
+
 def fetch(leader: LeaderReplica, follower: int, offset: int, *, now_ms: int = 0) -> IsrProposal | None:
     """An accepted fetch; returns what is proposed because of it."""
     accepted = leader.accept_fetch(fetch_of(follower, offset, now_ms=now_ms))

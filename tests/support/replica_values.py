@@ -179,7 +179,7 @@ class Propose(NamedTuple):
     """AlterPartition on its way. The answer is the metadata."""
 
     sender: BrokerId
-    broker_epochs: Mapping[BrokerId, BrokerEpoch]
+    broker_epoch: BrokerEpoch
     proposal: IsrProposal
 
 

@@ -231,7 +231,7 @@ class ReplicaWorld:
             for ack in leading.acks:
                 self._tell_producer(node, ack)
             if leading.isr_proposal is not None:
-                self.messages.append(Propose(node.broker_id, node.brokers, leading.isr_proposal))
+                self.messages.append(Propose(node.broker_id, node.broker_epoch, leading.isr_proposal))
             return
         follower = node.follower
         while follower is not None:
@@ -414,12 +414,14 @@ class ReplicaWorld:
             self.history.append(left)
 
     def _decide_isr(self, message: Propose) -> None:
-        proposal, known = message.proposal, message.broker_epochs
+        proposal = message.proposal
         tells = self.rules.checks_broker_epochs
         change = IsrChange(
             proposal.leader_epoch,
             proposal.partition_epoch,
-            tuple(IsrMember(broker, known.get(broker) if tells else None) for broker in sorted(proposal.isr)),
+            tuple(
+                IsrMember(broker, proposal.broker_epoch(broker) if tells else None) for broker in sorted(proposal.isr)
+            ),
         )
         sender = self.nodes[message.sender]
         try:
@@ -428,7 +430,7 @@ class ReplicaWorld:
                 change,
                 {broker: broker_image(node) for broker, node in self.nodes.items()},
                 sender=message.sender,
-                sender_epoch=known[message.sender],
+                sender_epoch=message.broker_epoch,
                 min_insync_replicas=self._min_insync,
             )
         except KafkaError as error:

@@ -6,10 +6,11 @@ have granted it. Only partition state that is newer than the one it was made on 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from tidelog.metadata.image import PartitionImage
 
 
@@ -38,11 +39,21 @@ class IsrProposal:
 
     It says as well that the leader, if an unclean election made it one, has recovered. When it is the ISR that there is
     already, it asks for newer state alone: the controller grants it as any other, with a new partition epoch.
+
+    Attributes:
+        broker_epochs: the incarnations of its members when it was made, of those that are known. Whoever joins has
+            proved in this one that it is in sync; what a newer one has, nobody knows, though it be registered by the
+            time that this is sent (KIP-903).
     """
 
     leader_epoch: LeaderEpoch
     partition_epoch: PartitionEpoch
     isr: frozenset[BrokerId]
+    broker_epochs: tuple[tuple[BrokerId, BrokerEpoch], ...] = ()
+
+    def broker_epoch(self, member: BrokerId) -> BrokerEpoch | None:
+        """The incarnation that is to be in sync; None where it is not known, and not checked."""
+        return dict(self.broker_epochs).get(member)
 
 
 class InSyncReplicas:
@@ -66,12 +77,17 @@ class InSyncReplicas:
         """Whether the controller has no more to say: every proposal is answered, and the leader has recovered."""
         return not self._proposals and not self.state.is_recovering
 
-    def propose(self, isr: frozenset[BrokerId]) -> None:
-        """Ask for another ISR; one question at a time, so this does nothing while one is open."""
+    def propose(self, isr: frozenset[BrokerId], active: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Ask for another ISR; one question at a time, so this does nothing while one is open.
+
+        Args:
+            active: who may be in sync, in which incarnation.
+        """
         if self.is_proposal_open or (isr == self.committed and self.is_settled):
             return
         self.is_proposal_open = True
-        self._to_send = IsrProposal(self.state.leader_epoch, self.state.partition_epoch, isr)
+        broker_epochs = tuple((broker, active[broker]) for broker in sorted(isr) if broker in active)
+        self._to_send = IsrProposal(self.state.leader_epoch, self.state.partition_epoch, isr, broker_epochs)
         self._proposals |= {isr}
         self.maximal |= isr
 

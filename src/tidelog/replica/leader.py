@@ -96,7 +96,7 @@ class LeaderReplica:
         self._active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
         self._waiting: list[tuple[Offset, CorrelationId, int]] = []
         self._acks: list[Acknowledgement] = []
-        self._isr.propose(self._isr.committed)  # after an unclean election: that the leader has recovered (rule 7)
+        self._propose(self._isr.committed)  # after an unclean election: that the leader has recovered (rule 7)
 
     # What is the case.
 
@@ -383,7 +383,7 @@ class LeaderReplica:
     def _propose(self, isr: frozenset[BrokerId]) -> None:
         """Ask for another ISR, but let a question that was refused or not answered rest for a while."""
         if self._proposal_retry_ms is None:
-            self._isr.propose(isr)
+            self._isr.propose(isr, self._active_brokers)
 
     def _may_join(self, fetch: AcceptedFetch, follower: FollowerProgress) -> bool:
         """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5).

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from support.led_replica import (
     BACKOFF_MS,
-    EPOCH,
     LAG_MS_MAX,
     LEADER,
     THREE,
@@ -18,6 +17,7 @@ from support.led_replica import (
     fetch,
     fetch_of,
     leader_of,
+    proposed,
     state_of,
 )
 from support.old_rules import joins_at_the_high_watermark
@@ -42,8 +42,20 @@ def test_a_fetch_below_the_high_watermark_costs_the_seat_and_nothing_is_taken_ba
     fetch(leader, 2, 10)
     fetch(leader, 3, 10)
     proposal = fetch(leader, 3, 4)
-    assert proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER, TWO)))
+    assert proposal == proposed(9, LEADER, TWO)
     assert leader.high_watermark == 10
+
+
+def test_who_joins_does_so_in_the_incarnation_that_proved_it() -> None:
+    """Though the next one is registered before the controller is asked: of that nothing is known."""
+    leader = leader_of(state_of(isr=(1,)))
+    accepted = leader.accept_fetch(fetch_of(2, 10))
+    assert isinstance(accepted, AcceptedFetch)
+    leader.on_fetch(accepted)
+    leader.on_brokers({TWO: BrokerEpoch(21), THREE: BrokerEpoch(30)})
+    proposal = leader.take_ready().isr_proposal
+    assert proposal is not None
+    assert (proposal.broker_epoch(TWO), proposal.broker_epoch(LEADER)) == (20, None)
 
 
 @pytest.mark.parametrize(("offset", "joins"), [(9, False), (10, True), (12, True)])
@@ -53,7 +65,7 @@ def test_joining_needs_the_start_of_the_epoch(offset: int, joins: bool) -> None:
     fetch(leader, 2, 5)
     assert leader.high_watermark == 5
     proposal = fetch(leader, 3, offset)
-    assert proposal == (IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER, TWO, THREE))) if joins else None)
+    assert proposal == (proposed(9, LEADER, TWO, THREE) if joins else None)
 
 
 def test_joining_needs_the_high_watermark() -> None:
@@ -108,7 +120,7 @@ def test_until_the_controller_answers_every_possible_isr_counts() -> None:
     assert leader.maximal_isr == {1, 2}
     assert fetch(leader, 3, 12) is None, "not at once"
     leader.on_tick(100 + BACKOFF_MS)
-    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER,)))
+    assert leader.take_ready().isr_proposal == proposed(9, LEADER)
     leader.on_proposal_unanswered(now_ms=200)
     leader.on_tick(200 + BACKOFF_MS - 1)
     assert leader.next_deadline_ms() == 200 + BACKOFF_MS
@@ -142,7 +154,7 @@ def test_one_question_at_a_time() -> None:
     assert fetch(leader, 2, 10) is not None
     assert fetch(leader, 3, 10) is None
     leader.on_state(state_of(isr=[1, 2], partition_epoch=10))
-    assert fetch(leader, 3, 10) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, TWO, THREE)))
+    assert fetch(leader, 3, 10) == proposed(10, LEADER, TWO, THREE)
 
 
 def test_a_replica_that_is_new_begins_unknown() -> None:
@@ -158,7 +170,7 @@ def test_a_replica_that_is_new_begins_unknown() -> None:
 
 def test_after_an_unclean_election_nobody_joins_before_the_controller_knows_that_the_leader_recovered() -> None:
     leader = leader_of(replace(state_of(isr=[1]), is_recovering=True))
-    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER,)))
+    assert leader.take_ready().isr_proposal == proposed(9, LEADER)
     assert leader.take_ready().isr_proposal is None
     assert fetch(leader, 2, 10) is None
     leader.on_proposal_unanswered(now_ms=0)
@@ -166,7 +178,7 @@ def test_after_an_unclean_election_nobody_joins_before_the_controller_knows_that
     leader.on_tick(BACKOFF_MS)
     assert leader.take_ready().isr_proposal is not None, "it says so until it is heard"
     leader.on_state(state_of(isr=[1], partition_epoch=10))
-    assert fetch(leader, 2, 10) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, TWO)))
+    assert fetch(leader, 2, 10) == proposed(10, LEADER, TWO)
 
 
 def test_newer_state_that_does_not_know_of_the_recovery_is_told_again() -> None:
@@ -174,7 +186,7 @@ def test_newer_state_that_does_not_know_of_the_recovery_is_told_again() -> None:
     leader = leader_of(recovering)
     leader.take_ready()
     leader.on_state(replace(recovering, partition_epoch=PartitionEpoch(10)))
-    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER,)))
+    assert leader.take_ready().isr_proposal == proposed(10, LEADER)
     assert fetch(leader, 2, 10) is None
 
 
@@ -208,7 +220,7 @@ def test_newer_state_ends_the_pause() -> None:
     assert fetch(leader, 2, 10) is not None
     leader.on_proposal_unanswered(now_ms=0)
     leader.on_state(state_of(isr=[1], partition_epoch=10))
-    assert fetch(leader, 2, 10) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, TWO)))
+    assert fetch(leader, 2, 10) == proposed(10, LEADER, TWO)
 
 
 def test_a_proposal_that_newer_state_overtook_is_not_sent() -> None:
@@ -239,7 +251,7 @@ def test_who_lags_is_left_out_when_it_is_asked_again() -> None:
     leader.on_appended(Offset(12), now_ms=0)
     leader.on_proposal_unanswered(now_ms=LAG_MS_MAX)
     leader.on_tick(LAG_MS_MAX + BACKOFF_MS)
-    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER,)))
+    assert leader.take_ready().isr_proposal == proposed(9, LEADER)
     assert leader.maximal_isr == {1, 2, 3}
 
 
@@ -260,7 +272,7 @@ def test_who_lags_is_no_reason_to_ask_again_before_the_pause_is_over() -> None:
     leader.on_tick(LAG_MS_MAX + 6)
     assert leader.take_ready().isr_proposal is None
     leader.on_tick(LAG_MS_MAX + 5 + BACKOFF_MS)
-    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER, TWO)))
+    assert leader.take_ready().isr_proposal == proposed(9, LEADER, TWO)
 
 
 def test_who_lost_what_it_had_is_no_reason_to_ask_again_before_the_pause_is_over() -> None:
@@ -270,9 +282,9 @@ def test_who_lost_what_it_had_is_no_reason_to_ask_again_before_the_pause_is_over
     leader.on_proposal_unanswered(now_ms=100)
     assert fetch(leader, 2, 4) is None
     leader.on_tick(100 + BACKOFF_MS)
-    assert leader.take_ready().isr_proposal == IsrProposal(EPOCH, PartitionEpoch(9), frozenset((LEADER, TWO)))
+    assert leader.take_ready().isr_proposal == proposed(9, LEADER, TWO)
     leader.on_state(state_of(isr=[1, 2, 3], partition_epoch=10))
-    assert fetch(leader, 2, 4) == IsrProposal(EPOCH, PartitionEpoch(10), frozenset((LEADER, THREE)))
+    assert fetch(leader, 2, 4) == proposed(10, LEADER, THREE)
 
 
 STEPS = st.lists(

@@ -190,8 +190,7 @@ class Broker:
         leader = replica.leader
         assert leader is not None
         assert self.broker_epoch is not None
-        epochs = self.active_brokers
-        members = tuple(IsrMember(broker, epochs.get(broker)) for broker in sorted(proposal.isr))
+        members = tuple(IsrMember(broker, proposal.broker_epoch(broker)) for broker in sorted(proposal.isr))
         change = IsrChange(proposal.leader_epoch, proposal.partition_epoch, members)
         body = AlterPartition(self.broker_id, self.broker_epoch, replica.name, change)
         is_told = False

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, ControllerEpoch, Offset, TopicPartition
 from tidelog.base.ports import Rng
-from tidelog.controller.isr_changes import alter_partition
-from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in
+from tidelog.controller.isr_changes import PartitionToAlter
+from tidelog.controller.leaders import ElectionType, is_active_in
 from tidelog.controller.partition_changes import change_record, with_replicas
 from tidelog.controller.state import ControllerState
 from tidelog.controller.topic_rules import TopicRules
@@ -106,17 +106,17 @@ class Controller:
         changed = with_replicas(
             before, tuple(replicas), min_insync_replicas=minimum, is_active=is_active_in(self.image)
         )
-        self._change(ReplicaId(topic.topic_id, PARTITION), before, changed)
+        self._commit((change_record(topic.topic_id, PARTITION, before, changed),))
         for broker in set(before.replicas) - set(replicas):
             self._push_stop(broker, topic, changed)
 
     def elect(self, name: str, kind: ElectionType) -> None:
         """An election that an operator asks for. Raises KafkaError."""
-        topic = self.image.topics_by_name[name]
-        before = topic.partitions[PARTITION]
-        minimum = TopicRules(self.image, self._state.settings).min_insync(name)
-        changed = elect_leader(before, kind, min_insync_replicas=minimum, is_active=is_active_in(self.image))
-        self._change(ReplicaId(topic.topic_id, PARTITION), before, changed)
+        decision = self._state.decide_elect_leaders(kind, [TopicPartition(name, PARTITION)])
+        self._commit(decision.records)
+        (elected,) = decision.reply
+        if elected.code != Code.NONE:
+            raise refusal(elected.code, f"{name}: {elected.message}")
 
     def expire(self, broker: BrokerId) -> None:
         """Take its session for over, whether it is alive or not."""
@@ -159,32 +159,20 @@ class Controller:
         return HeartbeatAnswer(Code.NONE, self._told_from(heard.next_number))
 
     def _alter(self, asked: AlterPartition) -> PartitionAltered:
-        topic = self.image.topic_by_id(asked.replica.topic_id)
-        if topic is None:
-            return PartitionAltered(Code.UNKNOWN_TOPIC_ID)
-        before = topic.partitions[asked.replica.partition]
+        one = PartitionToAlter(asked.replica.topic_id, asked.replica.partition, asked.change)
         try:
-            changed = alter_partition(
-                before,
-                asked.change,
-                self.image.brokers,
-                sender=asked.broker_id,
-                sender_epoch=asked.broker_epoch,
-                min_insync_replicas=TopicRules(self.image, self._state.settings).min_insync(topic.name),
-            )
+            decision = self._state.decide_alter_partitions(asked.broker_id, asked.broker_epoch, [one])
         except KafkaError as error:
             return PartitionAltered(error.code)
-        self._change(asked.replica, before, changed)
-        return PartitionAltered(Code.NONE, changed)
+        self._commit(decision.records)
+        (altered,) = decision.reply
+        return PartitionAltered(altered.code, altered.state)
 
     # What it decides, and tells.
 
     @property
     def _next_offset(self) -> Offset:
         return self.history[-1].end_offset if self.history else Offset(0)
-
-    def _change(self, replica: ReplicaId, before: PartitionImage, after: PartitionImage) -> None:
-        self._commit((change_record(replica.topic_id, replica.partition, before, after),))
 
     def _commit(self, records: Sequence[object]) -> None:
         if not records:
