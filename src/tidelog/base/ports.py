@@ -159,6 +159,13 @@ class Disk(Protocol):
         """How large the file system is that the path lies on."""
         ...
 
+    def boot_id(self) -> str | None:
+        """Names this run of the machine, from power to power: while it is the same, all that was written is there.
+
+        A process that crashed has lost nothing then, synced or not. None where nobody can tell.
+        """
+        ...
+
 
 class Lock(Protocol):
     def release(self) -> None: ...

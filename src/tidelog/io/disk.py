@@ -16,6 +16,8 @@ from tidelog.io.file_system_sync import FileSystemSync
 _OPEN_FLAGS = os.O_RDWR | os.O_CLOEXEC
 _NO_WAIT: int = getattr(os, "RWF_NOWAIT", 0)
 
+BOOT_ID_PATH = "/proc/sys/kernel/random/boot_id"
+
 SYNC_TOGETHER_MIN = 16
 """From so many files on it pays to sync all that the file system has to write, whoever wrote it."""
 
@@ -347,3 +349,11 @@ class RealDisk:
         except OSError as error:
             _refused(path, error, "tell the size of the file system")
         return facts.f_blocks * facts.f_frsize
+
+    def boot_id(self) -> str | None:
+        """What Linux drew when it started; None on other systems."""
+        try:
+            with open(BOOT_ID_PATH, encoding="ascii") as file:
+                return file.read().strip() or None
+        except OSError:
+            return None

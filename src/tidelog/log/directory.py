@@ -3,6 +3,7 @@
 .lock                              held while a node uses the directory
 meta.properties                    whose it is
 .kafka_cleanshutdown               there if the last stop was a clean one
+.tidelog_incarnation               which broker epoch writes here, and in which run of the machine
 recovery-point-offset-checkpoint   up to where each log is synced
 replication-offset-checkpoint      the high watermarks
 log-start-offset-checkpoint        where each log starts, if not at its first segment
@@ -21,9 +22,11 @@ from tidelog.base.ports import Disk, Lock, Rng
 from tidelog.log.checkpoint import (
     MetaProperties,
     format_clean_shutdown,
+    format_incarnation,
     format_meta_properties,
     format_offsets,
     parse_clean_shutdown,
+    parse_incarnation,
     parse_meta_properties,
     parse_offsets,
 )
@@ -34,6 +37,7 @@ from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+INCARNATION_FILE = ".tidelog_incarnation"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
@@ -117,6 +121,25 @@ class LogDirectory:
     def mark_clean_shutdown(self, broker_epoch: BrokerEpoch | None) -> None:
         """Every log is closed and the checkpoints are written: the next start need not look."""
         self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch))
+
+    def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
+        """Say who writes here, before anybody does. Without a boot id that could be told it is not said."""
+        boot_id = self._disk.boot_id()
+        if boot_id is None:
+            self.forget_incarnation()
+        else:
+            path = f"{self.path}/{INCARNATION_FILE}"
+            self._disk.write_atomically(path, format_incarnation(broker_epoch, boot_id))
+
+    def read_incarnation(self) -> BrokerEpoch | None:
+        """The broker epoch that wrote here, if the machine kept all of it: it has not been switched off since."""
+        path = f"{self.path}/{INCARNATION_FILE}"
+        found = parse_incarnation(self._disk.read_bytes(path)) if self._disk.exists(path) else None
+        return None if found is None or found[1] != self._disk.boot_id() else found[0]
+
+    def forget_incarnation(self) -> None:
+        """What was written here may be lost although the machine runs on: the disk refused."""
+        self._disk.remove(f"{self.path}/{INCARNATION_FILE}")
 
     # Checkpoints.
 

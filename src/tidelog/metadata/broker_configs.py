@@ -300,8 +300,33 @@ _LOGS: tuple[ConfigKey, ...] = (
 )
 
 _REPLICATION: tuple[ConfigKey, ...] = (
-    _ignored("broker.session.timeout.ms", INT, "9000", _ONE_NODE, minimum=1),
-    _ignored("broker.heartbeat.interval.ms", INT, "2000", _ONE_NODE, minimum=1),
+    _key(
+        "broker.session.timeout.ms",
+        INT,
+        "9000",
+        "How long a broker may be silent before the controller lets others lead in its place. The same at every node.",
+        minimum=1,
+    ),
+    _key(
+        "broker.heartbeat.interval.ms",
+        INT,
+        "2000",
+        "How often a broker tells the controller that it is there.",
+        minimum=1,
+    ),
+    _key(
+        "initial.broker.registration.timeout.ms",
+        INT,
+        "60000",
+        "How long a broker that starts waits for a controller to take it in; then it ends.",
+        minimum=1,
+    ),
+    _key(
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        "true",
+        "Whether a broker that stops has its leaderships given to others first.",
+    ),
     _key(
         "replica.lag.time.max.ms",
         LONG,
@@ -372,7 +397,6 @@ _REPLICATION: tuple[ConfigKey, ...] = (
     ),
     _ignored("controller.quorum.election.timeout.ms", INT, "1000", _ONE_NODE, minimum=1),
     _ignored("controller.quorum.fetch.timeout.ms", INT, "2000", _ONE_NODE, minimum=1),
-    _ignored("controlled.shutdown.enable", BOOLEAN, "true", _ONE_NODE),
     _ignored(
         "metadata.consistency.wait.ms.max",
         LONG,

@@ -64,6 +64,10 @@ class NodeConfig:
     recovery_point_checkpoint_interval_ms: int
     retention_check_interval_ms: int
     file_delete_delay_ms: int
+    broker_session_timeout_ms: int
+    broker_heartbeat_interval_ms: int
+    broker_registration_timeout_ms: int
+    controlled_shutdown_enable: bool
     static: Mapping[str, str]
 
     @staticmethod
@@ -112,6 +116,10 @@ class NodeConfig:
             recovery_point_checkpoint_interval_ms=cast(int, values["log.flush.offset.checkpoint.interval.ms"]),
             retention_check_interval_ms=cast(int, values["log.retention.check.interval.ms"]),
             file_delete_delay_ms=cast(int, values["log.segment.delete.delay.ms"]),
+            broker_session_timeout_ms=cast(int, values["broker.session.timeout.ms"]),
+            broker_heartbeat_interval_ms=cast(int, values["broker.heartbeat.interval.ms"]),
+            broker_registration_timeout_ms=cast(int, values["initial.broker.registration.timeout.ms"]),
+            controlled_shutdown_enable=cast(bool, values["controlled.shutdown.enable"]),
             static=dict(properties),
         )
 

@@ -54,7 +54,8 @@ class HeldDirectory:
         directory_id: by which the metadata names it.
         failure: why it is out of use, until the node is started again.
         was_clean: how the last stop went.
-        stopped_epoch: the broker epoch in which it stopped, cleanly; None where that is not known.
+        previous_epoch: the broker epoch of the last run, if nothing that it wrote here can be lost: it stopped
+            cleanly, or the machine runs on; None else.
         partition_count: of the logs in it; new ones go where there are fewest.
         logs: those that are open and not deleted, the metadata log included.
     """
@@ -63,7 +64,7 @@ class HeldDirectory:
         self.directory_id = directory_id
         self.failure: str | None = None
         self.was_clean = False
-        self.stopped_epoch: BrokerEpoch | None = None
+        self.previous_epoch: BrokerEpoch | None = None
         self.partition_count = len(directory.partitions())
         self.logs: dict[TopicPartition, Log] = {}
         self._directory = directory
@@ -105,7 +106,20 @@ class HeldDirectory:
 
     def take_clean_shutdown(self) -> None:
         """Learn how the last stop went; from now on a crash is one."""
-        self.was_clean, self.stopped_epoch = self._directory.take_clean_shutdown()
+        self.was_clean, self.previous_epoch = self._directory.take_clean_shutdown()
+        if not self.was_clean:
+            self.previous_epoch = self._directory.read_incarnation()
+
+    def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
+        """Say who writes here from now on; synced when it returns. Raises DiskError."""
+        self._directory.write_incarnation(broker_epoch)
+
+    def forget_incarnation(self) -> None:
+        """After an error of the disk nobody knows what of the last writes it has, though the machine runs on."""
+        try:
+            self._directory.forget_incarnation()
+        except DiskError as error:
+            logger.warning("%s: %s", self.path, error)
 
     # Logs.
 
@@ -182,6 +196,7 @@ class HeldDirectory:
     def on_failed(self, topic_partition: TopicPartition) -> None:
         """The log is not to be trusted: the next start has to look at it, however this run ends."""
         self._failed_logs.add(topic_partition)
+        self.forget_incarnation()
 
     def doom(self, topic_partition: TopicPartition) -> None:
         """Rename a log's directory, to be removed by `remove_doomed`. Raises DiskError."""

@@ -15,12 +15,12 @@ from tidelog.base.errors import ConfigError, DiskError
 from tidelog.base.ids import BrokerId, ClusterId, parse_uuid, uuid_text
 from tidelog.base.ports import Disk, Rng
 from tidelog.log.checkpoint import MetaProperties
-from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, LOCK_FILE, LogDirectory
+from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, LOCK_FILE, LogDirectory
 from tidelog.server.held_directory import PROBE_FILE, HeldDirectory
 
 logger = logging.getLogger("tidelog.server.log_files")
 
-OWN_FILES = {LOCK_FILE, CLEAN_SHUTDOWN_FILE, PROBE_FILE, f"{PROBE_FILE}.tmp", "lost+found"}
+OWN_FILES = {LOCK_FILE, CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, PROBE_FILE, f"{PROBE_FILE}.tmp", "lost+found"}
 """What an empty directory may hold."""
 
 

@@ -149,6 +149,22 @@ class LogFiles:
         self._files_of_metadata.write_quorum_state(state)
 
     @property
+    def previous_broker_epoch(self) -> BrokerEpoch | None:
+        """The broker epoch of the last run, if nothing that it wrote in any directory can be lost; None else."""
+        if self.left_out:
+            return None
+        first, *others = (each.previous_epoch if each.failure is None else None for each in self.directories)
+        return first if all(other == first for other in others) else None
+
+    async def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
+        """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing."""
+        for held in self._online:
+            try:
+                await self._executor.run(partial(held.write_incarnation, broker_epoch))
+            except DiskError as error:
+                logger.error("%s: after a crash what lies there counts as lost: %s", held.path, error)
+
+    @property
     def _files_of_metadata(self) -> MetadataFiles:
         assert self._metadata is not None
         return self._metadata
@@ -308,6 +324,8 @@ class LogFiles:
     def on_directory_failed(self, held: HeldDirectory, reason: str) -> None:
         """Nothing is written to it, and nothing new is placed in it, until the next start."""
         held.failure = reason
+        for each in self._directories.held.values():
+            each.forget_incarnation()
         logger.critical(
             "log directory %s failed, and what lies in it goes offline: %s. Repair or replace the disk, then start "
             "the node again",
@@ -501,6 +519,9 @@ class LogFiles:
             if not any(CLUSTER_METADATA in each.logs for each in held):
                 return False  # the start did not come so far
             closed = [await self._close_logs_in(each, partitions) for each in held]
+            if not all(closed):
+                for each in held:
+                    each.forget_incarnation()
             for index, each in enumerate(held):
                 epoch = broker_epoch if closed[index] else None
                 closed[index] &= await self._executor.run(partial(each.leave, partitions, epoch))

@@ -188,6 +188,7 @@ class SimulatedDisk:
         self.sync_count = 0
         self.append_count = 0
         self.read_count = 0
+        self._boots = 1
         self._synced_names: dict[str, Contents] = {}
         self._moved: list[tuple[str, str]] = []  # directories that were renamed and whose parents are not synced yet
 
@@ -225,12 +226,17 @@ class SimulatedDisk:
         contents = self._synced_names.get(path)
         return 0 if contents is None or contents is not self.files.get(path) else contents.synced_bytes
 
+    def boot_id(self) -> str:
+        """Another one after each loss of power."""
+        return f"boot-{self._boots}"
+
     def crash(self) -> None:
         """The process is gone, the machine is not: what was written is there."""
         self.locked.clear()
 
     def lose_power(self, random: Random) -> None:
         """Keep what was synced; of the rest a part of each file, and all or none of each directory's names."""
+        self._boots += 1
         keeps_new = {directory: random.random() < 0.5 for directory in sorted({*self.directories, *self._parents()})}
         for source, target in reversed(self._moved):
             if keeps_new.get(_parent(target), False):

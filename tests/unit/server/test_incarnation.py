@@ -1,0 +1,140 @@
+"""What a broker can show of its last run: that nothing it wrote is lost, or that something may be."""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+import pytest
+
+from support.memory_disk import MemoryDisk
+from tidelog.base.ids import BrokerEpoch, PartitionIndex, TopicPartition
+from tidelog.io.clock import SystemClock
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.rng import SystemRng
+from tidelog.log.checkpoint import format_incarnation, parse_incarnation
+from tidelog.server.config import NodeConfig
+from tidelog.server.log_files import LogFiles
+
+EPOCH = BrokerEpoch(17)
+INCARNATION = ".tidelog_incarnation"
+
+
+def start(disk: MemoryDisk, directories: str = "a,b") -> LogFiles:
+    """What a node does first, after whatever end the one before had."""
+    disk.locked.clear()
+    properties = {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@127.0.0.1:0",
+        "log.dirs": directories,
+    }
+    config = NodeConfig.from_properties(properties)
+    files = LogFiles(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    files.open()
+    files.open_metadata_log()
+    return files
+
+
+def run_once(disk: MemoryDisk) -> LogFiles:
+    files = start(disk)
+    asyncio.run(files.write_incarnation(EPOCH))
+    return files
+
+
+def test_a_first_start_has_nothing_to_show() -> None:
+    assert start(MemoryDisk()).previous_broker_epoch is None
+
+
+def test_a_crash_of_the_process_loses_nothing() -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    disk.crash()
+    assert start(disk).previous_broker_epoch == EPOCH
+    assert start(disk).previous_broker_epoch == EPOCH  # a crash before it registered again
+
+
+def test_a_loss_of_power_may_lose_something() -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    disk.lose_power(Random(1))
+    assert start(disk).previous_broker_epoch is None
+
+
+def test_what_stopped_cleanly_survives_a_loss_of_power() -> None:
+    disk = MemoryDisk()
+    files = run_once(disk)
+    assert asyncio.run(files.close([], EPOCH))
+    disk.lose_power(Random(1))
+    assert start(disk).previous_broker_epoch == EPOCH
+
+
+@pytest.mark.parametrize("fault", ["gone", "garbled", "of another run"])
+def test_every_directory_has_to_show_it(fault: str) -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    match fault:
+        case "gone":
+            disk.remove(f"b/{INCARNATION}")
+        case "garbled":
+            disk.write_atomically(f"b/{INCARNATION}", b"{}")
+        case _:
+            disk.write_atomically(f"b/{INCARNATION}", format_incarnation(BrokerEpoch(16), disk.boot_id()))
+    assert start(disk).previous_broker_epoch is None
+
+
+def test_a_directory_that_is_left_out_shows_nothing() -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    disk.broken.add("b")
+    assert start(disk).previous_broker_epoch is None
+
+
+def test_after_an_error_of_a_disk_a_crash_may_lose_something() -> None:
+    disk = MemoryDisk()
+    files = run_once(disk)
+    files.on_directory_failed(files.directories[1], "its sync was refused")
+    disk.crash()
+    assert start(disk).previous_broker_epoch is None
+
+
+def test_after_the_failure_of_a_log_a_crash_may_lose_something() -> None:
+    disk = MemoryDisk()
+    files = run_once(disk)
+    files.directories[1].on_failed(TopicPartition("flights", PartitionIndex(0)))
+    disk.crash()
+    assert start(disk).previous_broker_epoch is None
+
+
+def test_where_the_machine_does_not_tell_of_its_runs_only_a_clean_stop_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    monkeypatch.setattr(disk, "boot_id", lambda: None)
+    assert start(disk).previous_broker_epoch is None
+    run_once(disk)
+    assert not disk.exists(f"a/{INCARNATION}")
+
+
+def test_a_disk_that_refuses_the_note_keeps_nobody_from_serving() -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    files = start(disk)
+    disk.refusals.add(f"b/{INCARNATION}.tmp")
+    asyncio.run(files.write_incarnation(BrokerEpoch(18)))
+    disk.refusals.clear()
+    disk.crash()
+    assert start(disk).previous_broker_epoch is None
+
+
+def test_what_cannot_be_read_proves_nothing() -> None:
+    assert parse_incarnation(format_incarnation(EPOCH, "boot-1")) == (EPOCH, "boot-1")
+    for data in (b"", b"\xff", b"[]", b'{"version":1,"brokerEpoch":1,"bootId":"b"}', b'{"version":0,"brokerEpoch":-1}'):
+        assert parse_incarnation(data) is None
+
+
+def test_the_real_machine_names_its_run() -> None:
+    from tidelog.io.disk import RealDisk
+
+    assert RealDisk().boot_id() == RealDisk().boot_id()
