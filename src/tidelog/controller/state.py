@@ -83,9 +83,13 @@ class ControllerState:
         """Register a broker, fenced; a new incarnation ends the leaderships of the old one in the same batch.
 
         `next_offset` is the journal's; it becomes the broker epoch. A session begins with it, at `now_ms` (monotonic);
-        without `sessions` no other process is taken to be alive. See `brokers.decide_register_broker`.
+        without `sessions` no other process is taken to be alive, and none is that has lost its log directories to this
+        one: a process locks them. See `brokers.decide_register_broker`.
         """
-        is_previous_alive = sessions is not None and sessions.is_alive(broker.broker_id, now_ms)
+        previous = self.metadata.brokers.get(broker.broker_id)
+        holds_its_directories = previous is not None and not set(previous.log_dirs).isdisjoint(broker.log_dirs)
+        is_heard = sessions is not None and sessions.is_alive(broker.broker_id, now_ms)
+        is_previous_alive = is_heard and not holds_its_directories
         decision = brokers.decide_register_broker(
             self.metadata, self.settings, broker, next_offset=next_offset, is_previous_alive=is_previous_alive
         )

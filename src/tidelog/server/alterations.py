@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.controller import ConfigChange, ConfigsToAlter
 from tidelog.metadata import ConfigResource, ResourceType
 from tidelog.server.dispatch import code_of
+from tidelog.server.forwarding import ask_controller
 
 if TYPE_CHECKING:
     from tidelog.server.node import Node
@@ -39,12 +40,18 @@ DONE = Outcome(Code.NONE, None)
 
 
 async def alter_configs(
-    node: Node, alterations: Sequence[Alteration], *, replaces_all: bool, validate_only: bool
+    node: Node,
+    alterations: Sequence[Alteration],
+    *,
+    replaces_all: bool,
+    validate_only: bool,
+    is_forwarded: bool = True,
 ) -> list[Outcome]:
     """Change settings, each resource on its own; what was changed is in force at this broker when this returns.
 
     Args:
         replaces_all: what is not named goes back to its default.
+        is_forwarded: a broker was asked: where the active controller is elsewhere, it is asked in turn.
     """
     outcomes: dict[int, Outcome] = {}
     to_decide: dict[int, ConfigsToAlter] = {}
@@ -66,15 +73,65 @@ async def alter_configs(
     if to_decide:
         asked = tuple(to_decide.values())
         try:
-            altered = await node.controller.request(
-                lambda state: state.decide_alter_configs(asked, validate_only=validate_only)
-            )
-            await node.caught_up()
-            outcomes |= {index: Outcome(one.code, one.message) for index, one in zip(to_decide, altered, strict=True)}
+            decided = await _decide(node, asked, validate_only=validate_only, is_forwarded=is_forwarded)
+            outcomes |= dict(zip(to_decide, decided, strict=True))
         except KafkaError as error:
             refused = Outcome(code_of(error, "AlterConfigs"), str(error))
             outcomes |= dict.fromkeys(to_decide, refused)
     return [outcomes[index] for index in range(len(alterations))]
+
+
+async def _decide(
+    node: Node, asked: tuple[ConfigsToAlter, ...], *, validate_only: bool, is_forwarded: bool
+) -> list[Outcome]:
+    """Have the controller decide, wherever it is. Raises KafkaError: it cannot be asked."""
+    if not is_forwarded or node.active_controller is not None:
+        try:
+            altered = await node.controller.request(
+                lambda state: state.decide_alter_configs(asked, validate_only=validate_only)
+            )
+        except KafkaError as error:
+            if not is_forwarded or error.code != Code.NOT_CONTROLLER:
+                raise
+        else:
+            await node.caught_up()
+            return [Outcome(one.code, one.message) for one in altered]
+    request, response = _as_message(asked, validate_only)
+    answer = await ask_controller(node, request, response)
+    return [Outcome(Code(one.error_code), one.error_message) for one in answer.responses]
+
+
+def _as_message(asked: tuple[ConfigsToAlter, ...], validate_only: bool) -> tuple[object, type[Any]]:
+    """The request for the controller: either all of it replaces what is set, or all of it changes single keys."""
+    if asked[0].replaces_all:
+        from tidelog.wire.messages import api_33_alter_configs as replacing
+
+        return replacing.AlterConfigsRequest(
+            resources=[
+                replacing.AlterConfigsResource(
+                    resource_type=int(one.resource.type),
+                    resource_name=one.resource.name,
+                    configs=[replacing.AlterableConfig(change.name, change.value) for change in one.changes],
+                )
+                for one in asked
+            ],
+            validate_only=validate_only,
+        ), replacing.AlterConfigsResponse
+    from tidelog.wire.messages import api_44_incremental_alter_configs as incremental
+
+    return incremental.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental.AlterConfigsResource(
+                resource_type=int(one.resource.type),
+                resource_name=one.resource.name,
+                configs=[
+                    incremental.AlterableConfig(change.name, change.operation, change.value) for change in one.changes
+                ],
+            )
+            for one in asked
+        ],
+        validate_only=validate_only,
+    ), incremental.IncrementalAlterConfigsResponse
 
 
 def _alter_loggers(node: Node, one: Alteration, *, is_alone: bool, replaces_all: bool, validate_only: bool) -> None:

@@ -115,12 +115,12 @@ class Connections:
         self, make: Callable[[Callable[[Closed], None]], ServerConnection], is_counted: bool, ip: str, descriptor: int
     ) -> ServerConnection | None:
         """The connection that was accepted, made by `make`; None if it is to be closed."""
-        refused = self._refusal(ip, descriptor)
+        refused = self._refusal(ip, descriptor, is_counted)
         if refused is not None:
             self.refused[refused] += 1
             return None
         self.accepted += 1
-        self._by_ip[ip] += 1
+        self._by_ip[ip] += is_counted
         self._counted += is_counted
         if is_counted and self._counted >= self.limits.connections_max:
             self._hold_up()
@@ -132,7 +132,7 @@ class Connections:
         if untold is not None:
             logger.error("nobody can be accepted at present: %s; it is tried on and on", error.strerror or error)
 
-    def _refusal(self, ip: str, descriptor: int) -> Refused | None:
+    def _refusal(self, ip: str, descriptor: int, is_counted: bool) -> Refused | None:
         limits = self.limits
         if limits.files_max is not None and descriptor >= limits.files_max - limits.files_in_reserve:
             self._tell(
@@ -140,7 +140,7 @@ class Connections:
             )
             return Refused.FILES
         per_ip_max = limits.per_ip_overrides.get(ip, limits.per_ip_max)
-        if self._by_ip[ip] >= per_ip_max:
+        if is_counted and self._by_ip[ip] >= per_ip_max:
             self._tell(ip, f"it has {per_ip_max} connections already (max.connections.per.ip)")
             return Refused.PER_IP
         return None
@@ -161,10 +161,10 @@ class Connections:
 
     def _on_closed(self, ip: str, is_counted: bool, why: Closed) -> None:
         self.closed[why] += 1
-        self._by_ip[ip] -= 1
-        if not self._by_ip[ip]:
-            del self._by_ip[ip]
         if is_counted:
+            self._by_ip[ip] -= 1
+            if not self._by_ip[ip]:
+                del self._by_ip[ip]
             self._counted -= 1
             if self._counted < self.limits.connections_max:
                 self._let_in()

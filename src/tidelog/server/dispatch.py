@@ -15,6 +15,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError
+from tidelog.server.forwarding import FORWARDED, forwarding
 from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
 from tidelog.wire.api import Api, ApiKey, api
 
@@ -58,11 +59,16 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.DESCRIBE_CONFIGS: ("api_32_describe_configs", (BROKER, CONTROLLER)),
     ApiKey.ALTER_CONFIGS: ("api_33_alter_configs", (BROKER, CONTROLLER)),
     ApiKey.CREATE_PARTITIONS: ("api_37_create_partitions", (BROKER, CONTROLLER)),
+    ApiKey.ELECT_LEADERS: ("api_43_elect_leaders", (BROKER, CONTROLLER)),
     ApiKey.DELETE_GROUPS: ("api_42_delete_groups", (BROKER,)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ("api_44_incremental_alter_configs", (BROKER, CONTROLLER)),
     ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
     ApiKey.DESCRIBE_LOG_DIRS: ("api_35_describe_log_dirs", (BROKER,)),
+    ApiKey.ALTER_PARTITION: ("api_56_alter_partition", (CONTROLLER,)),
     ApiKey.DESCRIBE_CLUSTER: ("api_60_describe_cluster", (BROKER, CONTROLLER)),
+    ApiKey.BROKER_REGISTRATION: ("api_62_broker_registration", (CONTROLLER,)),
+    ApiKey.BROKER_HEARTBEAT: ("api_63_broker_heartbeat", (CONTROLLER,)),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ("api_67_allocate_producer_ids", (CONTROLLER,)),
     ApiKey.LIST_CONFIG_RESOURCES: ("api_74_list_config_resources", (BROKER,)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("api_75_describe_topic_partitions", (BROKER,)),
 }
@@ -238,7 +244,10 @@ class Dispatcher:
             )
         module = import_module(f"tidelog.server.handlers.{served[0]}")
         known = api(key)
-        entry: _Entry = (known, known.response, module.handle, [None] * (known.max_version + 1))
+        handle = module.handle
+        if self._listener_role == BROKER and key in FORWARDED:
+            handle = forwarding(known, handle, getattr(module, "refused", None))
+        entry: _Entry = (known, known.response, handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry
         return entry
 

@@ -8,37 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code, NetworkError, refusal
+from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset, ProducerId
-from tidelog.base.ports import Clock, Disk, Executor, Listening, Network, Rng
-from tidelog.controller import (
-    BrokerChange,
-    BrokerToRegister,
-    ControllerSettings,
-    ControllerState,
-    CreatedTopic,
-    NewTopic,
-    ProducerIdBlock,
-)
+from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
+from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, NewTopic
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
-from tidelog.metadata.features import own_features
+from tidelog.net.address import Address
 from tidelog.records import KERNEL_IS_COMPILED
+from tidelog.server import forwarding
 from tidelog.server.broker import Broker
+from tidelog.server.broker_lifecycle import BrokerLifecycle
+from tidelog.server.broker_watch import BrokerWatch
 from tidelog.server.cleaner import Cleaner
 from tidelog.server.config import Listener, NodeConfig
 from tidelog.server.connections import ConnectionLimits, Connections
 from tidelog.server.controller import Controller
+from tidelog.server.controller_channel import ControllerChannel, SoleController
 from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
-from tidelog.server.drive import Closed, ServerConnection
 from tidelog.server.dynamic_configs import DynamicConfigs
 from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.group_coordinators import GroupCoordinators
+from tidelog.server.listeners import Listeners
 from tidelog.server.log_files import LogFiles
+from tidelog.server.producer_ids import ProducerIds
 from tidelog.server.replication import Replication
 from tidelog.server.replication_settings import ReplicaFetchSettings
 from tidelog.wire import ConsistencyState
@@ -51,13 +48,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.node")
 
-STOP_SECONDS_MAX = 5.0
-LISTEN_BACKLOG_MIN = 1024
-IDLE_CHECKS_PER_LIMIT = 4
-IDLE_CHECK_INTERVAL_MS_MIN = 10
-IDLE_CHECK_INTERVAL_MS_MAX = 15_000
-"""An idle connection lets go of its buffer when it is looked at for the second time."""
-SWEPT_AT_ONCE = 500
+ALTER_PARTITIONS_TIMEOUT_MS = 10_000
+"""Then the leaders propose anew what they want by then."""
 
 
 class Node:
@@ -114,17 +106,24 @@ class Node:
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
         self._set_up_metrics()
+        self.listeners = Listeners(
+            config,
+            self.connections,
+            network=network,
+            executor=executor,
+            new_dispatcher=self._new_dispatcher,
+            is_timed=self.metrics is not None,
+        )
+        self.broker_watch = BrokerWatch(self, clock=clock, session_timeout_ms=config.broker_session_timeout_ms)
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._disk = disk
         self._network = network
         self._executor = executor
         self._controller: Controller | None = None
-        self._acceptors: list[Listening] = []
-        self._listeners: dict[str, Listener] = {}
+        self._channel: ControllerChannel | None = None
+        self._lifecycle: BrokerLifecycle | None = None
+        self._producer_ids: ProducerIds | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._producer_ids: ProducerIdBlock | None = None
-        self._producer_ids_lock = asyncio.Lock()
-        self._broker_epoch = BrokerEpoch(-1)
         self._has_started = False
         self._not_ready: str | None = "it starts: its files are being opened"
         self._consistency_state = ConsistencyState(None, None)
@@ -175,32 +174,62 @@ class Node:
         return self._controller
 
     @property
+    def channel(self) -> ControllerChannel:
+        """To the active controller, wherever it is.
+
+        Raises:
+            KafkaError: BROKER_NOT_AVAILABLE: this node only starts.
+        """
+        if self._channel is None:
+            raise refusal(Code.BROKER_NOT_AVAILABLE, "this node starts: it knows no controller yet")
+        return self._channel
+
+    @property
+    def broker_epoch(self) -> BrokerEpoch | None:
+        """Of the broker's present incarnation; None before it is registered, and where there is no broker."""
+        return None if self._lifecycle is None else self._lifecycle.broker_epoch
+
+    @property
     def listener_names(self) -> tuple[str, ...]:
-        return tuple(self._listeners)
+        return self.listeners.names
 
     @property
     def client_port(self) -> int:
         """Of the first listener for clients."""
-        return self._listeners[self.config.broker_listeners[0].name].port
+        return self.listener(self._first_listener).port
 
     @property
     def client_address(self) -> str:
         """HOST:PORT as clients are told of the first listener for them: what is advertised is not what is bound."""
-        told = self.listener(self.config.broker_listeners[0].name)
+        told = self.listener(self._first_listener)
         return f"[{told.host}]:{told.port}" if ":" in told.host else f"{told.host}:{told.port}"
 
     def listener(self, name: str) -> Listener:
         """What clients are told of a listener, its real port included."""
-        bound = self._listeners[name]
-        told = self.config.advertised.get(name, bound)
-        return Listener(name, told.host or "127.0.0.1", told.port or bound.port)
+        return self.listeners.told(name)
 
-    async def create_topics(self, topics: list[NewTopic], *, validate_only: bool = False) -> tuple[CreatedTopic, ...]:
+    async def next_producer_id(self) -> ProducerId:
+        """An id that nobody was given before, over all restarts. Raises KafkaError: see `ProducerIds`."""
+        if self._producer_ids is None:
+            self._producer_ids = ProducerIds(self.config.node_id, lambda: self.broker_epoch, self.channel)
+        return await self._producer_ids.next()
+
+    async def create_topics(self, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
+        """Create topics, wherever the controller is; what was created can be written to when this returns.
+
+        Raises:
+            KafkaError: as `create_topics_here`, but NOT_CONTROLLER; REQUEST_TIMED_OUT where no controller answered.
+        """
+        return await forwarding.create_topics(self, topics)
+
+    async def create_topics_here(
+        self, topics: Sequence[NewTopic], *, validate_only: bool = False
+    ) -> tuple[CreatedTopic, ...]:
         """Create topics; what was created can be written to at this broker when this returns.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: the disk is full. Their partitions would be offline from the first, and
-                a node whose metadata finds no room ends.
+            KafkaError: NOT_CONTROLLER. KAFKA_STORAGE_ERROR: the disk is full. Their partitions would be offline from
+                the first, and a node whose metadata finds no room ends.
         """
         if self.files.is_known_full:
             raise refusal(
@@ -224,23 +253,20 @@ class Node:
             logger.warning("topic %s%s was not created: %s: %s", first.name, more, first.code.name, first.message)
 
     async def caught_up(self) -> None:
-        """Return once this broker's image reflects all that the controller has committed by now (own writes)."""
-        await self.broker.applied(self.controller.journal.committed_end_offset)
-
-    async def next_producer_id(self) -> ProducerId:
-        """An id that nobody was given before, over all restarts."""
-        async with self._producer_ids_lock:
-            block = self._producer_ids
-            if block is None or block.size == 0:
-                block = await self.controller.request(
-                    lambda state: state.decide_allocate_producer_ids(self.config.node_id, self._broker_epoch)
-                )
-            self._producer_ids = ProducerIdBlock(ProducerId(block.first + 1), block.size - 1)
-            return block.first
+        """Return once this broker's image reflects all that the controller has answered it by now (own writes)."""
+        controller, channel = self.active_controller, self._channel
+        if controller is not None:
+            await self.broker.applied(controller.journal.committed_end_offset)
+        if channel is not None and channel.last_offset is not None:
+            await self.broker.applied(Offset(channel.last_offset + 1))
 
     async def _alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Ask the active controller for ISRs."""
-        raise refusal(Code.NOT_CONTROLLER, "a cluster of one has no ISR to change")
+        from tidelog.wire.messages.api_56_alter_partition import AlterPartitionResponse
+
+        return await self.channel.request(
+            request, AlterPartitionResponse, timeout_ms=ALTER_PARTITIONS_TIMEOUT_MS, lane="isr"
+        )
 
     # Start and stop.
 
@@ -257,18 +283,19 @@ class Node:
             )
         await self._start_metrics()
         await self._executor.run(self.files.open)
-        self._bind()
+        self.listeners.bind()
         self._not_ready = "it starts: the metadata log is being read"
         await self._start_controller()
+        self._start_task(self.broker_watch.run())
+        self.listeners.accept(CONTROLLER)
         self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
         await self._start_broker()
-        for acceptor in self._acceptors:
-            acceptor.start()
+        self.listeners.accept(BROKER)
         self._start_task(self.files.keep(self.broker))
         self._start_task(self.groups.begin())
         cleaner = Cleaner(self.broker, self.config.static, disk=self._disk, clock=self.clock, executor=self._executor)
         self._start_task(cleaner.run())
-        self._start_task(self._mind_idle(self.config.connection_idle_ms_max))
+        self._start_task(self.listeners.mind_idle())
         self._has_started = True
         self._not_ready = None
         shortage = self.connections.limits.shortage(self._network.open_files())
@@ -284,30 +311,43 @@ class Node:
         )
 
     async def stop(self) -> bool:
-        """Stop cleanly: no new requests, answers to those under way, logs synced and marked as clean.
+        """Stop cleanly: others lead, no new requests, answers to those under way, logs synced and marked as clean.
 
         Returns:
             Whether every log was closed; what was in the way is in the log.
         """
         self._not_ready = "it stops"
-        for acceptor in self._acceptors:
-            acceptor.close()
+        is_clean = self._has_started and not self.failure.done()
+        if self._lifecycle is not None and is_clean:
+            await self._lifecycle.shut_down()
+        self.listeners.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._lifecycle is not None:
+            await self._lifecycle.stop()
         await self.broker.stop()  # whoever waits is answered now
-        await self._close_connections()
+        if self._channel is not None:
+            await self._channel.close()
+        await self.listeners.close_connections()
         if self._controller is not None:
             await self._controller.stop()
         if self._metrics_listener is not None:
             await self._metrics_listener.stop()
-        is_clean = self._has_started and not self.failure.done()
-        broker_epoch = self._broker_epoch if is_clean else None
-        return await self.files.close(self.broker.partitions, broker_epoch)
+        is_clean = is_clean and not self.failure.done()
+        return await self.files.close(self.broker.partitions, self.broker_epoch if is_clean else None)
 
     def _fail(self, reason: str) -> None:
         if not self.failure.done():
             self.failure.set_result(reason)
+
+    @property
+    def _first_listener(self) -> str:
+        return (*self.config.broker_listeners, *self.config.controller_listeners)[0].name
+
+    def _new_dispatcher(self, role: str) -> Dispatcher:
+        requests = None if self.metrics is None else self.metrics.requests
+        return Dispatcher(self, role, requests, self._slow_requests)
 
     def _start_task(self, work: Coroutine[object, object, None]) -> None:
         """Start what runs for as long as the node does; if it cannot, neither can the node."""
@@ -345,52 +385,6 @@ class Node:
         await self._metrics_listener.start(listener.host, listener.port)
         self._start_task(self.metrics.watch_loop())
 
-    def _bind(self) -> None:
-        """Take the ports, so that they can be told; nobody is accepted yet."""
-        roles = ((BROKER, self.config.broker_listeners), (CONTROLLER, self.config.controller_listeners))
-        for role, listeners in roles:
-            requests = None if self.metrics is None else self.metrics.requests
-            dispatcher = Dispatcher(self, role, requests, self._slow_requests)
-            for listener in listeners:
-                make = partial(self._new_connection, dispatcher, listener.name)
-                try:
-                    acceptor = self._network.listen(
-                        listener.host or None,
-                        listener.port,
-                        backlog=max(self.config.listen_backlog, LISTEN_BACKLOG_MIN),
-                        admit=partial(self.connections.admit, make, role == BROKER),
-                        on_trouble=self.connections.on_trouble,
-                    )
-                except NetworkError as error:
-                    raise NetworkError(
-                        f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: "
-                        f"{error}; give it another port, or stop what uses it"
-                    ) from error
-                self._acceptors.append(acceptor)
-                if role == BROKER:
-                    self.connections.hold_up(acceptor)
-                port = acceptor.port
-                self._listeners[listener.name] = Listener(listener.name, listener.host, port)
-                if role == BROKER and not listener.host and listener.name not in self.config.advertised:
-                    logger.warning(
-                        "listener %s: clients are told %s:%s, which is this machine for nobody but itself; "
-                        "for others set advertised.listeners=%s://HOST:%s",
-                        *(listener.name, self.listener(listener.name).host, port, listener.name, port),
-                    )
-
-    def _new_connection(
-        self, dispatcher: Dispatcher, listener_name: str, on_closed: Callable[[Closed], None]
-    ) -> ServerConnection:
-        return ServerConnection(
-            dispatcher.on_frame,
-            listener_name=listener_name,
-            frame_size_bytes_max=self.config.request_size_bytes_max,
-            connections=self.connections.open,
-            executor=self._executor,
-            on_closed=on_closed,
-            is_timed=self.metrics is not None,
-        )
-
     async def _start_controller(self) -> None:
         config = self.config
         log = await self._executor.run(self.files.open_metadata_log)
@@ -417,58 +411,29 @@ class Node:
         await controller.request(lambda state: state.decide_bootstrap())
 
     async def _start_broker(self) -> None:
+        """Return once this broker is a part of the cluster and leads what it is to lead."""
         config = self.config
-        incarnation_id = self.broker.incarnation_id
-        assert incarnation_id is not None
-        broker = BrokerToRegister(
-            broker_id=config.node_id,
-            incarnation_id=incarnation_id,
-            endpoints=tuple(
-                Endpoint(one.name, one.host, one.port)
-                for one in (self.listener(listener.name) for listener in config.broker_listeners)
-            ),
-            cluster_id=self.cluster_id,
-            rack=config.rack,
-            log_dirs=self.files.directory_ids,
-            features=own_features(),
+        name = config.controller_listeners[0].name
+        leader = SoleController(config.node_id, Address(self.listener(name).host, self.listener(name).port))
+        self._channel = ControllerChannel(config.node_id, self.cluster_id, leader, network=self._network, rng=self.rng)
+        told = [self.listener(one.name) for one in config.broker_listeners]
+        self._lifecycle = BrokerLifecycle(
+            config,
+            self.cluster_id,
+            [Endpoint(one.name, one.host, one.port) for one in told],
+            broker=self.broker,
+            files=self.files,
+            channel=self._channel,
+            on_failed=self._fail,
         )
-        controller = self.controller
-        registered: BrokerChange = await controller.request(
-            lambda state: state.decide_register_broker(broker, next_offset=controller.journal.next_offset)
-        )
-        self._broker_epoch = registered.broker_epoch
-        await self.caught_up()  # it has seen its own registration (rule 6), and opened its logs
-        await controller.request(lambda state: state.decide_unfence_broker(config.node_id, registered.broker_epoch))
-        await self.caught_up()
+        await self._lifecycle.start()
         await self._executor.run(partial(self.files.set_strays_aside, self.image))
 
     def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._dynamic_configs.on_image_changed(delta, image)
         self.groups.on_image_changed(delta, image)
+        if self._lifecycle is not None:
+            self._lifecycle.on_image_changed(delta, image)
 
     def _on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
         self.broker.on_committed(records, end_offset)
-
-    async def _close_connections(self) -> None:
-        still_open = self.connections.open
-        for connection in list(still_open):
-            connection.close_when_answered()
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + STOP_SECONDS_MAX
-        while still_open and loop.time() < deadline:
-            await asyncio.sleep(0.01)
-        for connection in list(still_open):
-            connection.close()
-
-    async def _mind_idle(self, idle_ms_max: int | None) -> None:
-        """Close connections on which nothing came to its end for so long (`connections.max.idle.ms`)."""
-        interval_ms, sweeps_max = IDLE_CHECK_INTERVAL_MS_MAX, None
-        if idle_ms_max is not None:
-            interval_ms = min(max(idle_ms_max // IDLE_CHECKS_PER_LIMIT, IDLE_CHECK_INTERVAL_MS_MIN), interval_ms)
-            sweeps_max = max(-(-idle_ms_max // interval_ms), IDLE_CHECKS_PER_LIMIT)
-        while True:
-            await asyncio.sleep(interval_ms / 1000)
-            for count, connection in enumerate(list(self.connections.open), start=1):
-                connection.sweep(sweeps_max)
-                if count % SWEPT_AT_ONCE == 0:
-                    await asyncio.sleep(0)  # who has something to ask comes first

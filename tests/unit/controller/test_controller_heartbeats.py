@@ -143,6 +143,18 @@ def test_who_holds_the_directory_of_the_last_one_need_not_wait() -> None:
     assert cluster.hear(ONE) == IN
 
 
+def test_the_process_that_lost_its_directories_to_another_is_gone_and_not_waited_for() -> None:
+    """A process locks its directories: whoever has one of them now came after it."""
+    cluster = three([TWO])
+    first = replace(cluster.registration(ONE), log_dirs=(UUID(int=1), UUID(int=2)))
+    cluster.epochs[ONE] = cluster.run(cluster.decide_register(first)).broker_epoch
+    cluster.hear(ONE)
+    elsewhere = replace(cluster.registration(ONE), log_dirs=(UUID(int=3),))
+    assert refused(cluster.register_beside, elsewhere) == Code.DUPLICATE_BROKER_REGISTRATION
+    there = replace(elsewhere, log_dirs=(UUID(int=2), UUID(int=3)))
+    assert cluster.register_beside(there).broker_epoch > cluster.epochs[ONE]
+
+
 def test_who_lacks_one_of_the_directories_has_lost_what_lay_there() -> None:
     cluster = three([TWO])
     first = replace(cluster.registration(ONE), log_dirs=(UUID(int=1), UUID(int=2)))
@@ -153,7 +165,6 @@ def test_who_lacks_one_of_the_directories_has_lost_what_lay_there() -> None:
     again = replace(
         cluster.registration(ONE), log_dirs=(UUID(int=1), UUID(int=3)), previous_broker_epoch=cluster.epochs[ONE]
     )
-    assert refused(cluster.register_beside, again) == Code.DUPLICATE_BROKER_REGISTRATION
     cluster.run(cluster.decide_register(again))
     assert cluster.partition("b").eligible_leader_replicas == ()
     assert cluster.partition("b").last_known_eligible_leader_replicas == (ONE,)

@@ -67,7 +67,7 @@ def test_at_the_limit_the_door_is_shut_until_one_leaves() -> None:
 
 
 def test_controllers_are_not_counted() -> None:
-    connections, door = Connections(limits(all_max=1)), Door()
+    connections, door = Connections(limits(all_max=1, per_ip=1)), Door()
     connections.hold_up(door)
     controllers = [Guest(connections, is_counted=False) for _ in range(5)]
     assert all(one.is_in for one in controllers)

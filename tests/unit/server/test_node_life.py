@@ -12,8 +12,8 @@ import pytest
 from support.memory_disk import MemoryDisk
 from support.wire_client import batch_of
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, NetworkError
-from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, BrokerId, LeaderEpoch
-from tidelog.controller import ControllerState, NewTopic, TopicToDelete
+from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
+from tidelog.controller import ControllerState, Heartbeat, NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -235,12 +235,14 @@ def test_a_broker_may_lead_only_when_it_has_seen_its_own_registration(monkeypatc
     async def scenario() -> None:
         node = new_node(MemoryDisk())
         seen: list[bool] = []
-        decide = ControllerState.decide_unfence_broker
+        decide = ControllerState.decide_heartbeat
 
-        def decide_and_look(state: ControllerState, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Any:
-            known = node.image.brokers.get(broker_id)
-            seen.append(known is not None and known.broker_epoch == broker_epoch)
-            return decide(state, broker_id, broker_epoch)
+        def decide_and_look(state: ControllerState, heartbeat: Heartbeat, *rest: Any, **more: Any) -> Any:
+            decision = decide(state, heartbeat, *rest, **more)
+            known = node.image.brokers.get(heartbeat.broker_id)
+            if not decision.reply.is_fenced:
+                seen.append(known is not None and known.broker_epoch == heartbeat.broker_epoch)
+            return decision
 
         apply = node.broker._apply
 
@@ -249,11 +251,12 @@ def test_a_broker_may_lead_only_when_it_has_seen_its_own_registration(monkeypatc
                 await asyncio.sleep(0)
             await apply(committed)
 
-        monkeypatch.setattr(ControllerState, "decide_unfence_broker", decide_and_look)
+        monkeypatch.setattr(ControllerState, "decide_heartbeat", decide_and_look)
         monkeypatch.setattr(node.broker, "_apply", apply_late)
         await node.start()
         await node.stop()
-        assert seen == [True]
+        assert seen
+        assert all(seen)
 
     run(scenario)
 

@@ -28,13 +28,18 @@ if TYPE_CHECKING:
 
 async def handle(node: Node, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     try:
-        created = await node.create_topics(
+        created = await node.create_topics_here(
             [_new(topic) for topic in request.topics], validate_only=request.validate_only
         )
     except KafkaError as error:
-        code = code_of(error, "CreateTopics")
-        created = tuple(CreatedTopic(topic.name, code, str(error)) for topic in request.topics)
+        return refused(request, context, error)
     return CreateTopicsResponse(topics=[_row(result) for result in created])
+
+
+def refused(request: CreateTopicsRequest, context: RequestContext, error: KafkaError) -> CreateTopicsResponse:
+    """The answer where nothing could be decided."""
+    code = code_of(error, "CreateTopics")
+    return CreateTopicsResponse(topics=[_row(CreatedTopic(one.name, code, str(error))) for one in request.topics])
 
 
 def _new(topic: CreatableTopic) -> NewTopic:

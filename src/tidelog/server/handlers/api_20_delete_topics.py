@@ -26,22 +26,30 @@ TOPIC_STATES_FROM_VERSION = 6
 
 
 async def handle(node: Node, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    if context.api_version >= TOPIC_STATES_FROM_VERSION:
-        wanted = [
-            TopicToDelete(one.name, None if one.topic_id == ZERO_UUID else TopicId(one.topic_id))
-            for one in request.topics
-        ]
-    else:
-        wanted = [TopicToDelete(name) for name in request.topic_names]
+    wanted = _wanted(request, context)
     results: tuple[DeletedTopic, ...]
     try:
         results = await node.controller.request(lambda state: state.decide_delete_topics(wanted))
         await node.caught_up()
         await node.groups.forgotten()
     except KafkaError as error:
-        code = code_of(error, "DeleteTopics")
-        results = tuple(DeletedTopic(one.name, one.topic_id, code, str(error)) for one in wanted)
+        return refused(request, context, error)
     return DeleteTopicsResponse(responses=[_row(result) for result in results])
+
+
+def refused(request: DeleteTopicsRequest, context: RequestContext, error: KafkaError) -> DeleteTopicsResponse:
+    """The answer where nothing could be decided."""
+    code = code_of(error, "DeleteTopics")
+    results = (DeletedTopic(one.name, one.topic_id, code, str(error)) for one in _wanted(request, context))
+    return DeleteTopicsResponse(responses=[_row(result) for result in results])
+
+
+def _wanted(request: DeleteTopicsRequest, context: RequestContext) -> list[TopicToDelete]:
+    if context.api_version < TOPIC_STATES_FROM_VERSION:
+        return [TopicToDelete(name) for name in request.topic_names]
+    return [
+        TopicToDelete(one.name, None if one.topic_id == ZERO_UUID else TopicId(one.topic_id)) for one in request.topics
+    ]
 
 
 def _row(result: DeletedTopic) -> DeletableTopicResult:

@@ -32,10 +32,17 @@ async def handle(node: Node, request: CreatePartitionsRequest, context: RequestC
         )
         await node.caught_up()
     except KafkaError as error:
-        code = code_of(error, "CreatePartitions")
-        grown = tuple(GrownTopic(one.name, code, str(error)) for one in wanted)
+        return refused(request, context, error)
     return CreatePartitionsResponse(
         results=[CreatePartitionsTopicResult(one.name, one.code, one.message) for one in grown]
+    )
+
+
+def refused(request: CreatePartitionsRequest, context: RequestContext, error: KafkaError) -> CreatePartitionsResponse:
+    """The answer where nothing could be decided."""
+    code = code_of(error, "CreatePartitions")
+    return CreatePartitionsResponse(
+        results=[CreatePartitionsTopicResult(one.name, code, str(error)) for one in request.topics]
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.controller import ConfigChange
 from tidelog.server.alterations import Alteration, alter_configs
-from tidelog.server.dispatch import RequestContext
+from tidelog.server.dispatch import BROKER, RequestContext
 from tidelog.wire.messages.api_44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -33,7 +33,13 @@ async def handle(
         )
         for one in request.resources
     ]
-    outcomes = await alter_configs(node, alterations, replaces_all=False, validate_only=request.validate_only)
+    outcomes = await alter_configs(
+        node,
+        alterations,
+        replaces_all=False,
+        validate_only=request.validate_only,
+        is_forwarded=context.listener_role == BROKER,
+    )
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

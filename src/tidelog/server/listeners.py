@@ -1,0 +1,145 @@
+"""The ports of a node: taken first so that they can be told, opened to each role when it can serve, closed in order."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from tidelog.base.errors import NetworkError
+from tidelog.base.ports import Executor, Listening, Network
+from tidelog.server.config import Listener, NodeConfig
+from tidelog.server.connections import Connections
+from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
+from tidelog.server.drive import Closed, ServerConnection
+
+logger = logging.getLogger("tidelog.server.node")
+
+STOP_SECONDS_MAX = 5.0
+LISTEN_BACKLOG_MIN = 1024
+IDLE_CHECKS_PER_LIMIT = 4
+IDLE_CHECK_INTERVAL_MS_MIN = 10
+IDLE_CHECK_INTERVAL_MS_MAX = 15_000
+"""An idle connection lets go of its buffer when it is looked at for the second time."""
+SWEPT_AT_ONCE = 500
+
+
+class Listeners:
+    """Where a node listens, and who is connected.
+
+    Args:
+        new_dispatcher: makes what answers the requests at the listeners of a role.
+        is_timed: whether the arrival of requests is noted.
+    """
+
+    def __init__(
+        self,
+        config: NodeConfig,
+        connections: Connections,
+        *,
+        network: Network,
+        executor: Executor,
+        new_dispatcher: Callable[[str], Dispatcher],
+        is_timed: bool,
+    ) -> None:
+        self._config = config
+        self._connections = connections
+        self._network = network
+        self._executor = executor
+        self._new_dispatcher = new_dispatcher
+        self._is_timed = is_timed
+        self._bound: dict[str, Listener] = {}
+        self._acceptors: dict[str, list[Listening]] = {BROKER: [], CONTROLLER: []}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self._bound)
+
+    def told(self, name: str) -> Listener:
+        """What others are told of a listener, its real port included."""
+        bound = self._bound[name]
+        told = self._config.advertised.get(name, bound)
+        return Listener(name, told.host or "127.0.0.1", told.port or bound.port)
+
+    def bind(self) -> None:
+        """Take the ports; nobody is accepted yet. Raises NetworkError: one cannot be taken; says what to do."""
+        roles = ((BROKER, self._config.broker_listeners), (CONTROLLER, self._config.controller_listeners))
+        for role, listeners in roles:
+            dispatcher = self._new_dispatcher(role)
+            for listener in listeners:
+                make = partial(self._new_connection, dispatcher, listener.name)
+                try:
+                    acceptor = self._network.listen(
+                        listener.host or None,
+                        listener.port,
+                        backlog=max(self._config.listen_backlog, LISTEN_BACKLOG_MIN),
+                        admit=partial(self._connections.admit, make, role == BROKER),
+                        on_trouble=self._connections.on_trouble,
+                    )
+                except NetworkError as error:
+                    raise NetworkError(
+                        f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: "
+                        f"{error}; give it another port, or stop what uses it"
+                    ) from error
+                self._acceptors[role].append(acceptor)
+                if role == BROKER:
+                    self._connections.hold_up(acceptor)
+                port = acceptor.port
+                self._bound[listener.name] = Listener(listener.name, listener.host, port)
+                if role == BROKER and not listener.host and listener.name not in self._config.advertised:
+                    logger.warning(
+                        "listener %s: clients are told %s:%s, which is this machine for nobody but itself; "
+                        "for others set advertised.listeners=%s://HOST:%s",
+                        *(listener.name, self.told(listener.name).host, port, listener.name, port),
+                    )
+
+    def accept(self, role: str) -> None:
+        """Let those in who connect to the listeners of a role."""
+        for acceptor in self._acceptors[role]:
+            acceptor.start()
+
+    def close(self) -> None:
+        """Let nobody in any more; who is connected stays."""
+        for acceptors in self._acceptors.values():
+            for acceptor in acceptors:
+                acceptor.close()
+
+    async def close_connections(self) -> None:
+        """Answer what is under way, then hang up; who takes too long is hung up on."""
+        still_open = self._connections.open
+        for connection in list(still_open):
+            connection.close_when_answered()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + STOP_SECONDS_MAX
+        while still_open and loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        for connection in list(still_open):
+            connection.close()
+
+    async def mind_idle(self) -> None:
+        """Close connections on which nothing came to its end for so long (`connections.max.idle.ms`)."""
+        idle_ms_max = self._config.connection_idle_ms_max
+        interval_ms, sweeps_max = IDLE_CHECK_INTERVAL_MS_MAX, None
+        if idle_ms_max is not None:
+            interval_ms = min(max(idle_ms_max // IDLE_CHECKS_PER_LIMIT, IDLE_CHECK_INTERVAL_MS_MIN), interval_ms)
+            sweeps_max = max(-(-idle_ms_max // interval_ms), IDLE_CHECKS_PER_LIMIT)
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            for count, connection in enumerate(list(self._connections.open), start=1):
+                connection.sweep(sweeps_max)
+                if count % SWEPT_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # who has something to ask comes first
+
+    def _new_connection(
+        self, dispatcher: Dispatcher, listener_name: str, on_closed: Callable[[Closed], None]
+    ) -> ServerConnection:
+        return ServerConnection(
+            dispatcher.on_frame,
+            listener_name=listener_name,
+            frame_size_bytes_max=self._config.request_size_bytes_max,
+            connections=self._connections.open,
+            executor=self._executor,
+            on_closed=on_closed,
+            is_timed=self._is_timed,
+        )
