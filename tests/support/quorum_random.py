@@ -5,13 +5,22 @@ from __future__ import annotations
 from random import Random
 
 from support.quorum_world import Conditions, Machine, QuorumWorld
+from tidelog.base.errors import KafkaError
+from tidelog.quorum import Voter, decide_add_voter, decide_remove_voter
 
 STEPS = 120
+CHANGES = 0.2
+"""How likely it is, at each step, that somebody asks to add or to remove a voter."""
+
 PAUSES_MS = (0, 1, 5, 20, 200, 1_000, 3_000)
 
 
-def play(seed: int, steps: int = STEPS) -> QuorumWorld:
-    """One life. It ends well: all come back, one leads, and a last record gets everywhere."""
+def play(seed: int, steps: int = STEPS, *, has_directories: bool = False) -> QuorumWorld:
+    """One life. It ends well: all come back, one leads, and a last record gets everywhere.
+
+    Args:
+        has_directories: voters are added and removed as well.
+    """
     rng = Random(seed)
     conditions = Conditions(
         delay_ms=(0, rng.choice([1, 5, 40])),
@@ -20,9 +29,12 @@ def play(seed: int, steps: int = STEPS) -> QuorumWorld:
         duplicate=rng.choice([0.0, 0.1]),
         sends_high_watermark=rng.random() < 0.8,
     )
-    world = QuorumWorld(rng.choice([1, 3, 3, 3, 5]), rng.choice([0, 0, 1, 2]), seed=seed, conditions=conditions)
+    voters, observers = rng.choice([1, 3, 3, 3, 5]), rng.choice([0, 0, 1, 2])
+    world = QuorumWorld(voters, observers, seed=seed, conditions=conditions, has_directories=has_directories)
     world.start()
     for step in range(steps):
+        if has_directories and rng.random() < CHANGES:
+            _change_voters(world, rng)
         _happen(world, rng, step)
         world.run(rng.choice(PAUSES_MS))
     world.heal()
@@ -74,6 +86,22 @@ def _happen(world: QuorumWorld, rng: Random, step: int) -> None:
         for machine in up:
             machine.crash(loses_power=rng.random() < 0.5)
         world.start()
+
+
+def _change_voters(world: QuorumWorld, rng: Random) -> None:
+    leading = [machine for machine in world.machines.values() if machine.leads]
+    if not leading:
+        return
+    leader, key = rng.choice(leading), rng.choice(list(world.machines.values())).key
+    assert leader.node is not None
+    try:
+        if leader.node.voters.is_voter(key):
+            voters = decide_remove_voter(leader.node, key)
+        else:
+            voters = decide_add_voter(leader.node, Voter(key), world.now_ms)
+    except KafkaError:
+        return
+    leader.propose(voters)
 
 
 def _resign(world: QuorumWorld, machine: Machine) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
+from uuid import UUID
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
@@ -122,7 +123,7 @@ class Machine:
         self.high_watermark = 0
         self._tick_ms = None
         self._arrived.clear()
-        voters, end = self._voters_of_log()
+        (voters, end), (previous, _) = self._voters_of_log(), self._voters_of_log(skip=1)
         log = QuorumLog(Offset(self.log_start), Offset(len(self.records)), self.lineage, self.snapshot)
         self.node = QuorumNode(
             self.key,
@@ -133,6 +134,7 @@ class Machine:
             rng=SeededRng(f"{self.world.seed}/{self.id}/{self.incarnation}"),
             now_ms=self.world.now_ms,
             voters_end_offset=end,
+            previous_voters=previous,
         )
         self.pump()
 
@@ -296,11 +298,13 @@ class Machine:
             self.told_at[high_watermark] = self.world.now_ms
             self.world.on_committed(self, high_watermark)
 
-    def _voters_of_log(self) -> tuple[VoterSet, Offset]:
+    def _voters_of_log(self, skip: int = 0) -> tuple[VoterSet, Offset]:
         for offset in reversed(range(len(self.records))):
             value = self.records[offset].value
             if isinstance(value, VoterSet):
-                return value, Offset(offset + 1)
+                skip -= 1
+                if skip < 0:
+                    return value, Offset(offset + 1)
         return self.configured, Offset(0)
 
     def _tell_voters(self, node: QuorumNode) -> None:
@@ -334,7 +338,9 @@ class QuorumWorld:
         seed: object = 0,
         settings: QuorumSettings | None = None,
         conditions: Conditions | None = None,
+        has_directories: bool = False,
     ) -> None:
+        """`has_directories`: the voters are from the log (KIP-853), and can be changed."""
         self.seed = seed
         self.rng = SeededRng(f"{seed}/network")
         self.settings = QuorumSettings() if settings is None else settings
@@ -343,8 +349,11 @@ class QuorumWorld:
         self.committed: list[Record] = []
         self.leaders: dict[LeaderEpoch, ReplicaKey] = {}
         self.sent: list[Sent] | None = None  # a list, to have all of them in it
-        configured = VoterSet(tuple(Voter(ReplicaKey(BrokerId(one))) for one in range(1, voters + 1)))
-        keys = [ReplicaKey(BrokerId(one)) for one in range(1, voters + observers + 1)]
+        keys = [
+            ReplicaKey(BrokerId(one), UUID(int=one) if has_directories else None)
+            for one in range(1, voters + observers + 1)
+        ]
+        configured = VoterSet(tuple(map(Voter, keys[:voters])), version=int(has_directories))
         self.machines = {key.node_id: Machine(self, key, configured) for key in keys}
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
@@ -492,6 +501,14 @@ class QuorumWorld:
             self.sent.append(Sent(self.now_ms, sender, receiver, message, records))
 
     # Faults.
+
+    def lose_disk(self, number: int) -> None:
+        """A process ends, and comes back with a new, empty directory."""
+        old = self.machine(number)
+        self.crash(number)
+        key = ReplicaKey(old.id, UUID(int=self.rng.randrange(1 << 32, 1 << 64)))
+        machine = self.machines[old.id] = Machine(self, key, old.configured)
+        machine.start()
 
     def crash(self, number: int, *, is_noticed: bool = True, loses_power: bool = True) -> None:
         """A process ends; the others see its connections close, unless the whole host is gone."""

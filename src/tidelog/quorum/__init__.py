@@ -2,7 +2,7 @@
 
 from tidelog.quorum.log import QuorumLog
 from tidelog.quorum.node import QuorumNode
-from tidelog.quorum.progress import QuorumDescription, ReplicaDescription
+from tidelog.quorum.progress import QuorumDescription, ReplicaDescription, ReplicaProgress
 from tidelog.quorum.roles import TRANSITIONS, Cause
 from tidelog.quorum.state_file import QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.quorum.values import (
@@ -27,6 +27,7 @@ from tidelog.quorum.values import (
     VoterSet,
 )
 from tidelog.quorum.voter import QuorumVoter
+from tidelog.quorum.voter_changes import check_may_change, decide_add_voter, decide_remove_voter, decide_update_voter
 
 __all__ = [
     "TRANSITIONS",
@@ -50,12 +51,17 @@ __all__ = [
     "QuorumVoter",
     "ReplicaDescription",
     "ReplicaKey",
+    "ReplicaProgress",
     "Role",
     "SnapshotId",
     "VoteAnswer",
     "VoteAsked",
     "Voter",
     "VoterSet",
+    "check_may_change",
+    "decide_add_voter",
+    "decide_remove_voter",
+    "decide_update_voter",
     "format_quorum_state",
     "parse_quorum_state",
 ]

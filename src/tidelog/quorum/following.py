@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.base.ids import BrokerId, Offset
+from tidelog.base.invariant import invariant
 from tidelog.quorum.values import QuorumFetch, SnapshotId
 
 ROUNDS_MAX = 5
@@ -65,10 +66,17 @@ class Following:
         """Whose turn it is; None if there is nobody."""
         return others[self._turn % len(others)] if others else None
 
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the time has come to ask again, if something failed."""
+        if self.retry_ms is not None and now_ms < self.retry_ms:
+            return False
+        self.retry_ms = None
+        return True
+
     # What happened.
 
-    def on_epoch_left(self) -> None:
-        """Whatever was asked or owed in the epoch is void; what was handed out is done, and told, all the same."""
+    def on_role_left(self) -> None:
+        """Whatever was asked or owed in the role is void; what was handed out is done, and told, all the same."""
         self.awaited = self.retry_ms = self.leader_high_watermark = None
         if self.truncation is not None:
             self.truncation, self.is_cutting = None, False
@@ -102,6 +110,19 @@ class Following:
 
     def owe_load(self, snapshot: SnapshotId) -> None:
         self.load, self.is_loading = snapshot, True
+
+    def on_truncated(self) -> None:
+        invariant(self.is_cutting and self.truncation is None, "the metadata log was truncated without need")
+        self.is_cutting = False
+
+    def on_appended(self) -> None:
+        """What was fetched is written; or, of a leader, what it wrote."""
+        if self.append is None:
+            self.is_appending = False
+
+    def on_loaded(self) -> None:
+        invariant(self.is_loading and self.load is None, "a snapshot was loaded without need")
+        self.is_loading = False
 
     def clone(self) -> Following:
         copy = Following(self._turn)

@@ -7,7 +7,7 @@ from tidelog.quorum.log import QuorumLog
 from tidelog.quorum.values import ReplicaKey, Role, VoteAsked, VoterSet
 
 
-class Election:
+class Ballot:
     """The answers to one pre-vote, or to one vote."""
 
     __slots__ = ("granted", "refused")
@@ -26,8 +26,8 @@ class Election:
         """Whether it cannot be won any more, however the rest answers."""
         return not voters.is_majority(set(voters.ids) - self.refused)
 
-    def clone(self) -> Election:
-        copy = Election(BrokerId(-1))
+    def clone(self) -> Ballot:
+        copy = Ballot(BrokerId(-1))
         copy.granted, copy.refused = self.granted.copy(), self.refused.copy()
         return copy
 

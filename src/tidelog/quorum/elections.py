@@ -1,0 +1,355 @@
+"""Who leads: votes given and asked for, and when a node tries for itself (KIP-595, KIP-996)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerId, LeaderEpoch
+from tidelog.base.ports import Rng
+from tidelog.quorum.asking import Asking
+from tidelog.quorum.ballot import Ballot, is_same_replica, may_grant, yields_to
+from tidelog.quorum.log import QuorumLog
+from tidelog.quorum.roles import Cause
+from tidelog.quorum.standing import Standing
+from tidelog.quorum.values import (
+    Answer,
+    Asked,
+    EpochAnswer,
+    EpochBegun,
+    EpochEnded,
+    QuorumSettings,
+    ReplicaKey,
+    Role,
+    VoteAnswer,
+    VoteAsked,
+    VoterSet,
+)
+
+FIRST_ELECTION_MS = 150
+"""After a start, a voter that reached another one, and heard of no leader, waits for so long at most."""
+
+SUCCESSION_MS = 50
+"""How long each of those whom a leader named as its successors waits for the one before it."""
+
+YIELD_MS = 100
+"""How long a node lets another one go first that asks for a pre-vote at the same time."""
+
+WAITING = (Role.UNATTACHED, Role.FOLLOWER, Role.RESIGNED)
+
+
+class Elections:
+    """One node's part in electing, from its start on.
+
+    Attributes:
+        standing: what came of it.
+        asking: whom the role asks something: for a vote, to follow, or to succeed; None if nobody.
+        is_leaving: whether a change that is not committed yet removes us: until it is, we may be needed to lead.
+        granting: who voted for us in this epoch, once we were elected.
+        campaign_ms: when to ask for a pre-vote; while asking, when to give up.
+    """
+
+    __slots__ = (
+        "_ballot",
+        "_campaign_ms",
+        "_defeats",
+        "_is_fresh",
+        "_is_stopping",
+        "_log",
+        "_preferred",
+        "_rng",
+        "_settings",
+        "_yield_ms",
+        "asking",
+        "granting",
+        "is_leaving",
+        "standing",
+        "voters",
+    )
+
+    def __init__(
+        self, standing: Standing, voters: VoterSet, log: QuorumLog, *, settings: QuorumSettings, rng: Rng, now_ms: int
+    ) -> None:
+        """Begin. Who votes alone tries at once."""
+        self.standing = standing
+        self.voters = voters
+        self.is_leaving = False
+        self.asking: Asking | None = None
+        self.granting: tuple[ReplicaKey, ...] = ()
+        self._log = log
+        self._settings = settings
+        self._rng = rng
+        self._ballot: Ballot | None = None
+        self._preferred: tuple[ReplicaKey, ...] = ()
+        self._is_fresh = True
+        self._is_stopping = False
+        self._defeats = 0
+        self._yield_ms: int | None = None
+        is_alone = self.is_voter and voters.majority_size == 1
+        self._campaign_ms = now_ms if is_alone else now_ms + self._election_timeout_ms()
+
+    # What is the case.
+
+    @property
+    def is_voter(self) -> bool:
+        return self.voters.is_voter(self.standing.key)
+
+    @property
+    def others(self) -> tuple[BrokerId, ...]:
+        """The other voters."""
+        return tuple(voter for voter in self.voters.ids if voter != self.standing.key.node_id)
+
+    def next_deadline_ms(self, *, is_busy: bool) -> int | None:
+        """When `proceed` has something to do because of the time."""
+        known = [] if self.asking is None else [self.asking.next_deadline_ms()]
+        if self._ballot is not None:
+            known += [self._campaign_ms, self._yield_ms]
+        elif self._may_campaign and not is_busy:
+            known.append(self._campaign_ms)
+        return min((one for one in known if one is not None), default=None)
+
+    def message_for(self, target: BrokerId) -> Asked:
+        """What our role asks of everybody."""
+        standing = self.standing
+        voter, key = self.voters.voter(target), standing.key
+        target_key = ReplicaKey(target) if voter is None else voter.key
+        if standing.role is Role.LEADER:
+            own = self.voters.voter(key.node_id)
+            endpoints = () if own is None else own.endpoints
+            return EpochBegun(standing.leader_epoch, key.node_id, target_key, endpoints)
+        if standing.role is Role.RESIGNED:
+            return EpochEnded(standing.leader_epoch, key.node_id, self._preferred)
+        return VoteAsked(
+            standing.leader_epoch,
+            key,
+            target_key,
+            self._log.last_leader_epoch,
+            self._log.log_end_offset,
+            is_pre_vote=standing.role is Role.PROSPECTIVE,
+        )
+
+    # What others ask.
+
+    def on_vote_asked(self, asked: VoteAsked, now_ms: int) -> VoteAnswer:
+        standing = self.standing
+        is_granted = False
+        code = standing.check_sender(asked.leader_epoch, asked.voter)
+        if code is Code.NONE:
+            self.learn(asked.leader_epoch, None, now_ms)
+            is_granted = may_grant(
+                asked,
+                role=standing.role,
+                voted=standing.voted,
+                leader_id=standing.leader_id,
+                is_leader_alive=standing.is_leader_alive(now_ms, self._settings.fetch_timeout_ms),
+                log=self._log,
+            )
+            if is_granted and not asked.is_pre_vote:
+                standing.voted = asked.candidate
+                self._campaign_ms = now_ms + self._election_timeout_ms()
+            elif is_granted and standing.role is Role.PROSPECTIVE and yields_to(asked, standing.key, self._log):
+                self._yield_ms = now_ms + YIELD_MS
+        return VoteAnswer(code, standing.leader_epoch, standing.leader_id, is_granted)
+
+    def on_epoch_begun(self, begun: EpochBegun, now_ms: int) -> EpochAnswer:
+        standing = self.standing
+        code = standing.check_sender(begun.leader_epoch, begun.voter)
+        if code is Code.NONE:
+            self.learn(begun.leader_epoch, begun.leader_id, now_ms)
+            if standing.leader_id == begun.leader_id != standing.key.node_id:
+                self.hear(now_ms)
+            elif standing.ended != (begun.leader_epoch, begun.leader_id):
+                code = Code.INVALID_REQUEST  # another one leads in that epoch
+        return EpochAnswer(code, standing.leader_epoch, standing.leader_id)
+
+    def on_epoch_ended(self, ended: EpochEnded, now_ms: int, *, is_busy: bool) -> EpochAnswer:
+        standing = self.standing
+        code = standing.check_sender(ended.leader_epoch, None)
+        if code is Code.NONE:
+            self.learn(ended.leader_epoch, None, now_ms)
+            if standing.role is Role.LEADER or standing.leader_id not in (None, ended.leader_id):
+                code = Code.INVALID_REQUEST
+            elif standing.ended != (ended.leader_epoch, ended.leader_id):
+                self.on_leader_ended(ended.leader_id, now_ms)
+                self._succeed(ended.preferred, now_ms, is_busy=is_busy)
+        return EpochAnswer(code, standing.leader_epoch, standing.leader_id)
+
+    # What else happened.
+
+    def learn(self, leader_epoch: LeaderEpoch, leader_id: BrokerId | None, now_ms: int) -> None:
+        """Somebody speaks of that epoch, and knows, or not, who leads in it."""
+        if not self.standing.learn(leader_epoch, leader_id):
+            return
+        self._leave()
+        if self.standing.role is Role.FOLLOWER:
+            self._defeats = 0
+            self._campaign_ms = now_ms + self._settings.fetch_timeout_ms
+        else:
+            self._campaign_ms = now_ms + self._election_timeout_ms()
+
+    def hear(self, now_ms: int) -> None:
+        """The leader that we follow said something."""
+        if self.standing.role is Role.PROSPECTIVE:
+            self._leave()
+        self.standing.hear(now_ms)
+        self._campaign_ms = now_ms + self._settings.fetch_timeout_ms
+
+    def on_reached(self, now_ms: int) -> None:
+        """Somebody answered. The first one after a start, that knows of no leader, may have just started as well."""
+        if self._is_fresh and self.standing.role is Role.UNATTACHED:
+            self._campaign_ms = min(self._campaign_ms, now_ms + self._rng.randrange(0, FIRST_ELECTION_MS + 1))
+        self._is_fresh = False
+
+    def on_answered(self, voter: BrokerId, answer: Answer, now_ms: int) -> None:
+        """What our role asked of a voter was answered."""
+        standing = self.standing
+        if isinstance(answer, VoteAnswer) and self._ballot is not None:
+            is_granted = answer.code is Code.NONE and answer.is_granted
+            self._ballot.on_answered(voter, is_granted=is_granted)
+            is_leader = answer.leader_id == voter == standing.leader_id
+            if is_leader and not is_granted and standing.role is Role.PROSPECTIVE:
+                self.hear(now_ms)  # it says so itself
+        elif answer.code is not Code.NONE and self.asking is not None:
+            self.asking.put_off(voter, now_ms)
+
+    def on_leader_lost(self, now_ms: int) -> None:
+        """The connection to the leader closed: it may be gone, or may not; ask at once."""
+        self.standing.is_leader_lost = True
+        self._campaign_ms = now_ms
+
+    def on_leader_ended(self, leader_id: BrokerId, now_ms: int) -> None:
+        """It said so: the others know as well, so a random moment passes."""
+        standing = self.standing
+        standing.ended = (standing.leader_epoch, leader_id)
+        if standing.role in (Role.FOLLOWER, Role.PROSPECTIVE):
+            self._move(Cause.LEADER_ENDED)
+        self._campaign_ms = min(self._campaign_ms, now_ms + self._rng.randrange(0, SUCCESSION_MS + 1))
+
+    def on_disk_done(self, now_ms: int) -> None:
+        """While our disk was at work we asked for nothing: the leader could not be heard."""
+        if self.standing.role is Role.FOLLOWER and not self.standing.is_leader_lost:
+            self._campaign_ms = max(self._campaign_ms, now_ms + self._settings.fetch_timeout_ms)
+
+    def on_voters(self, voters: VoterSet) -> None:
+        self.voters = voters
+        if self.standing.role in (Role.PROSPECTIVE, Role.CANDIDATE) and not self.is_voter and not self.is_leaving:
+            self._move(Cause.REMOVED)
+
+    def on_stopping(self, now_ms: int) -> None:
+        """Nothing is tried any more."""
+        self._is_stopping = True
+        if self.standing.role in (Role.PROSPECTIVE, Role.CANDIDATE):
+            self._lose(now_ms)
+
+    def resign(self, preferred: tuple[ReplicaKey, ...], now_ms: int) -> None:
+        """Lead no more, and say so to whoever votes: the first of `preferred` should be next."""
+        standing = self.standing
+        standing.ended = (standing.leader_epoch, standing.key.node_id)
+        self._preferred = preferred
+        self._move(Cause.RESIGNS)
+        self._ask((key.node_id for key in preferred), now_ms, self._settings.fetch_timeout_ms // 2)
+        self._campaign_ms = now_ms + self._election_timeout_ms()
+
+    def proceed(self, now_ms: int, *, is_busy: bool) -> None:
+        """Try, if it is time to and the disk owes nothing, and see whether an election is over."""
+        if self._may_campaign and not is_busy and now_ms >= self._campaign_ms:
+            self._move(Cause.TIMED_OUT)
+            self._ask_for_votes(now_ms)
+        if self._yield_ms is not None and now_ms >= self._yield_ms:
+            self._yield_ms = None
+        self._count(now_ms)
+
+    def clone(self, log: QuorumLog) -> Elections:
+        copy = Elections.__new__(Elections)
+        for name in Elections.__slots__:
+            setattr(copy, name, getattr(self, name))
+        copy._log = log
+        copy.standing = self.standing.clone()
+        copy._ballot = None if self._ballot is None else self._ballot.clone()
+        copy.asking = None if self.asking is None else self.asking.clone()
+        return copy
+
+    def canonical_key(self) -> tuple[object, ...]:
+        """Clocks aside."""
+        return (
+            self.standing.canonical_key(),
+            self.voters,
+            None if self._ballot is None else self._ballot.canonical_key(),
+            None if self.asking is None else self.asking.canonical_key(),
+            (self._is_fresh, self._is_stopping, self._yield_ms is None, self.is_leaving),
+            self._preferred,
+        )
+
+    # How it is done.
+
+    @property
+    def _may_campaign(self) -> bool:
+        may_lead = self.is_voter or self.is_leaving
+        return self.standing.role in WAITING and may_lead and not self._is_stopping
+
+    def _succeed(self, preferred: tuple[ReplicaKey, ...], now_ms: int, *, is_busy: bool) -> None:
+        """The leader said who should be next: the first needs no pre-vote, the others wait for it."""
+        if self.standing.role is not Role.UNATTACHED or not self._may_campaign:
+            return
+        key = self.standing.key
+        at = next((at for at, one in enumerate(preferred) if is_same_replica(one, key)), len(preferred))
+        if at > 0:
+            self._campaign_ms = now_ms + SUCCESSION_MS * at + self._rng.randrange(0, SUCCESSION_MS)
+        elif not is_busy:
+            self._become_candidate(Cause.SUCCEEDS, now_ms)
+
+    def _become_candidate(self, cause: Cause, now_ms: int) -> None:
+        standing = self.standing
+        self._move(cause)
+        standing.leader_epoch, standing.voted = LeaderEpoch(standing.leader_epoch + 1), standing.key
+        self._ask_for_votes(now_ms)
+
+    def _ask_for_votes(self, now_ms: int) -> None:
+        self._ballot = Ballot(self.standing.key.node_id)
+        self._ask(self.others, now_ms, 5 * self._settings.retry_backoff_ms)
+        self._campaign_ms = now_ms + self._election_timeout_ms()
+
+    def _count(self, now_ms: int) -> None:
+        ballot = self._ballot
+        if ballot is None:
+            return
+        if not ballot.is_won(self.voters):
+            if ballot.is_lost(self.voters) or now_ms >= self._campaign_ms:
+                self._lose(now_ms)
+        elif self.standing.role is Role.CANDIDATE:
+            self._become_leader(ballot, now_ms)
+        elif self._yield_ms is None:
+            self._become_candidate(Cause.PRE_VOTE_WON, now_ms)
+            self._count(now_ms)
+
+    def _become_leader(self, ballot: Ballot, now_ms: int) -> None:
+        self._move(Cause.ELECTED)
+        self.standing.leader_id = self.standing.key.node_id
+        self.granting = tuple(voter.key for voter in self.voters.voters if voter.key.node_id in ballot.granted)
+        self._defeats = 0
+        self._is_fresh = False
+        self._ask(self.others, now_ms, self._settings.fetch_timeout_ms // 2)
+
+    def _lose(self, now_ms: int) -> None:
+        """Too many refused, or too few answered: try again after a random while."""
+        is_led = self.standing.role is Role.PROSPECTIVE and self.standing.leader_id is not None
+        self._move(Cause.LEADER_STANDS if is_led else Cause.LOST)
+        self._defeats = min(self._defeats + 1, 10)
+        backoff_ms = min(self._settings.election_backoff_ms_max, SUCCESSION_MS << self._defeats)
+        self._campaign_ms = now_ms + self._rng.randrange(0, backoff_ms + 1)
+
+    def _move(self, cause: Cause) -> None:
+        self.standing.move(cause)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Nothing of the role before goes on."""
+        self._ballot = self.asking = self._yield_ms = None
+
+    def _ask(self, targets: Iterable[BrokerId], now_ms: int, backoff_ms_max: int) -> None:
+        backoff_ms = self._settings.retry_backoff_ms
+        self.asking = Asking(targets, now_ms, backoff_ms=backoff_ms, backoff_ms_max=backoff_ms_max)
+
+    def _election_timeout_ms(self) -> int:
+        timeout_ms = self._settings.election_timeout_ms
+        return timeout_ms + self._rng.randrange(0, timeout_ms + 1)

@@ -1,0 +1,93 @@
+"""Adding, removing and moving voters (KIP-853): what the leader appends as the next voter set, or why it does not.
+
+One at a time: two sets that differ in one voter have a majority in common, so a set may count as soon as it is in the
+log. And only by a leader that has committed a record of its own epoch: else a change of an earlier leader, which this
+one has not got, could still be committed, and the two sets need have nothing in common.
+"""
+
+from __future__ import annotations
+
+from tidelog.base.errors import Code, refusal
+from tidelog.quorum.ballot import is_same_replica
+from tidelog.quorum.node import QuorumNode
+from tidelog.quorum.values import ReplicaKey, Role, Voter, VoterSet
+
+
+def decide_add_voter(node: QuorumNode, voter: Voter, now_ms: int, *, caught_up_within_ms: int = 2_000) -> VoterSet:
+    """The voters with one more, who has all that is committed, or nearly: else nothing is committed until it has.
+
+    Args:
+        caught_up_within_ms: how long ago it may have been at the end of the log, at most.
+
+    Raises:
+        KafkaError: as `check_may_change`; DUPLICATE_VOTER; REQUEST_TIMED_OUT if it has not caught up: try again.
+    """
+    check_may_change(node)
+    key = voter.key
+    if node.voters.voter(key.node_id) is not None:
+        raise refusal(Code.DUPLICATE_VOTER, f"node {key.node_id} is a voter; to replace its directory remove it first")
+    progress = node.progress_of(key)
+    caught_up_ms = None if progress is None else progress.last_caught_up_ms
+    if caught_up_ms is None or now_ms - caught_up_ms > caught_up_within_ms:
+        raise refusal(
+            Code.REQUEST_TIMED_OUT,
+            f"node {key.node_id} has not caught up with the metadata log: start it as an observer, and wait",
+        )
+    return node.voters.with_voter(voter)
+
+
+def decide_remove_voter(node: QuorumNode, key: ReplicaKey) -> VoterSet:
+    """The voters without that one. If it leads, it resigns once that is committed.
+
+    Raises:
+        KafkaError: as `check_may_change`; VOTER_NOT_FOUND if no voter has that id and directory; INVALID_REQUEST if it
+            is the only one.
+    """
+    check_may_change(node)
+    _check_is_voter(node, key)
+    if len(node.voters.voters) == 1:
+        raise refusal(Code.INVALID_REQUEST, f"node {key.node_id} is the only voter: add another one first")
+    return node.voters.without_voter(key.node_id)
+
+
+def decide_update_voter(node: QuorumNode, voter: Voter) -> VoterSet:
+    """The voters with that one listening elsewhere; unchanged if it listens there.
+
+    Raises:
+        KafkaError: as `check_may_change`; VOTER_NOT_FOUND if no voter has that id and directory.
+    """
+    check_may_change(node)
+    _check_is_voter(node, voter.key)
+    if node.voters.voter(voter.key.node_id) == voter:
+        return node.voters
+    return VoterSet(
+        tuple(voter if one.key.node_id == voter.key.node_id else one for one in node.voters.voters),
+        node.voters.version,
+    )
+
+
+def check_may_change(node: QuorumNode) -> None:
+    """Whether the voter set may be changed now.
+
+    Raises:
+        KafkaError: NOT_LEADER_OR_FOLLOWER if this node does not lead; UNSUPPORTED_VERSION if the voters come from the
+            configuration; REQUEST_TIMED_OUT, to be tried again, while nothing of this epoch is committed, or while
+            another change is not.
+    """
+    if node.role is not Role.LEADER:
+        raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"node {node.key.node_id} does not lead the quorum")
+    if node.voters.version == 0:
+        raise refusal(
+            Code.UNSUPPORTED_VERSION,
+            "the voters come from controller.quorum.voters: change it on all nodes, or format with kraft.version 1",
+        )
+    if not node.is_active:
+        raise refusal(Code.REQUEST_TIMED_OUT, f"nothing is committed yet in leader epoch {node.leader_epoch}")
+    if node.is_voter_change_pending:
+        raise refusal(Code.REQUEST_TIMED_OUT, "another change of the voters is not committed yet")
+
+
+def _check_is_voter(node: QuorumNode, key: ReplicaKey) -> None:
+    voter = node.voters.voter(key.node_id)
+    if voter is None or not is_same_replica(voter.key, key):
+        raise refusal(Code.VOTER_NOT_FOUND, f"node {key.node_id} with directory {key.directory_id} is no voter")
