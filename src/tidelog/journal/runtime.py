@@ -23,7 +23,7 @@ for those whose replies all wait anyway, and who load anew whenever they lead ag
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, NewType, Protocol, Self, TypeVar
 
@@ -169,6 +169,16 @@ class Journal(Generic[S]):
             self._applied.append(record)
         self.next_offset = self.committed_end_offset = Offset(offset + 1)
 
+    def load(self, records: Iterable[object], end_offset: Offset) -> None:
+        """A snapshot of everything below `end_offset` came: `records` lead there from the committed state."""
+        invariant(not self.is_active, "a snapshot while active")
+        invariant(end_offset >= self.next_offset, "a snapshot up to {}, after {}", end_offset, self.next_offset)
+        for record in records:
+            self.committed.apply(record)
+            if self._keeps_committed:
+                self._applied.append(record)
+        self.next_offset = self.committed_end_offset = end_offset
+
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset) -> None:
         """This node leads the log in `leader_epoch`, has replayed all of it, and will append at `next_offset`.
 
@@ -211,6 +221,12 @@ class Journal(Generic[S]):
         self._waiting.append(Reply(ticket, decision.reply, self.next_offset))
         self._release()
         return ticket
+
+    def skip_to(self, end_offset: Offset) -> None:
+        """The driver appended something of its own behind all that it was given: decisions go on at `end_offset`."""
+        invariant(not self._unappended, "{} batches were not appended yet", len(self._unappended))
+        invariant(end_offset >= self.next_offset, "skipped back to {} from {}", end_offset, self.next_offset)
+        self.next_offset = end_offset
 
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is durable for good, control batches included.

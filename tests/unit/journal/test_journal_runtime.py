@@ -226,3 +226,32 @@ def test_no_reply_leaves_before_what_it_depends_on(steps: list[tuple[str, int]])
         drive()
         assert journal.committed.names == [name for name in durable if name is not None]
         assert len(set(journal.committed.names)) == len(journal.committed.names)
+
+
+def test_a_snapshot_takes_the_place_of_what_was_not_seen() -> None:
+    journal = Journal(Names())
+    journal.replay("a", Offset(0))
+    journal.take_ready()
+    journal.load(["b", "c"], Offset(40))
+    assert (journal.committed.names, journal.take_ready().committed) == (["a", "b", "c"], ("b", "c"))
+    journal.replay("d", Offset(40))
+    with pytest.raises(InvariantBrokenError):
+        journal.load([], Offset(40))
+    with pytest.raises(InvariantBrokenError):
+        active().load([], Offset(90))
+
+
+def test_decisions_go_on_behind_what_the_driver_appends_itself() -> None:
+    journal = active()
+    journal.propose(lambda state: state.decide_add(("a",)))
+    with pytest.raises(InvariantBrokenError):
+        journal.skip_to(Offset(3))  # a batch is to lie where that would
+    journal.take_ready()
+    journal.skip_to(Offset(3))
+    journal.propose(lambda state: state.decide_add(("b",)))
+    (batch,) = journal.take_ready().batches
+    assert batch.base_offset == 3
+    journal.on_committed(Offset(3))
+    assert (journal.committed.names, journal.committed_end_offset) == (["a"], 3)
+    journal.on_committed(Offset(4))
+    assert journal.committed.names == ["a", "b"]

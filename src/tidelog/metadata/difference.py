@@ -1,0 +1,127 @@
+"""The records that lead from one image to another: from the empty one, those of a snapshot.
+
+A node whose log fell behind takes up a snapshot in the midst of its run, and what follows the metadata there is told
+of it as of any other records: one path for news, however it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tidelog.metadata.image import (
+    BrokerImage,
+    ConfigResource,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
+from tidelog.metadata.records.brokers import (
+    BrokerEndpoint,
+    BrokerFeature,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord, ProducerIdsRecord
+from tidelog.metadata.records.topics import NO_LEADER, PartitionRecord, RemoveTopicRecord, TopicRecord
+
+
+def records_between(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    """Records that make `image` of `base` when they are applied in this order."""
+    yield from _features(base, image)
+    yield from _brokers(base, image)
+    yield from _topics(base, image)
+    yield from _configs(base, image)
+    if image.next_producer_id != base.next_producer_id:
+        yield ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
+
+
+def _features(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    for name, level in image.features.items():
+        if base.features.get(name) != level:
+            yield FeatureLevelRecord(name=name, feature_level=level)
+    for name in base.features.keys() - image.features.keys():
+        yield FeatureLevelRecord(name=name, feature_level=0)
+
+
+def _brokers(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    for broker_id, broker in base.brokers.items():
+        if broker_id not in image.brokers:
+            yield UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
+    for broker_id, broker in image.brokers.items():
+        if base.brokers.get(broker_id) != broker:
+            yield _registration(broker)
+
+
+def _registration(broker: BrokerImage) -> RegisterBrokerRecord:
+    return RegisterBrokerRecord(
+        broker_id=broker.broker_id,
+        incarnation_id=broker.incarnation_id,
+        broker_epoch=broker.broker_epoch,
+        end_points=[BrokerEndpoint(e.listener_name, e.host, e.port, e.security_protocol) for e in broker.endpoints],
+        features=[BrokerFeature(name, low, high) for name, low, high in broker.features],
+        rack=broker.rack,
+        fenced=broker.is_fenced,
+        in_controlled_shutdown=broker.in_controlled_shutdown,
+        log_dirs=list(broker.log_dirs),
+    )
+
+
+def _topics(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    for topic_id in base.topics_by_id:
+        if topic_id not in image.topics_by_id:
+            yield RemoveTopicRecord(topic_id=topic_id)
+    for topic_id, topic in image.topics_by_id.items():
+        before = base.topics_by_id.get(topic_id)
+        if before is None:
+            yield TopicRecord(name=topic.name, topic_id=topic_id)
+        yield from _partitions(before, topic)
+
+
+def _partitions(before: TopicImage | None, topic: TopicImage) -> Iterator[object]:
+    known = () if before is None else before.partitions
+    for index, partition in enumerate(topic.partitions):
+        if index >= len(known) or known[index] != partition:
+            yield _partition(topic, index, partition)
+
+
+def _partition(topic: TopicImage, index: int, partition: PartitionImage) -> PartitionRecord:
+    eligible: list[int] = list(partition.eligible_leader_replicas)
+    last_known: list[int] = list(partition.last_known_eligible_leader_replicas)
+    return PartitionRecord(
+        partition_id=index,
+        topic_id=topic.topic_id,
+        replicas=list(partition.replicas),
+        isr=list(partition.isr),
+        removing_replicas=list(partition.removing_replicas),
+        adding_replicas=list(partition.adding_replicas),
+        leader=NO_LEADER if partition.leader is None else partition.leader,
+        leader_recovery_state=int(partition.is_recovering),
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        directories=list(partition.directories),
+        eligible_leader_replicas=eligible or None,
+        last_known_elr=last_known or None,
+    )
+
+
+def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
+    gone_topics = {topic.name for topic_id, topic in base.topics_by_id.items() if topic_id not in image.topics_by_id}
+
+    def known(resource: ConfigResource) -> Mapping[str, str]:
+        """A topic that went took its settings along, even if there is another of its name now."""
+        is_gone = resource.type == ResourceType.TOPIC and resource.name in gone_topics
+        return {} if is_gone else base.configs.get(resource, {})
+
+    for resource in base.configs:
+        for name in sorted(known(resource).keys() - image.configs.get(resource, {}).keys()):
+            yield _setting(resource, name, None)
+    for resource, settings in image.configs.items():
+        before = known(resource)
+        for name, value in settings.items():
+            if before.get(name) != value:
+                yield _setting(resource, name, value)
+
+
+def _setting(resource: ConfigResource, name: str, value: str | None) -> ConfigRecord:
+    return ConfigRecord(resource_type=int(resource.type), resource_name=resource.name, name=name, value=value)
