@@ -51,8 +51,18 @@ _NODE: tuple[ConfigKey, ...] = (
         "PLAINTEXT",
         "The listener on which brokers ask each other for records; who has none of this name is asked on its first.",
     ),
-    _key("controller.quorum.voters", LIST, None, "The controllers: ID@HOST:PORT, with a comma between."),
-    _key("controller.quorum.bootstrap.servers", LIST, None, "Where to find the controllers: HOST:PORT."),
+    _key(
+        "controller.quorum.voters",
+        LIST,
+        None,
+        "The voters of the metadata quorum: ID@HOST:PORT, with a comma between; the same at every node.",
+    ),
+    _key(
+        "controller.quorum.bootstrap.servers",
+        LIST,
+        None,
+        "Where to find the voters of a quorum that keeps them in its log: HOST:PORT, with a comma between.",
+    ),
     _key("broker.rack", STRING, None, "Where this broker stands; replicas are spread over racks."),
     _key("log.dir", STRING, "/tmp/kafka-logs", "The directory of this node's logs, if log.dirs does not say."),  # noqa: S108
     _key(
@@ -395,13 +405,64 @@ _REPLICATION: tuple[ConfigKey, ...] = (
         "How often high watermarks are written.",
         minimum=1,
     ),
-    _ignored("controller.quorum.election.timeout.ms", INT, "1000", _ONE_NODE, minimum=1),
-    _ignored("controller.quorum.fetch.timeout.ms", INT, "2000", _ONE_NODE, minimum=1),
     _ignored(
         "metadata.consistency.wait.ms.max",
         LONG,
         "5000",
         _ONE_NODE,
+        minimum=0,
+    ),
+)
+
+_QUORUM: tuple[ConfigKey, ...] = (
+    _key(
+        "controller.quorum.election.timeout.ms",
+        INT,
+        "1000",
+        "How long a candidate of the metadata quorum waits for votes, up to twice.",
+        minimum=1,
+    ),
+    _key(
+        "controller.quorum.election.backoff.max.ms",
+        INT,
+        "1000",
+        "The longest that a candidate waits after an election that it lost.",
+        minimum=0,
+    ),
+    _key(
+        "controller.quorum.fetch.timeout.ms",
+        INT,
+        "2000",
+        "A voter that heard nothing of its leader for so long asks for an election; a leader that no majority fetched "
+        "from for one and a half times that leads no more.",
+        minimum=1,
+    ),
+    _key(
+        "controller.quorum.request.timeout.ms",
+        INT,
+        "2000",
+        "How long a request between nodes of the metadata quorum may take.",
+        minimum=1,
+    ),
+    _key(
+        "controller.quorum.retry.backoff.ms",
+        INT,
+        "20",
+        "How long such a request waits before it is tried again.",
+        minimum=0,
+    ),
+    _key(
+        "metadata.log.max.record.bytes.between.snapshots",
+        LONG,
+        "20971520",
+        "A snapshot of the metadata is made after so many bytes of its log; what lies before the last but one goes.",
+        minimum=1,
+    ),
+    _key(
+        "metadata.log.max.snapshot.interval.ms",
+        LONG,
+        "3600000",
+        "A snapshot of the metadata is made this long after the last one, if it changed; 0 for none of that kind.",
         minimum=0,
     ),
 )
@@ -494,5 +555,5 @@ _DYNAMIC = {
 
 BROKER_CONFIGS: tuple[ConfigKey, ...] = tuple(
     replace(key, is_dynamic=key.name in _DYNAMIC)
-    for key in (*_NODE, *_CONNECTIONS, *_OBSERVABILITY, *_TOPICS, *_LOGS, *_REPLICATION, *_COORDINATORS)
+    for key in (*_NODE, *_QUORUM, *_CONNECTIONS, *_OBSERVABILITY, *_TOPICS, *_LOGS, *_REPLICATION, *_COORDINATORS)
 )

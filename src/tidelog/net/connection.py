@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -71,6 +72,8 @@ class Connection:
         self.address = address
         self.versions = PeerVersions(str(address), {})
         self.closed: TidelogError | None = None
+        self.on_hung_up: Callable[[], None] | None = None
+        """Called when the other side ended it, or the network did: not after `close`."""
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._receiver = ResponseReceiver(settings.response_size_bytes_max)
@@ -181,7 +184,10 @@ class Connection:
 
     def on_closed(self, error: Exception | None) -> None:
         waits = f" with {len(self._in_flight)} requests unanswered" if self._in_flight else ""
+        was_open = self.closed is None
         self.close(NetworkError(f"{self.address} closed the connection{waits}{f': {error}' if error else ''}"))
+        if was_open and self.on_hung_up is not None:
+            self.on_hung_up()
 
     def _on_frame(self, frame: memoryview) -> None:
         if not self._in_flight:

@@ -10,6 +10,7 @@ from typing import cast
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.configs import ConfigValue, broker_values
+from tidelog.server.quorum_config import QuorumConfig, read_quorum_config
 
 BROKER_ROLE = "broker"
 CONTROLLER_ROLE = "controller"
@@ -30,7 +31,10 @@ class NodeConfig:
     """The settings that shape a node; those of its topics stay in `static`, for the table of settings to read.
 
     Attributes:
+        broker_listeners: for clients and brokers; empty for a node that is only a controller.
+        controller_listeners: for the quorum; empty for a node that is only a broker.
         advertised: what clients are told, by listener name; a listener that is not in it is told as it is.
+        quorum: its share in the metadata quorum.
         log_directories: absolute or relative to the process.
         metadata_log_directory: where `__cluster_metadata-0` lies; mostly the first of them.
         static: the whole file, by Kafka's keys.
@@ -39,6 +43,8 @@ class NodeConfig:
     node_id: BrokerId
     broker_listeners: tuple[Listener, ...]
     controller_listeners: tuple[Listener, ...]
+    controller_listener_name: str
+    quorum: QuorumConfig
     advertised: Mapping[str, Listener]
     rack: str | None
     log_directories: tuple[str, ...]
@@ -80,9 +86,8 @@ class NodeConfig:
         """
         values = broker_values(properties)
         node_id = _node_id(values)
-        _check_roles(values)
-        broker_listeners, controller_listeners = _listeners(values)
-        _check_voters(values, node_id)
+        broker_listeners, controller_listeners = _listeners(values, _roles(values))
+        listener_name = cast("tuple[str, ...]", values["controller.listener.names"])[0]
         log_directories = _log_directories(values)
         advertised = _advertised(values, broker_listeners, controller_listeners)
         idle_ms = cast(int, values["connections.max.idle.ms"])
@@ -91,6 +96,8 @@ class NodeConfig:
             node_id=node_id,
             broker_listeners=broker_listeners,
             controller_listeners=controller_listeners,
+            controller_listener_name=listener_name,
+            quorum=read_quorum_config(values, node_id, controller_listeners, listener_name),
             advertised=advertised,
             rack=cast("str | None", values["broker.rack"]),
             log_directories=log_directories,
@@ -138,18 +145,14 @@ def _node_id(values: _Values) -> BrokerId:
     return BrokerId(cast(int, node_id))
 
 
-def _check_roles(values: _Values) -> None:
+def _roles(values: _Values) -> frozenset[str]:
     roles = cast("tuple[str, ...] | None", values["process.roles"])
-    if roles is None:
-        raise ConfigError("process.roles is missing: this release runs process.roles=broker,controller")
-    if set(roles) != {BROKER_ROLE, CONTROLLER_ROLE}:
-        raise ConfigError(
-            f"process.roles={','.join(roles)}: this release runs both roles in one process: "
-            "process.roles=broker,controller"
-        )
+    if not roles:
+        raise ConfigError("process.roles is missing: broker, controller, or both with a comma between")
+    return frozenset(roles)
 
 
-def _listeners(values: _Values) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
+def _listeners(values: _Values, roles: frozenset[str]) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
     """Those for clients, and those for controllers."""
     listeners = _parse_listeners("listeners", values)
     _check_protocols(values, {one.name for one in listeners})
@@ -158,10 +161,20 @@ def _listeners(values: _Values) -> tuple[tuple[Listener, ...], tuple[Listener, .
         raise ConfigError("controller.listener.names is missing: name the listener of controllers, such as CONTROLLER")
     brokers = tuple(one for one in listeners if one.name not in names)
     controllers = tuple(one for one in listeners if one.name in names)
-    if not brokers:
+    if BROKER_ROLE in roles and not brokers:
         raise ConfigError("listeners: there is none for clients; add one such as PLAINTEXT://127.0.0.1:9092")
-    if not controllers:
+    if CONTROLLER_ROLE in roles and not controllers:
         raise ConfigError(f"listeners: none is named {names[0]}; add one such as {names[0]}://127.0.0.1:9093")
+    if BROKER_ROLE not in roles and brokers:
+        raise ConfigError(
+            f"listeners: {brokers[0].name} is for clients, and this node is no broker: take it out, add it to "
+            "controller.listener.names, or broker to process.roles"
+        )
+    if CONTROLLER_ROLE not in roles and controllers:
+        raise ConfigError(
+            f"listeners: {controllers[0].name} is for controllers, and this node is none: take it out, "
+            "or add controller to process.roles"
+        )
     return brokers, controllers
 
 
@@ -245,29 +258,6 @@ def _metrics_listener(values: _Values) -> Listener | None:
     if listener.name.upper() != "HTTP":
         raise ConfigError(f"metrics.listener: {text!r} is not of the form HTTP://HOST:PORT; nothing else is served")
     return listener
-
-
-def _check_voters(values: _Values, node_id: BrokerId) -> None:
-    voters = cast("tuple[str, ...] | None", values["controller.quorum.voters"])
-    controllers = cast("tuple[str, ...] | None", values["controller.quorum.bootstrap.servers"])
-    if controllers is not None and len(controllers) != 1:
-        raise ConfigError(
-            f"controller.quorum.bootstrap.servers={','.join(controllers)}: this release runs a quorum of one voter, "
-            "this node: with several of them each would be a cluster of its own"
-        )
-    if voters is None and controllers is None:
-        raise ConfigError(
-            f"controller.quorum.voters is missing: name this node as the only voter, such as {node_id}@127.0.0.1:9093"
-        )
-    for voter in voters or ():
-        voter_id, separator, _ = voter.partition("@")
-        if not separator or not voter_id.isdecimal():
-            raise ConfigError(f"controller.quorum.voters: {voter!r} is not of the form ID@HOST:PORT")
-    if voters is not None and [voter.partition("@")[0] for voter in voters] != [str(node_id)]:
-        raise ConfigError(
-            f"controller.quorum.voters={','.join(voters)}: this release runs a quorum of one voter, "
-            f"which must be this node ({node_id}@HOST:PORT)"
-        )
 
 
 def _log_directories(values: _Values) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ CONTROLLER = "controller"
 
 SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.PRODUCE: ("api_00_produce", (BROKER,)),
-    ApiKey.FETCH: ("api_01_fetch", (BROKER,)),
+    ApiKey.FETCH: ("api_01_fetch", (BROKER, CONTROLLER)),
     ApiKey.LIST_OFFSETS: ("api_02_list_offsets", (BROKER,)),
     ApiKey.METADATA: ("api_03_metadata", (BROKER,)),
     ApiKey.OFFSET_COMMIT: ("api_08_offset_commit", (BROKER,)),
@@ -64,7 +64,11 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ("api_44_incremental_alter_configs", (BROKER, CONTROLLER)),
     ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
     ApiKey.DESCRIBE_LOG_DIRS: ("api_35_describe_log_dirs", (BROKER,)),
+    ApiKey.VOTE: ("api_52_vote", (CONTROLLER,)),
+    ApiKey.BEGIN_QUORUM_EPOCH: ("api_53_begin_quorum_epoch", (CONTROLLER,)),
+    ApiKey.END_QUORUM_EPOCH: ("api_54_end_quorum_epoch", (CONTROLLER,)),
     ApiKey.ALTER_PARTITION: ("api_56_alter_partition", (CONTROLLER,)),
+    ApiKey.FETCH_SNAPSHOT: ("api_59_fetch_snapshot", (CONTROLLER,)),
     ApiKey.DESCRIBE_CLUSTER: ("api_60_describe_cluster", (BROKER, CONTROLLER)),
     ApiKey.BROKER_REGISTRATION: ("api_62_broker_registration", (CONTROLLER,)),
     ApiKey.BROKER_HEARTBEAT: ("api_63_broker_heartbeat", (CONTROLLER,)),
@@ -72,6 +76,9 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.LIST_CONFIG_RESOURCES: ("api_74_list_config_resources", (BROKER,)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("api_75_describe_topic_partitions", (BROKER,)),
 }
+
+OF_CONTROLLERS: dict[int, str] = {ApiKey.FETCH: "api_01_fetch_metadata"}
+"""What a listener of controllers serves otherwise than one of brokers: there, the metadata log is read."""
 
 LIBRDKAFKA_ALL_TOPICS = frozenset(bytes(4) + bytes((create, describe, 0)) for create in (0, 1) for describe in (0, 1))
 """How librdkafka asks a flexible Metadata for all topics: its null array takes four bytes, of which three are too many.
@@ -242,7 +249,8 @@ class Dispatcher:
             raise MalformedMessageError(
                 f"API {key} (version {header.api_version}) is not served on this {self._listener_role} listener"
             )
-        module = import_module(f"tidelog.server.handlers.{served[0]}")
+        name = OF_CONTROLLERS.get(key, served[0]) if self._listener_role == CONTROLLER else served[0]
+        module = import_module(f"tidelog.server.handlers.{name}")
         known = api(key)
         handle = module.handle
         if self._listener_role == BROKER and key in FORWARDED:

@@ -43,11 +43,15 @@ class LogDirectories:
         self._locked: dict[str, LogDirectory] = {}
         self._refused: dict[str, DiskError] = {}
 
-    def open(self, paths: tuple[str, ...], metadata_path: str) -> None:
-        """Take the directories into use, formatting them if none is yet: this node is the only voter there is.
+    def open(self, paths: tuple[str, ...], metadata_path: str, *, is_alone: bool = True) -> None:
+        """Take the directories into use, formatting them if none is yet and this node is alone in its cluster.
+
+        Args:
+            is_alone: nobody else can know the id of the cluster, so this node may make one up.
 
         Raises:
-            ConfigError: a directory is another node's or cluster's, or holds something that is not ours.
+            ConfigError: a directory is another node's or cluster's, or holds something that is not ours; none is
+                formatted, and this node is not alone.
             CorruptLogError: its meta.properties cannot be read, or is of another release.
             DiskError: another process uses one, or the disk refused where that cannot be borne.
         """
@@ -59,6 +63,11 @@ class LogDirectories:
         if not formatted and self._refused:
             raise next(iter(self._refused.values()))
         self._check_one_owner(formatted)
+        if not formatted and not is_alone:
+            raise ConfigError(
+                f"{metadata_path} is not formatted, and node {self._node_id} is one of several, whose cluster has an "
+                "id already: tidelog storage format --cluster-id ID --config-file FILE, with the same id at every node"
+            )
         self.cluster_id = next(
             (properties.cluster_id for properties in formatted.values()), ClusterId(uuid_text(self._rng.uuid()))
         )

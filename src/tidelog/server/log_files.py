@@ -26,7 +26,7 @@ from tidelog.replica import ReplicationSettings, Truncation
 from tidelog.server.config import NodeConfig
 from tidelog.server.held_directory import HeldDirectory, close_logs, is_full
 from tidelog.server.log_directories import LogDirectories
-from tidelog.server.metadata_files import MetadataFiles
+from tidelog.server.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.partition import Partition
 
 logger = logging.getLogger("tidelog.server.log_files")
@@ -78,7 +78,9 @@ class LogFiles:
     def open(self) -> None:
         """Take the directories into use. Raises ConfigError, CorruptLogError, DiskError: see `LogDirectories.open`."""
         config = self._config
-        self._directories.open(config.log_directories, config.metadata_log_directory)
+        self._directories.open(
+            config.log_directories, config.metadata_log_directory, is_alone=config.quorum.is_standalone
+        )
         self._metadata = MetadataFiles(self.metadata_directory, disk=self._disk)
 
     @property
@@ -114,12 +116,12 @@ class LogFiles:
         """Whether there is room for no further partition, or none for the metadata that tells of it."""
         return self.metadata_directory.is_known_full or all(each.is_known_full for each in self._online)
 
-    def open_metadata_log(self) -> Log:
-        """The log of `__cluster_metadata-0`, from which on a crash is one.
+    def open_metadata_log(self) -> OpenedMetadata:
+        """The log of `__cluster_metadata-0` and what lies beside it; from here on a crash is one.
 
         Raises:
             ConfigError: it is gone, though there are logs of topics: without it they are nobody's.
-            CorruptLogError: as `Log.open`, and where committed metadata lies behind damage; DiskError likewise.
+            CorruptLogError: as `MetadataFiles.open`; DiskError likewise.
         """
         orphans: list[TopicPartition] = []
         for held in self.directories:
@@ -133,16 +135,12 @@ class LogFiles:
                 held.take_clean_shutdown()
             except DiskError as error:
                 self._fail_at_start(held, error)
-        return self._files_of_metadata.open_log(now_ms=self._clock.wall_ms())
+        return self._files_of_metadata.open(now_ms=self._clock.wall_ms())
 
     def _fail_at_start(self, held: HeldDirectory, error: DiskError) -> None:
         self.on_directory_failed(held, str(error))
         if self.must_stop:
             raise error
-
-    def read_quorum_state(self) -> QuorumState | None:
-        """What this voter must not forget; None on the first start. Raises CorruptLogError."""
-        return self._files_of_metadata.read_quorum_state()
 
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""

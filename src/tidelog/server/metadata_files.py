@@ -1,6 +1,10 @@
-"""The files of the metadata log: the log itself, and what its voter must not forget."""
+"""The files of the metadata: the log itself, its snapshots, and what its voter must not forget."""
 
 from __future__ import annotations
+
+import logging
+from typing import NamedTuple
+from uuid import UUID
 
 from tidelog.base.errors import ConfigError, CorruptLogError
 from tidelog.base.ids import CLUSTER_METADATA, TopicPartition
@@ -10,12 +14,31 @@ from tidelog.log.continuity import holds_whole_batch
 from tidelog.log.recovery import CUT_SUFFIX
 from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.server.held_directory import HeldDirectory
+from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
+
+logger = logging.getLogger("tidelog.server.metadata_files")
 
 METADATA_BATCH_SIZE_BYTES_MAX = 256 << 20
 """A decision is one batch, however many partitions it is about (30,000 that change hands take 1 MiB)."""
 METADATA_LOG_CONFIG = LogConfig(
     retention_ms=None, message_timestamp_after_ms_max=None, message_size_bytes_max=METADATA_BATCH_SIZE_BYTES_MAX
 )
+
+
+class OpenedMetadata(NamedTuple):
+    """All that a node has of the metadata.
+
+    Attributes:
+        snapshot: of everything below the log start, or further on; None where the log starts at 0 and there is none.
+        state: what this voter must not forget; None on the first start.
+        directory_id: by which the voters tell this log from another of the same node (KIP-853).
+    """
+
+    log: Log
+    snapshots: MetadataSnapshots
+    snapshot: Snapshot | None
+    state: QuorumState | None
+    directory_id: UUID
 
 
 class MetadataFiles:
@@ -34,7 +57,59 @@ class MetadataFiles:
                 "the first: is a disk not mounted, or metadata.log.dir another? Put it back, or name an empty directory"
             )
 
-    def open_log(self, *, now_ms: int) -> Log:
+    def open(self, *, now_ms: int) -> OpenedMetadata:
+        """Open the log, and read the latest snapshot and the state of the voter.
+
+        Raises:
+            CorruptLogError: as `Log.open`, where committed metadata lies behind damage, and where what lies below the
+                log start is in no snapshot that can be read.
+            DiskError: the disk refused.
+        """
+        log = self._open_log(now_ms=now_ms)
+        try:
+            snapshots = MetadataSnapshots(log.directory, disk=self._disk)
+            snapshots.look()
+            snapshot = self._read_latest(snapshots, log)
+            self._settle_start(log, snapshots, snapshot)
+            log.flush()  # what a process that was killed had written may not have been synced; from now on it counts
+        except CorruptLogError:
+            del self._directory.logs[CLUSTER_METADATA]
+            log.release()
+            raise
+        return OpenedMetadata(log, snapshots, snapshot, self.read_quorum_state(), self._directory.directory_id)
+
+    def _read_latest(self, snapshots: MetadataSnapshots, log: Log) -> Snapshot | None:
+        """The latest that can be read. An older one does where the log still has all that came after it."""
+        error: CorruptLogError | None = None
+        for snapshot_id in reversed(snapshots.ids):
+            if error is not None and snapshot_id.end_offset < log.log_start_offset:
+                break
+            try:
+                return snapshots.read(snapshot_id)
+            except CorruptLogError as found:
+                error = error or found
+                snapshots.forget(snapshot_id)
+                logger.warning("%s; an older one will do if the log reaches back to it", found)
+        if error is not None and log.log_start_offset > 0:
+            raise CorruptLogError(f"{error}; put back a copy of this directory that is whole") from error
+        if log.log_start_offset > 0:
+            raise CorruptLogError(
+                f"{log.directory}: the metadata log starts at offset {log.log_start_offset}, and there is no snapshot "
+                "of what lies before; put back a copy of this directory that is whole"
+            )
+        return None
+
+    def _settle_start(self, log: Log, snapshots: MetadataSnapshots, snapshot: Snapshot | None) -> None:
+        """The log starts at the oldest snapshot, or, where it was to be replaced by one, at its end."""
+        if snapshot is None:
+            return
+        snapshot_id = snapshot.snapshot_id
+        if log.log_end_offset < snapshot_id.end_offset:
+            log.truncate_fully_and_start_at(snapshot_id.end_offset)
+            log.assign_leader_epoch(snapshot_id.leader_epoch)
+        log.advance_log_start_offset(max(log.log_start_offset, snapshots.ids[0].end_offset))
+
+    def _open_log(self, *, now_ms: int) -> Log:
         """Raises CorruptLogError: as `Log.open`, and where committed metadata lies behind damage; and DiskError."""
         log = self._directory.open_log(CLUSTER_METADATA, METADATA_LOG_CONFIG, topic_id=None, now_ms=now_ms)
         try:

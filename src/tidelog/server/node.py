@@ -1,7 +1,7 @@
-"""One node: a broker and the controller of a quorum of one, in one process.
+"""One node: its share in the metadata quorum, and a broker, a controller or both, in one process.
 
-It starts in the order in which each part can be true: files, ports, metadata, registration, logs, leaderships; and
-only then does it accept anyone.
+It starts in the order in which each part can be true: files, ports, its share in the quorum (whose other nodes are let
+in from there on), registration, logs, leaderships; and only then does it accept clients.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
 from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, NewTopic
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
-from tidelog.net.address import Address
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server import forwarding
 from tidelog.server.broker import Broker
@@ -28,13 +27,14 @@ from tidelog.server.cleaner import Cleaner
 from tidelog.server.config import Listener, NodeConfig
 from tidelog.server.connections import ConnectionLimits, Connections
 from tidelog.server.controller import Controller
-from tidelog.server.controller_channel import ControllerChannel, SoleController
+from tidelog.server.controller_channel import ControllerChannel
 from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
 from tidelog.server.dynamic_configs import DynamicConfigs
 from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.group_coordinators import GroupCoordinators
 from tidelog.server.listeners import Listeners
 from tidelog.server.log_files import LogFiles
+from tidelog.server.metadata_quorum import MetadataQuorum
 from tidelog.server.producer_ids import ProducerIds
 from tidelog.server.replication import Replication
 from tidelog.server.replication_settings import ReplicaFetchSettings
@@ -116,6 +116,17 @@ class Node:
         )
         self.broker_watch = BrokerWatch(self, clock=clock, session_timeout_ms=config.broker_session_timeout_ms)
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.executor = executor
+        self.quorum = MetadataQuorum(
+            config.node_id,
+            config.quorum,
+            self.files,
+            network=network,
+            clock=clock,
+            rng=rng,
+            executor=executor,
+            on_failed=self._fail,
+        )
         self._disk = disk
         self._network = network
         self._executor = executor
@@ -159,9 +170,10 @@ class Node:
         Raises:
             KafkaError: NOT_CONTROLLER while there is none here.
         """
-        if self._controller is None:
+        controller = self.active_controller
+        if controller is None:
             raise refusal(Code.NOT_CONTROLLER, "this node's controller is not active")
-        return self._controller
+        return controller
 
     @property
     def not_ready(self) -> str | None:
@@ -171,7 +183,8 @@ class Node:
     @property
     def active_controller(self) -> Controller | None:
         """As `controller`, for whoever can do without."""
-        return self._controller
+        controller = self._controller
+        return controller if controller is not None and controller.is_active else None
 
     @property
     def channel(self) -> ControllerChannel:
@@ -195,7 +208,7 @@ class Node:
 
     @property
     def client_port(self) -> int:
-        """Of the first listener for clients."""
+        """Of the first listener for clients; of a node that is no broker, for controllers."""
         return self.listener(self._first_listener).port
 
     @property
@@ -285,12 +298,12 @@ class Node:
         await self._executor.run(self.files.open)
         self.listeners.bind()
         self._not_ready = "it starts: the metadata log is being read"
-        await self._start_controller()
+        await self._start_quorum()
         self._start_task(self.broker_watch.run())
-        self.listeners.accept(CONTROLLER)
-        self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
-        await self._start_broker()
-        self.listeners.accept(BROKER)
+        if self.config.broker_listeners:
+            self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
+            await self._start_broker()
+            self.listeners.accept(BROKER)
         self._start_task(self.files.keep(self.broker))
         self._start_task(self.groups.begin())
         cleaner = Cleaner(self.broker, self.config.static, disk=self._disk, clock=self.clock, executor=self._executor)
@@ -302,12 +315,12 @@ class Node:
         if shortage is not None:
             logger.warning("%s", shortage)
         logger.info(
-            "node %s of cluster %s serves clients on port %s, metadata at offset %s, controller epoch %s",
+            "node %s of cluster %s serves on port %s, metadata at offset %s, controller epoch %s",
             self.config.node_id,
             self.cluster_id,
             self.client_port,
             self.image.last_offset,
-            self.controller.leader_epoch,
+            self.quorum.leader_epoch,
         )
 
     async def stop(self) -> bool:
@@ -329,9 +342,9 @@ class Node:
         await self.broker.stop()  # whoever waits is answered now
         if self._channel is not None:
             await self._channel.close()
+        await self.quorum.resign()
         await self.listeners.close_connections()
-        if self._controller is not None:
-            await self._controller.stop()
+        await self.quorum.stop()
         if self._metrics_listener is not None:
             await self._metrics_listener.stop()
         is_clean = is_clean and not self.failure.done()
@@ -385,9 +398,9 @@ class Node:
         await self._metrics_listener.start(listener.host, listener.port)
         self._start_task(self.metrics.watch_loop())
 
-    async def _start_controller(self) -> None:
+    async def _start_quorum(self) -> None:
+        """Take part in the metadata quorum. Its other nodes must reach this one before it can be elected."""
         config = self.config
-        log = await self._executor.run(self.files.open_metadata_log)
         settings = ControllerSettings(
             cluster_id=self.cluster_id,
             num_partitions=config.num_partitions,
@@ -396,26 +409,19 @@ class Node:
             broker=BrokerSettings.of(config.static),
             node_id=config.node_id,
         )
-        controller = Controller(
-            config.node_id,
-            log,
-            ControllerState(settings),
-            clock=self.clock,
-            executor=self._executor,
-            on_committed=self._on_committed,
-            on_failed=self._fail,
-            persist=self.files.write_quorum_state,
-        )
-        await controller.become_active(await self._executor.run(self.files.read_quorum_state))
-        self._controller = controller
-        await controller.request(lambda state: state.decide_bootstrap())
+        self._controller = Controller(ControllerState(settings), self.quorum, on_committed=self._on_committed)
+        told = [self.listener(one.name) for one in config.controller_listeners]
+        endpoints = tuple((one.name, one.host, one.port) for one in told)
+        await self.quorum.open(self._controller, self.cluster_id, endpoints)
+        self.listeners.accept(CONTROLLER)
+        await self.quorum.start()
 
     async def _start_broker(self) -> None:
         """Return once this broker is a part of the cluster and leads what it is to lead."""
         config = self.config
-        name = config.controller_listeners[0].name
-        leader = SoleController(config.node_id, Address(self.listener(name).host, self.listener(name).port))
-        self._channel = ControllerChannel(config.node_id, self.cluster_id, leader, network=self._network, rng=self.rng)
+        self._channel = ControllerChannel(
+            config.node_id, self.cluster_id, self.quorum, network=self._network, rng=self.rng
+        )
         told = [self.listener(one.name) for one in config.broker_listeners]
         self._lifecycle = BrokerLifecycle(
             config,

@@ -77,7 +77,12 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"node.id": None}, "node.id is missing"),
         ({"broker.id": "8"}, "they must agree"),
         ({"process.roles": None}, "process.roles is missing"),
-        ({"process.roles": "broker"}, "both roles in one process"),
+        ({"process.roles": "broker"}, "CONTROLLER is for controllers, and this node is none"),
+        ({"process.roles": "controller"}, "PLAINTEXT is for clients, and this node is no broker"),
+        (
+            {"process.roles": "broker", "listeners": "PLAINTEXT://:9092"},
+            "this node, 7, is among them, but process.roles does not say controller",
+        ),
         ({"controller.listener.names": None}, "controller.listener.names is missing"),
         ({"listeners": "CONTROLLER://:9093"}, "there is none for clients"),
         ({"listeners": "PLAINTEXT://:9092"}, "none is named CONTROLLER"),
@@ -91,13 +96,12 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"advertised.listeners": "CONTROLER://name:9093"}, "CONTROLER is none of the listeners"),
         ({"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://:9093"}, "no client can connect to 0.0.0.0"),
         ({"advertised.listeners": "PLAINTEXT://[::]:9092"}, "no client can connect"),
-        (
-            {"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "a:9093,b:9093,c:9093"},
-            "each would be a cluster of its own",
-        ),
         ({"controller.quorum.voters": None}, "controller.quorum.voters is missing"),
-        ({"controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "a quorum of one voter"),
-        ({"controller.quorum.voters": "8@a:1"}, "must be this node"),
+        ({"controller.quorum.voters": None, "controller.quorum.bootstrap.servers": "a"}, "HOST:PORT"),
+        ({"controller.quorum.voters": "1@a:1,2@b:1,3@c:1"}, "this node, 7, is a controller and not among them"),
+        ({"controller.quorum.voters": "7@a:1,8@b:1,7@c:1"}, "two voters have the id 7"),
+        ({"controller.quorum.voters": "7@a:1,8@b:0"}, "voter 8 has no port"),
+        ({"controller.quorum.voters": "7@a:1,8@a:1"}, "voters 7 and 8 are both at a:1"),
         ({"controller.quorum.voters": "a:9093"}, "ID@HOST:PORT"),
         ({"log.dirs": "/a,/b,/a/"}, "/a stands there twice"),
         ({"log.segment.byte": "100"}, "log.segment.bytes"),
@@ -109,3 +113,38 @@ def test_what_cannot_be_done_is_refused_by_name(change: dict[str, str | None], s
     properties = {key: value for key, value in (GOOD | change).items() if value is not None}
     with pytest.raises(ConfigError, match=said):
         NodeConfig.from_properties(properties)
+
+
+def test_a_node_among_several_voters() -> None:
+    config = NodeConfig.from_properties(
+        GOOD
+        | {"controller.quorum.voters": "6@a:9093,7@[::1]:9093,8@c:9093"}
+        | {"controller.quorum.election.timeout.ms": "300", "metadata.log.max.snapshot.interval.ms": "0"}
+    ).quorum
+    assert [(one.key.node_id, one.endpoints) for one in config.voters] == [
+        (6, (("CONTROLLER", "a", 9093),)),
+        (7, (("CONTROLLER", "::1", 9093),)),
+        (8, (("CONTROLLER", "c", 9093),)),
+    ]
+    assert (config.is_controller, config.is_standalone) == (True, False)
+    assert (config.settings.election_timeout_ms, config.settings.fetch_timeout_ms) == (300, 2_000)
+    assert (config.snapshot_after_bytes, config.snapshot_after_ms) == (20_971_520, None)
+
+
+@pytest.mark.parametrize(
+    ("servers", "is_alone"),
+    [("127.0.0.1:9093", True), ("localhost:9093", True), ("localhost:9094", False), ("::1:9093,other:9093", False)],
+)
+def test_who_names_only_itself_is_a_cluster_of_its_own(servers: str, is_alone: bool) -> None:
+    settings = GOOD | {"controller.quorum.bootstrap.servers": servers}
+    del settings["controller.quorum.voters"]
+    assert NodeConfig.from_properties(settings).quorum.is_standalone == is_alone
+
+
+def test_a_broker_alone_and_a_controller_alone() -> None:
+    voters = {"controller.quorum.voters": "7@a:9093,8@b:9093"}
+    controller = GOOD | voters | {"process.roles": "controller", "listeners": "CONTROLLER://:9093"}
+    assert NodeConfig.from_properties(controller).broker_listeners == ()
+    broker = GOOD | voters | {"process.roles": "broker", "listeners": "PLAINTEXT://:9092", "node.id": "1"}
+    config = NodeConfig.from_properties(broker)
+    assert (config.controller_listeners, config.quorum.is_controller) == ((), False)

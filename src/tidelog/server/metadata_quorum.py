@@ -1,0 +1,545 @@
+"""The shell of the metadata quorum at one node: its machine decides, this reads, writes, syncs, sends and waits.
+
+```
+  controller ── append_decision ──▶ log ── synced ──▶ ┌─────────┐ ──▶ peers: votes, epochs, fetches
+      ▲                                               │ machine │
+      └── on_replayed, on_committed ◀── committed ─── └─────────┘ ◀── handlers: what others ask
+```
+What the machine owes the world is carried out in its order, one thing after the other: the state of the voter is on
+disk before anybody is answered on the strength of it, what was fetched is synced before the next fetch says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from tidelog.base.errors import Code, DiskError, NetworkError, TidelogError, refusal
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
+from tidelog.base.invariant import invariant
+from tidelog.base.ports import Clock, Executor, Network, Rng
+from tidelog.log import LogSlice
+from tidelog.net.address import Address
+from tidelog.quorum import QuorumLog, QuorumNode
+from tidelog.quorum.progress import QuorumDescription
+from tidelog.quorum.values import (
+    Answer,
+    Asked,
+    EpochBegun,
+    EpochEnded,
+    FetchAnswer,
+    QuorumFetch,
+    QuorumReady,
+    ReplicaKey,
+    Role,
+    SnapshotId,
+    VoteAsked,
+    Voter,
+    VoterSet,
+)
+from tidelog.server.controller import Controller
+from tidelog.server.log_files import LogFiles
+from tidelog.server.log_lines import Seldom
+from tidelog.server.metadata_log import encode_decision
+from tidelog.server.metadata_snapshots import MetadataSnapshots
+from tidelog.server.metadata_storage import MetadataStorage
+from tidelog.server.quorum_config import QuorumConfig
+from tidelog.server.quorum_peers import QuorumPeers
+from tidelog.server.voter_records import IN_THE_LOG
+
+logger = logging.getLogger("tidelog.server.quorum")
+
+TIMER_MS_MIN = 1
+FOREIGN_TOLD_SECONDS = 60.0
+FIRST_BOOTSTRAP_ID = -2
+"""Servers to ask whose ids nobody knows yet have ids below zero, as in Kafka."""
+
+Endpoints = tuple[tuple[str, str, int], ...]
+
+
+class MetadataQuorum:
+    """This node's share in the metadata quorum, be it a voter or an observer. See the module.
+
+    Args:
+        on_failed: told when the metadata log cannot be written any more; the node has to stop.
+
+    Attributes:
+        key: of this node's log.
+        high_watermark: exclusive end of what is committed and here; None while that is not known.
+    """
+
+    key: ReplicaKey
+    cluster_id: ClusterId
+    _controller: Controller
+    _storage: MetadataStorage
+    _machine: QuorumNode
+    _peers: QuorumPeers
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        config: QuorumConfig,
+        files: LogFiles,
+        *,
+        network: Network,
+        clock: Clock,
+        rng: Rng,
+        executor: Executor,
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self.node_id = node_id
+        self.config = config
+        self.high_watermark: Offset | None = None
+        self._files = files
+        self._network = network
+        self._clock = clock
+        self._rng = rng
+        self._executor = executor
+        self._on_failed = on_failed
+        self._endpoints: Endpoints = ()
+        self._foreign = Seldom(FOREIGN_TOLD_SECONDS, lambda: clock.now_ms() / 1000)
+        self._is_open = False
+        self._is_busy = True  # until it is started
+        self._is_ended = False
+        self._error: Exception | None = None
+        self._is_loading = False
+        self._known_leader: tuple[BrokerId | None, LeaderEpoch | None] = (None, None)
+        self._leader_waiters: list[asyncio.Future[None]] = []
+        self._asked: dict[int, asyncio.Future[Answer]] = {}
+        self._last_ticket = 0
+        self._carrying_out: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # Who leads, and where everybody is.
+
+    @property
+    def leader_id(self) -> BrokerId | None:
+        """As far as this node knows."""
+        return self._known_leader[0]
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch | None:
+        return self._known_leader[1]
+
+    @property
+    def role(self) -> Role:
+        return self._machine.role
+
+    @property
+    def is_leader(self) -> bool:
+        return self._is_open and self._machine.role is Role.LEADER
+
+    @property
+    def voters(self) -> VoterSet:
+        return self._storage.voters.current
+
+    @property
+    def leader_address(self) -> Address | None:
+        """Of the leader's controller listener."""
+        return None if self.leader_id is None else self.address_of(self.leader_id)
+
+    @property
+    def log_start_offset(self) -> Offset:
+        return self._storage.log.log_start_offset
+
+    @property
+    def snapshots(self) -> MetadataSnapshots:
+        return self._storage.snapshots
+
+    def address_of(self, node_id: BrokerId) -> Address | None:
+        """Of a node's controller listener, if it is known."""
+        if node_id == self.node_id and self._endpoints:
+            return Address(*self._endpoints[0][1:])
+        return self._peers.address_of(node_id)
+
+    async def leader_changed(self) -> None:
+        """Return at the next change of the leader or of its epoch."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._leader_waiters.append(waiter)
+        await waiter
+
+    def describe(self) -> QuorumDescription:
+        """What this node knows of the quorum."""
+        return self._machine.describe(self._clock.now_ms())
+
+    # Start and stop.
+
+    async def open(self, controller: Controller, cluster_id: ClusterId, endpoints: Endpoints) -> None:
+        """Read what is on disk. From here on others can be answered, once it is started.
+
+        Args:
+            controller: replays what is committed, and decides while this node leads.
+            endpoints: where this node listens for controllers; empty if it does not.
+
+        Raises:
+            TidelogError: the files cannot be read; the text says why and what to do.
+        """
+        opened = await self._executor.run(self._files.open_metadata_log)
+        self.cluster_id, self._controller, self._endpoints = cluster_id, controller, endpoints
+        self.key = ReplicaKey(self.node_id, opened.directory_id)
+        self._peers = QuorumPeers(
+            self.node_id, cluster_id, self.config.settings, self, network=self._network, rng=self._rng
+        )
+        self._peers.endpoints = endpoints
+        self._storage = storage = MetadataStorage(
+            opened,
+            self.config,
+            self._configured_voters(),
+            persist=self._files.write_quorum_state,
+            clock=self._clock,
+            executor=self._executor,
+            on_voters=self._on_voters,
+            on_synced=lambda end_offset: self._on(self._machine.on_synced, end_offset),
+            on_failed=self.give_up,
+        )
+        self._on_voters(storage.voters.current)
+        if opened.snapshot is not None:
+            controller.on_snapshot(opened.snapshot)
+        log = storage.log
+        self._machine = storage.machine = QuorumNode(
+            self.key,
+            storage.voters.current,
+            opened.state,
+            QuorumLog(log.log_start_offset, log.log_end_offset, log.lineage, log.snapshot),
+            settings=self.config.settings,
+            rng=self._rng,
+            now_ms=self._clock.now_ms(),
+            voters_end_offset=storage.voters.end_offset,
+        )
+        self._is_open = True
+
+    async def start(self) -> None:
+        """Take part from now on; a node that is alone leads when this returns. Raises what `give_up` was told."""
+        self._is_busy = False
+        self._on(self._machine.on_tick)
+        while self.voters.ids == (self.node_id,) and not self._controller.is_active and not self._is_ended:
+            await self.leader_changed()
+        if self._error is not None:
+            raise self._error
+
+    async def resign(self) -> None:
+        """Lead no more, and tell the others who should be next; what was decided is synced first."""
+        if self._is_open and not self._is_ended:
+            await self._storage.synced()
+            self._on(self._machine.on_resign)
+
+    async def stop(self) -> None:
+        """Take part no more. Whoever waits is answered that this is not the controller."""
+        if not self._is_open:
+            return
+        await self.resign()
+        while self._carrying_out is not None:
+            await asyncio.gather(self._carrying_out, return_exceptions=True)
+        self._is_ended = True
+        await self._storage.synced()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._controller.on_lost()
+        await self._peers.close()
+
+    def _configured_voters(self) -> VoterSet:
+        config = self.config
+        if config.is_standalone:
+            return VoterSet((Voter(ReplicaKey(self.node_id), self._endpoints),))
+        if config.voters:
+            return VoterSet(config.voters)
+        # Nobody knows who they are; but they can be asked, whatever their ids.
+        return VoterSet(
+            tuple(
+                Voter(ReplicaKey(BrokerId(FIRST_BOOTSTRAP_ID - index)), (("", address.host, address.port),))
+                for index, address in enumerate(config.bootstrap)
+            )
+        )
+
+    def _on_voters(self, voters: VoterSet) -> None:
+        for voter in voters.voters:
+            if voter.endpoints and voter.key.node_id != self.node_id:
+                self._peers.set_address(voter.key.node_id, Address(*voter.endpoints[0][1:]))
+
+    # What others ask.
+
+    def check_cluster(self, cluster_id: str | None, peer: str) -> None:
+        """Who speaks for another cluster is told so, and the operator, once in a while.
+
+        Raises:
+            KafkaError: INCONSISTENT_CLUSTER_ID; BROKER_NOT_AVAILABLE while this node is on its way up or down.
+        """
+        if not self._is_open or self._is_ended:
+            raise refusal(Code.BROKER_NOT_AVAILABLE, "this node is not in the quorum at present")
+        if cluster_id in (None, self.cluster_id):
+            return
+        untold = self._foreign.untold()
+        if untold is not None:
+            more = f" ({untold} more were refused since the last line)" if untold else ""
+            logger.error(
+                "%s is of cluster %s, this node of %s: it is refused; correct its controller.quorum.voters, or the "
+                "cluster id that its directory was formatted with%s",
+                peer,
+                cluster_id,
+                self.cluster_id,
+                more,
+            )
+        raise refusal(Code.INCONSISTENT_CLUSTER_ID, f"this is cluster {self.cluster_id}, not {cluster_id}")
+
+    def may_read_snapshot(self, reader: ReplicaKey, leader_epoch: LeaderEpoch) -> Code:
+        """FetchSnapshot: whether this node serves it, as the leader in that epoch. Who loads one follows."""
+        return self._machine.on_snapshot_asked(reader, leader_epoch, self._clock.now_ms())
+
+    def endpoint_of(self, node_id: BrokerId | None) -> tuple[BrokerId, Address] | None:
+        """Where a leader that is named in an answer listens, if it is known."""
+        address = None if node_id is None else self.address_of(node_id)
+        return None if node_id is None or address is None else (node_id, address)
+
+    async def ask(self, asked: Asked) -> tuple[Answer, LogSlice | None]:
+        """The answer to what another node asks, with the records that go with it. Who waits no more is forgotten."""
+        self._last_ticket += 1
+        ticket, machine = self._last_ticket, self._machine
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[ticket] = future
+        match asked:
+            case QuorumFetch():
+                self._on(machine.on_fetch_asked, ticket, asked)
+            case VoteAsked():
+                self._on(machine.on_vote_asked, ticket, asked)
+            case EpochBegun():
+                if asked.endpoints and asked.leader_id != self.node_id:
+                    self.on_address(asked.leader_id, Address(*asked.endpoints[0][1:]))
+                self._on(machine.on_epoch_begun, ticket, asked)
+            case EpochEnded():
+                self._on(machine.on_epoch_ended, ticket, asked)
+        try:
+            answer = await future
+        finally:
+            if self._asked.pop(ticket, None) is not None:
+                machine.on_asker_gone(ticket)
+        if not isinstance(answer, FetchAnswer) or answer.code:
+            return answer, None
+        if answer.diverging is not None or answer.snapshot is not None:
+            return answer, None
+        return answer, self._storage.log.records_from(answer.fetch_offset)
+
+    # What the peers tell.
+
+    def on_answered(self, number: int, answer: Answer, records: bytes) -> None:
+        if records:
+            self._storage.fetched = (number, records)
+        self._on(self._machine.on_answered, number, answer)
+
+    def on_unanswered(self, number: int) -> None:
+        self._on(self._machine.on_unanswered, number)
+
+    def on_hung_up(self, node_id: BrokerId) -> None:
+        self._on(self._machine.on_peer_closed, node_id)
+
+    def on_address(self, node_id: BrokerId, address: Address) -> None:
+        """A leader said where it is. Of a voter, the set of voters says so."""
+        if self.voters.voter(node_id) is None:
+            self._peers.set_address(node_id, address)
+
+    # What the controller decides.
+
+    def append_decision(self, records: tuple[object, ...], leader_epoch: LeaderEpoch) -> Offset:
+        """See `AppendsDecisions`."""
+        machine = self._machine
+        invariant(
+            machine.role is Role.LEADER and machine.leader_epoch == leader_epoch and not self._is_ended,
+            "a decision of leader epoch {}, where {} is {}",
+            leader_epoch,
+            machine.leader_epoch,
+            machine.role,
+        )
+        batch = encode_decision(records, self._clock.wall_ms())
+        offset = self._storage.append(batch, leader_epoch)
+        self._storage.keeper.on_committed(len(batch))
+        self._advance()  # who waits for news is sent them while they are synced here
+        return offset
+
+    def give_up(self, error: Exception) -> None:
+        """Whether what was written is on disk cannot be known any more: nothing may be built on it."""
+        if self._is_ended:
+            return
+        self._is_ended, self._error = True, error
+        if not isinstance(error, TidelogError):
+            logger.critical("the metadata quorum failed: a bug in Tidelog", exc_info=error)
+        self._controller.on_lost()
+        self._wake_waiters()
+        self._on_failed(f"the metadata log failed: {error}")
+
+    # What the machine owes the world.
+
+    def _on(self, event: Callable[..., None], *arguments: object) -> None:
+        """Tell the machine what happened, and carry out what it owes for it."""
+        if self._is_ended:
+            return
+        try:
+            event(*arguments, self._clock.now_ms())
+        except Exception as error:
+            self.give_up(error)
+            return
+        self._advance()
+
+    def _advance(self) -> None:
+        """Carry out what there is, unless that is being done."""
+        if self._is_ended:
+            return
+        try:
+            self._note_role()
+            while not self._is_busy:
+                ready = self._machine.take_ready()
+                self._note_role()
+                self._is_busy = True
+                if _needs_time(ready):
+                    self._carrying_out = asyncio.get_running_loop().create_task(self._carry_out(ready))
+                    break
+                has_news = self._settle(ready)
+                self._is_busy = False
+                if not has_news:
+                    break
+        except Exception as error:
+            self.give_up(error)
+            return
+        self._set_timer()
+
+    async def _carry_out(self, ready: QuorumReady) -> None:
+        try:
+            await self._storage.carry_out(ready)
+            if ready.load is not None and not self._is_loading:
+                self._is_loading = True
+                self._peers.start(self._load(ready.load))
+            self._settle(ready)
+            self._is_busy = False
+        except Exception as error:  # of the disk or a bug of ours
+            self.give_up(error)
+            return
+        finally:
+            self._carrying_out = None
+        self._advance()
+
+    def _settle(self, ready: QuorumReady) -> bool:
+        """What needs no waiting. Returns whether there was anything."""
+        has_news = self._publish(ready.high_watermark)
+        for reply in ready.replies:
+            future = self._asked.pop(reply.ticket, None)
+            if future is not None and not future.done():
+                future.set_result(reply.answer)
+        for request in ready.requests:
+            self._peers.ask(request)
+        return has_news or bool(ready.replies or ready.requests)
+
+    def _publish(self, high_watermark: Offset | None) -> bool:
+        """Let the controller have what is committed. Returns whether there was anything new."""
+        if high_watermark is None:
+            return False
+        controller, machine, storage = self._controller, self._machine, self._storage
+        end_offset = min(high_watermark, storage.log.log_end_offset)
+        has_moved = end_offset != self.high_watermark
+        self.high_watermark = end_offset
+        if has_moved and not controller.is_active:
+            for batch in storage.log.batches(controller.journal.committed_end_offset, end_offset):
+                controller.on_replayed(batch)
+                storage.keeper.on_committed(batch.size_bytes)
+        if has_moved:
+            controller.on_committed(end_offset)
+        if not controller.is_active and machine.role is Role.LEADER and storage.opened is not None:
+            leader_epoch, opened_end_offset = storage.opened
+            if leader_epoch == machine.leader_epoch and end_offset >= opened_end_offset:
+                logger.info("node %d is the active controller, in leader epoch %d", self.node_id, leader_epoch)
+                controller.on_leading(leader_epoch, storage.log.log_end_offset)
+                self._wake_waiters()
+        if storage.keeper.is_due:
+            self._peers.start(self._make_snapshot())
+        return has_moved
+
+    def _note_role(self) -> None:
+        """What the machine has become: an active controller that leads no more is none from this moment on."""
+        machine, controller = self._machine, self._controller
+        if controller.is_active:
+            leads = machine.role is Role.LEADER and machine.leader_epoch == controller.leader_epoch
+            if not leads:
+                logger.info("node %d is not the active controller any more", self.node_id)
+                controller.on_lost()
+        known = (machine.leader_id, machine.leader_epoch)
+        if known != self._known_leader:
+            self._known_leader = known
+            self._wake_waiters()
+
+    def _wake_waiters(self) -> None:
+        waiters, self._leader_waiters = self._leader_waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadlines = (self._machine.next_deadline_ms(), self._storage.keeper.next_deadline_ms())
+        deadline_ms = min((one for one in deadlines if one is not None), default=None)
+        if deadline_ms is not None:
+            wait_ms = max(deadline_ms - self._clock.now_ms(), TIMER_MS_MIN)
+            self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
+
+    def _on_timer(self) -> None:
+        if not self._is_ended and self._storage.keeper.is_due:
+            self._peers.start(self._make_snapshot())
+        self._on(self._machine.on_tick)
+
+    # Snapshots.
+
+    async def _make_snapshot(self) -> None:
+        storage = self._storage
+        if not storage.keeper.is_due:
+            return
+        image = self._controller.image()
+        assert image.last_offset is not None
+        voters = storage.voters.at(Offset(image.last_offset + 1))
+        try:
+            await storage.keeper.make(
+                image, voters if voters.version >= IN_THE_LOG else None, self._machine.on_log_start_moved
+            )
+        except DiskError as error:
+            logger.error("no snapshot of the metadata was made, its log grows on: %s", error)
+        except Exception as error:
+            self.give_up(error)
+
+    async def _load(self, snapshot_id: SnapshotId) -> None:
+        """Fetch a snapshot from the leader, and go on behind it."""
+        from tidelog.server.snapshot_loading import fetch_snapshot  # few nodes ever fall so far behind
+
+        try:
+            leader_id = self._machine.leader_id
+            if leader_id is None:
+                raise NetworkError("nobody is known to lead")
+            snapshot = await fetch_snapshot(
+                snapshot_id,
+                reader=self.key,
+                cluster_id=self.cluster_id,
+                leader=(leader_id, self._machine.leader_epoch),
+                peers=self._peers,
+                snapshots=self._storage.snapshots,
+                executor=self._executor,
+                timeout_ms=self.config.settings.request_timeout_ms,
+            )
+            is_of_use = self._machine.role is not Role.LEADER and self._machine.leader_id == leader_id
+            if not is_of_use or snapshot_id.end_offset < (self.high_watermark or 0):
+                self._on(self._machine.on_snapshot_failed)
+                return
+            await self._storage.start_at(snapshot_id, snapshot.voters)
+            logger.info("the metadata was taken from a snapshot up to offset %d", snapshot_id.end_offset)
+            self._controller.on_snapshot(snapshot)
+        except DiskError as error:
+            self.give_up(error)
+        except TidelogError as error:
+            logger.warning("the snapshot of the metadata was not loaded: %s", error)
+            self._on(self._machine.on_snapshot_failed)
+        except Exception as error:
+            self.give_up(error)
+        finally:
+            self._is_loading = False
+        self._advance()
+
+
+def _needs_time(ready: QuorumReady) -> bool:
+    done_at_once = (ready.state, ready.truncation, ready.append, ready.load, ready.leader_change)
+    return any(one is not None for one in done_at_once)

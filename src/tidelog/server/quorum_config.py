@@ -1,0 +1,152 @@
+"""What a node's file says of the metadata quorum: who votes or where to find who does, and how patient everybody is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from tidelog.base.errors import ConfigError
+from tidelog.base.ids import BrokerId
+from tidelog.metadata.configs import ConfigValue
+from tidelog.net.address import Address
+from tidelog.quorum.values import QuorumSettings, ReplicaKey, Voter
+
+VOTERS = "controller.quorum.voters"
+BOOTSTRAP = "controller.quorum.bootstrap.servers"
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+Values = Mapping[str, "ConfigValue | None"]
+
+
+class ControllerListener(Protocol):
+    """Where this node listens for controllers."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuorumConfig:
+    """A node's share in the metadata quorum.
+
+    Attributes:
+        is_controller: whether it may vote; who may not follows all the same.
+        voters: as configured; empty where the log is to say who they are (KIP-853).
+        bootstrap: where to ask for the leader while nothing else is known.
+        is_standalone: nobody else is named: on empty files, this node is a cluster of its own.
+        snapshot_after_bytes: a snapshot is made after so many bytes of the metadata log.
+        snapshot_after_ms: or after so long, if anything changed; None for not.
+    """
+
+    is_controller: bool
+    voters: tuple[Voter, ...]
+    bootstrap: tuple[Address, ...]
+    is_standalone: bool
+    settings: QuorumSettings
+    snapshot_after_bytes: int
+    snapshot_after_ms: int | None
+
+
+def read_quorum_config(
+    values: Values, node_id: BrokerId, listeners: Sequence[ControllerListener], listener_name: str
+) -> QuorumConfig:
+    """Read Kafka's keys.
+
+    Args:
+        listeners: this node's for controllers; empty if it is none.
+        listener_name: of the controllers' listeners, everywhere.
+
+    Raises:
+        ConfigError: they contradict each other, or do not say where a voter is.
+    """
+    voters = _voters(values, listener_name)
+    bootstrap = _bootstrap(values)
+    if not voters and not bootstrap:
+        raise ConfigError(
+            f"{VOTERS} is missing: name the voters of the metadata quorum, such as {node_id}@127.0.0.1:9093"
+        )
+    ids = [voter.key.node_id for voter in voters]
+    if voters and listeners and node_id not in ids:
+        raise ConfigError(
+            f"{VOTERS}={_text(values)}: this node, {node_id}, is a controller and not among them; "
+            "correct node.id, add this node to the voters of every node, or take controller out of process.roles"
+        )
+    if not listeners and node_id in ids:
+        raise ConfigError(
+            f"{VOTERS}={_text(values)}: this node, {node_id}, is among them, but process.roles does not say controller"
+        )
+    if len(voters) > 1:
+        _check_reachable(voters, values)
+    is_alone = ids == [node_id] if voters else _is_itself(bootstrap, listeners)
+    snapshot_ms = cast(int, values["metadata.log.max.snapshot.interval.ms"])
+    return QuorumConfig(
+        is_controller=bool(listeners),
+        voters=voters,
+        bootstrap=bootstrap,
+        is_standalone=bool(listeners) and is_alone,
+        settings=QuorumSettings(
+            election_timeout_ms=cast(int, values["controller.quorum.election.timeout.ms"]),
+            election_backoff_ms_max=cast(int, values["controller.quorum.election.backoff.max.ms"]),
+            fetch_timeout_ms=cast(int, values["controller.quorum.fetch.timeout.ms"]),
+            request_timeout_ms=cast(int, values["controller.quorum.request.timeout.ms"]),
+            retry_backoff_ms=cast(int, values["controller.quorum.retry.backoff.ms"]),
+        ),
+        snapshot_after_bytes=cast(int, values["metadata.log.max.record.bytes.between.snapshots"]),
+        snapshot_after_ms=snapshot_ms or None,
+    )
+
+
+def _text(values: Values) -> str:
+    return ",".join(cast("tuple[str, ...] | None", values[VOTERS]) or ())
+
+
+def _voters(values: Values, listener_name: str) -> tuple[Voter, ...]:
+    voters: dict[BrokerId, Voter] = {}
+    for text in cast("tuple[str, ...] | None", values[VOTERS]) or ():
+        voter_id, separator, address = text.partition("@")
+        host, colon, port = address.rpartition(":")
+        is_number = voter_id.isascii() and voter_id.isdecimal() and port.isascii() and port.isdecimal()
+        if not (separator and colon and host and is_number) or int(port) > 65_535:
+            raise ConfigError(f"{VOTERS}: {text!r} is not of the form ID@HOST:PORT")
+        node_id = BrokerId(int(voter_id))
+        if node_id in voters:
+            raise ConfigError(f"{VOTERS}={_text(values)}: two voters have the id {node_id}; every node needs its own")
+        voters[node_id] = Voter(ReplicaKey(node_id), ((listener_name, host.strip("[]"), int(port)),))
+    return tuple(voters.values())
+
+
+def _check_reachable(voters: tuple[Voter, ...], values: Values) -> None:
+    taken: dict[tuple[str, int], BrokerId] = {}
+    for voter in voters:
+        _, host, port = voter.endpoints[0]
+        if port == 0:
+            raise ConfigError(
+                f"{VOTERS}={_text(values)}: voter {voter.key.node_id} has no port; the others have to find it"
+            )
+        other = taken.setdefault((host, port), voter.key.node_id)
+        if other != voter.key.node_id:
+            raise ConfigError(
+                f"{VOTERS}={_text(values)}: voters {other} and {voter.key.node_id} are both at {host}:{port}"
+            )
+
+
+def _bootstrap(values: Values) -> tuple[Address, ...]:
+    found = []
+    for text in cast("tuple[str, ...] | None", values[BOOTSTRAP]) or ():
+        host, colon, port = text.rpartition(":")
+        if not colon or not host or not (port.isascii() and port.isdecimal()) or not 0 < int(port) <= 65_535:
+            raise ConfigError(f"{BOOTSTRAP}: {text!r} is not of the form HOST:PORT")
+        found.append(Address(host.strip("[]"), int(port)))
+    return tuple(dict.fromkeys(found))
+
+
+def _is_itself(bootstrap: tuple[Address, ...], listeners: Sequence[ControllerListener]) -> bool:
+    """Whether the only server that is named is this node: Kafka's stock file is that of a cluster of one."""
+    return len(bootstrap) == 1 and any(
+        one.port in (0, bootstrap[0].port) and bootstrap[0].host in (one.host, *LOOPBACK) for one in listeners
+    )

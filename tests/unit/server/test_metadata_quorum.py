@@ -1,0 +1,231 @@
+"""Three controllers and what can happen to them: the metadata log goes on, and nothing that was committed is lost."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.simulated_quorum import METADATA, Quorum, run_quorum
+from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError
+from tidelog.base.ids import ClusterId
+from tidelog.quorum.values import Role
+
+SEEDS = pytest.mark.parametrize("seed", range(3))
+
+
+@SEEDS
+def test_one_of_three_leads_and_all_have_what_is_committed(seed: int) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        await quorum.set(2_000)
+        await quorum.until_all_have(2_000)
+        assert {node.quorum.leader_id for node in quorum.running} == {leader}
+        assert {node.quorum.leader_epoch for node in quorum.running} == {1}
+        assert quorum.log_of(1) == quorum.log_of(2) == quorum.log_of(3)
+        for node in quorum.running:
+            address = node.quorum.leader_address
+            assert address is not None
+            assert address.host == f"node-{leader}"
+            assert node.quorum.is_leader == (node.config.node_id == leader)
+
+    run_quorum(story, seed)
+
+
+@SEEDS
+def test_when_the_leader_is_killed_another_one_goes_on(seed: int) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        first = await quorum.leader()
+        await quorum.set(2_000)
+        quorum.nodes[first].kill()
+        killed = asyncio.get_running_loop().time()
+        second = await quorum.leader()
+        assert second != first
+        assert asyncio.get_running_loop().time() - killed < 0.5  # its connections closed: nobody waits for silence
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)
+        await quorum.nodes[first].start()
+        await quorum.until_all_have(3_000)
+        assert await quorum.leader() == second
+        await quorum.until(lambda: quorum.log_of(first) == quorum.log_of(second), "its log is the leader's")
+
+    run_quorum(story, seed)
+
+
+@SEEDS
+def test_a_leader_that_is_cut_off_leads_no_more_and_gives_way(seed: int) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        first = await quorum.leader()
+        await quorum.set(2_000)
+        for other in {1, 2, 3} - {first}:
+            quorum.world.network.partition(f"node-{first}", f"node-{other}")
+        lonely = quorum.node(first)
+        waiting = quorum.machine(first).do(lambda: quorum.set_at(lonely, 9_999))
+        second = await quorum.leader(other_than=first)
+        await quorum.until(lambda: lonely.active_controller is None, "it knows that it leads no more")
+        assert lonely.quorum.role is not Role.LEADER
+        with pytest.raises(KafkaError) as lost:
+            await waiting
+        assert lost.value.code is Code.NOT_CONTROLLER
+        assert quorum.values()[first] == "2000"
+        quorum.world.network.heal()
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)  # what it alone had written is gone
+        assert second in quorum.leaders()
+        await quorum.until(lambda: quorum.log_of(first) == quorum.log_of(second), "its log is the leader's")
+
+    run_quorum(story, seed)
+
+
+@SEEDS
+def test_all_lose_power_at_once_and_nothing_is_lost(seed: int) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        for value in range(2_000, 2_020):
+            await quorum.set(value)
+        for node in quorum.nodes.values():
+            node.lose_power()
+        await quorum.start()
+        await quorum.until_all_have(2_019)
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)
+
+    run_quorum(story, seed)
+
+
+def test_who_stops_hands_over_at_once() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        for _ in range(3):
+            first = await quorum.leader()
+            await quorum.set(2_000)
+            assert await quorum.nodes[first].stop()
+            stopped = asyncio.get_running_loop().time()
+            assert await quorum.leader() != first
+            assert asyncio.get_running_loop().time() - stopped < 0.3
+            await quorum.nodes[first].start()
+
+    run_quorum(story)
+
+
+def test_a_majority_is_needed_and_enough() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start(1)
+        await asyncio.sleep(20)
+        assert quorum.leaders() == []
+        with pytest.raises(KafkaError) as refused:
+            quorum.node(1).controller.leader_epoch  # noqa: B018
+        assert refused.value.code is Code.NOT_CONTROLLER
+        await quorum.start(3)
+        await quorum.leader()
+        await quorum.set(2_000)
+        await quorum.start(2)
+        await quorum.until_all_have(2_000)
+
+    run_quorum(story)
+
+
+def test_an_observer_follows_whoever_leads() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        quorum.add(7, roles="broker", listeners="PLAINTEXT://node-7:9092")
+        starting = quorum.nodes[7].start_soon()
+        starting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await quorum.set(2_000)
+        await quorum.until_all_have(2_000)
+        assert quorum.node(7).quorum.role is Role.FOLLOWER
+        first = await quorum.leader()
+        quorum.nodes[first].kill()
+        await quorum.leader()
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)
+        assert len(quorum.running) == 3
+
+    run_quorum(story)
+
+
+def test_a_follower_whose_tail_was_damaged_fetches_it_again() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        for value in (2_000, 2_001, 2_002):
+            await quorum.set(value)
+        await quorum.until_all_have(2_002)
+        hurt = next(node_id for node_id in (1, 2, 3) if node_id != leader)
+        quorum.nodes[hurt].kill()
+        (path,) = _segments(quorum, hurt)
+        quorum.machine(hurt).disk.files[path].data[-1] ^= 1
+        await quorum.nodes[hurt].start()
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)
+        await quorum.until(lambda: quorum.log_of(hurt) == quorum.log_of(leader), "its log is whole again")
+
+    run_quorum(story)
+
+
+def test_damage_in_the_middle_is_refused_with_the_offset() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        for value in (2_000, 2_001, 2_002):
+            await quorum.set(value)
+        hurt = next(node_id for node_id in (1, 2, 3) if node_id != leader)
+        quorum.nodes[hurt].kill()
+        (path,) = _segments(quorum, hurt)
+        data = quorum.machine(hurt).disk.files[path].data
+        data[len(data) // 2] ^= 1
+        with pytest.raises(CorruptLogError, match=r"damaged at offset \d+, committed metadata behind the damage"):
+            await quorum.nodes[hurt].start()
+        quorum.nodes[hurt].kill()
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)  # the others are unharmed
+
+    run_quorum(story)
+
+
+def _segments(quorum: Quorum, node_id: int) -> list[str]:
+    files = quorum.machine(node_id).disk.files
+    return sorted(path for path in files if path.startswith(METADATA) and path.endswith(".log"))
+
+
+def test_a_node_of_another_cluster_is_refused_and_the_cluster_is_unharmed(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        await quorum.set(2_000)
+        leader = await quorum.leader()
+        quorum.add(7, roles="broker", cluster_id=ClusterId("ANOTHER-CLUSTER-000000"))
+        starting = quorum.nodes[7].start_soon()
+        starting.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.sleep(20)
+        assert quorum.node(7).quorum.leader_id is None
+        await quorum.set(3_000)
+        assert await quorum.leader() == leader
+        said = [record.getMessage() for record in caplog.records]
+        for text in ("is of cluster ANOTHER-CLUSTER-000000, this node of", "is of another cluster than this node"):
+            told = [line for line in said if text in line]
+            assert 1 <= len(told) <= 3, told  # each of the three is told, and tells, once
+
+    run_quorum(story)
+
+
+def test_a_directory_that_nobody_formatted_is_refused_where_others_vote_too() -> None:
+    async def story(quorum: Quorum) -> None:
+        quorum.machine(1).disk.remove("logs/meta.properties")
+        with pytest.raises(ConfigError, match="tidelog storage format --cluster-id ID"):
+            await quorum.nodes[1].start()
+
+    run_quorum(story)
+
+
+def test_a_directory_of_another_node_is_refused() -> None:
+    async def story(quorum: Quorum) -> None:
+        quorum.machine(1).disk.write_atomically(
+            "logs/meta.properties", quorum.machine(2).disk.read_bytes("logs/meta.properties")
+        )
+        with pytest.raises(ConfigError, match="belongs to node 2, this is node 1"):
+            await quorum.nodes[1].start()
+
+    run_quorum(story)
