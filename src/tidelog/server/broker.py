@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
@@ -20,8 +20,9 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, Topi
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log, NotCachedError
-from tidelog.metadata import MetadataDelta, MetadataImage, PartitionImage
+from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica
+from tidelog.server.assignments import Assigned, assigned, is_held, taken_away
 from tidelog.server.following import BACKOFF_FIRST_MS, Following
 from tidelog.server.held_directory import HeldDirectory, is_full
 from tidelog.server.log_files import LogFiles, WantedLog
@@ -32,15 +33,6 @@ logger = logging.getLogger("tidelog.server.broker")
 
 TOLD_MAX = 10
 """Partitions that are named in the log when many cannot be opened for one reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Assigned:
-    """A partition that the metadata assigns to this broker, as of one image."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId
-    state: PartitionImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +227,15 @@ class Broker:
             delta.replay(record)
         image = delta.apply(Offset(committed.end_offset - 1))
         self._follow_brokers(delta, image)
-        gone = self._gone(delta, image)
+        gone = taken_away(self.broker_id, delta, image)
         if gone:
             for topic_partition, topic_id in gone:
                 await self._cut_off(self._forget(topic_partition, topic_id))
             await self._executor.run(partial(self._files.doom, gone))
             self._files.remove_doomed_later()
-        assigned = self._assigned(delta, image)
-        missing = [a for a in assigned if (a.topic_id, a.topic_partition.partition) not in self._by_id]
+        ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
+        self._has_just_registered = False
+        missing = [a for a in ours if (a.topic_id, a.topic_partition.partition) not in self._by_id]
         if missing:
             failed_count = 0
             added: list[Partition] = []
@@ -258,7 +251,7 @@ class Broker:
             if failed_count > TOLD_MAX:
                 logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
             await self._lower_checkpoints(added)
-        await self._take_roles(assigned, image)
+        await self._take_roles(ours, image)
         if delta.changed_brokers and self._replication is not None:
             for partition in self.partitions:
                 partition.on_brokers(self._replication.active_brokers)
@@ -275,16 +268,10 @@ class Broker:
             return None
         return f"log directory {held.path} failed: {held.failure}"
 
-    def _is_new(self, one: _Assigned) -> bool:
+    def _is_new(self, one: Assigned) -> bool:
         """Whether it came here just now: whatever the first image tells of may have been written to before."""
-        return self.image.last_offset is not None and not self._has_had(one.topic_id, one.topic_partition.partition)
-
-    def _has_had(self, topic_id: TopicId, index: PartitionIndex) -> bool:
-        """Whether the published image assigns this partition to this broker."""
-        topic = self.image.topic_by_id(topic_id)
-        return (
-            topic is not None and index < len(topic.partitions) and self.broker_id in topic.partitions[index].replicas
-        )
+        index = one.topic_partition.partition
+        return self.image.last_offset is not None and not is_held(self.broker_id, self.image, one.topic_id, index)
 
     def _follow_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Nothing is led or followed here before the metadata tells of the registration of this process (rule 6)."""
@@ -297,38 +284,6 @@ class Broker:
         if self._replication is not None:
             self._replication.broker_epoch = us.broker_epoch if us is not None and is_registered else None
             self._replication.on_image(image)
-
-    def _gone(self, delta: MetadataDelta, image: MetadataImage) -> list[tuple[TopicPartition, TopicId]]:
-        """What this broker has no replica of any more: its topic was deleted, or it was assigned to others."""
-        gone = [
-            (TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
-            for topic in delta.deleted_topics.values()
-            for index, state in enumerate(topic.partitions)
-            if self.broker_id in state.replicas
-        ]
-        for topic_id, indexes in delta.changed_partitions.items():
-            topic = image.topics_by_id[topic_id]
-            gone += [
-                (TopicPartition(topic.name, index), topic_id)
-                for index in sorted(indexes)
-                if self.broker_id not in topic.partitions[index].replicas and self._has_had(topic_id, index)
-            ]
-        return gone
-
-    def _assigned(self, delta: MetadataDelta, image: MetadataImage) -> list[_Assigned]:
-        """What this broker has a replica of, and has to look at: what changed, or all there is."""
-        changed: Mapping[TopicId, Iterable[int]] = delta.changed_partitions
-        if self._has_just_registered:
-            changed = {topic_id: range(len(topic.partitions)) for topic_id, topic in image.topics_by_id.items()}
-            self._has_just_registered = False
-        found = []
-        for topic_id, indexes in changed.items():
-            topic = image.topics_by_id[topic_id]
-            for index in sorted(indexes):
-                state = topic.partitions[index]
-                if self.broker_id in state.replicas:
-                    found.append(_Assigned(TopicPartition(topic.name, PartitionIndex(index)), topic_id, state))
-        return found
 
     async def _lower_checkpoints(self, opened: Sequence[Partition]) -> None:
         """Where a log ends below its checkpointed high watermark, that goes back before anything is appended: else what
@@ -349,14 +304,14 @@ class Broker:
                 async with partition.log_lock:
                     pass
 
-    async def _take_roles(self, assigned: list[_Assigned], image: MetadataImage) -> None:
+    async def _take_roles(self, ours: list[Assigned], image: MetadataImage) -> None:
         """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); follow the rest.
 
         What an earlier incarnation led is not for this one, whose registration ends it (rule 6).
         """
-        to_lead: list[tuple[_Assigned, Partition]] = []
-        to_follow: list[tuple[_Assigned, Partition]] = []
-        for one in assigned:
+        to_lead: list[tuple[Assigned, Partition]] = []
+        to_follow: list[tuple[Assigned, Partition]] = []
+        for one in ours:
             partition = self._by_id.get((one.topic_id, one.topic_partition.partition))
             if partition is None:
                 continue
@@ -383,7 +338,7 @@ class Broker:
             if self._by_id.get((one.topic_id, one.topic_partition.partition)) is partition:
                 self._follow(one, partition)
 
-    def _follow(self, one: _Assigned, partition: Partition) -> None:
+    def _follow(self, one: Assigned, partition: Partition) -> None:
         replication = self._replication
         if replication is None:
             return
@@ -397,7 +352,7 @@ class Broker:
         )
         partition.follow(Following(partition, machine, replication))
 
-    async def _lead(self, to_lead: list[tuple[_Assigned, Partition]], image: MetadataImage) -> None:
+    async def _lead(self, to_lead: list[tuple[Assigned, Partition]], image: MetadataImage) -> None:
         errors = await self._files.assign_leader_epochs(
             [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
         )
@@ -423,7 +378,7 @@ class Broker:
             partition.lead(replica)
             self.on_leadership_changed(partition)
 
-    def _add(self, one: _Assigned, log: Log) -> Partition:
+    def _add(self, one: Assigned, log: Log) -> Partition:
         partition = Partition(
             one.topic_partition,
             one.topic_id,

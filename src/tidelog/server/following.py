@@ -41,7 +41,7 @@ class FollowingHost(Protocol):
 
     def wall_ms(self) -> int: ...
 
-    def due_at(self, following: Following, due_ms: int) -> None:
+    def due_at(self, who: Following, due_ms: int) -> None:
         """Call `on_due` then, or a little later."""
         ...
 
@@ -211,7 +211,8 @@ class Following:
             except DiskError as error:
                 self._host.on_log_failed(partition, error)
                 return
-            partition.on_high_watermark(ready.high_watermark)
+            if ready.high_watermark != partition.high_watermark:
+                partition.on_committed(ready.high_watermark)
             if ready.request is not None:
                 self._host.ask(self, ready.request)
             if ready.append is None:
@@ -269,7 +270,8 @@ class Following:
                 *(partition.topic_partition, truncation.end_offset, partition.log.log_end_offset),
                 self.replica.leader_epoch,
             )
-        partition.on_high_watermark(min(partition.high_watermark, truncation.end_offset))
+        if truncation.end_offset < partition.high_watermark:
+            partition.on_committed(truncation.end_offset)
         self.cutting = self._host.start(self._cut(truncation))
 
     async def _cut(self, truncation: Truncation) -> None:

@@ -13,8 +13,8 @@ from uuid import UUID
 
 from tidelog.base.errors import Code, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId
-from tidelog.replica import IsrProposal, LeaderReplica
-from tidelog.server.partition import Partition
+from tidelog.replica import IsrProposal
+from tidelog.server.leading import Leading
 from tidelog.wire.messages.api_56_alter_partition import (
     RECOVERED,
     AlterPartitionData,
@@ -53,16 +53,12 @@ class IsrChanges:
         self._alter_partitions = alter_partitions
         self._broker_epoch = broker_epoch
         self._active_brokers = active_brokers
-        self._proposed: dict[Partition, tuple[LeaderReplica, IsrProposal]] = {}
+        self._proposed: dict[Leading, IsrProposal] = {}
         self._sending: asyncio.Task[None] | None = None
-        self.shrinks = 0
-        self.expands = 0
 
-    def propose(self, partition: Partition, replica: LeaderReplica, proposal: IsrProposal) -> None:
+    def propose(self, leading: Leading, proposal: IsrProposal) -> None:
         """Ask for an ISR; a later proposal for the same partition takes the place of one that was not sent yet."""
-        self._proposed[partition] = (replica, proposal)
-        self.shrinks += len(proposal.isr) < len(replica.isr)
-        self.expands += len(proposal.isr) > len(replica.isr)
+        self._proposed[leading] = proposal
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
@@ -77,13 +73,13 @@ class IsrChanges:
             await asyncio.sleep(0)  # what is proposed in one step goes together
             while self._proposed:
                 some = dict(list(self._proposed.items())[:PARTITIONS_PER_REQUEST_MAX])
-                for partition in some:
-                    del self._proposed[partition]
+                for leading in some:
+                    del self._proposed[leading]
                 await self._send(some)
         finally:
             self._sending = None
 
-    async def _send(self, proposed: Mapping[Partition, tuple[LeaderReplica, IsrProposal]]) -> None:
+    async def _send(self, proposed: Mapping[Leading, IsrProposal]) -> None:
         codes: dict[tuple[UUID, int], int] = {}
         otherwise: int = Code.UNKNOWN_SERVER_ERROR
         broker_epoch = self._broker_epoch()
@@ -99,7 +95,8 @@ class IsrChanges:
                     for topic in answer.topics
                     for row in topic.partitions
                 }
-        for partition, (replica, proposal) in proposed.items():
+        for leading, proposal in proposed.items():
+            partition = leading.partition
             code = codes.get((partition.topic_id, partition.topic_partition.partition), otherwise)
             if code == Code.NONE:
                 continue  # the metadata will say so
@@ -107,14 +104,13 @@ class IsrChanges:
                 "%s: the controller refused the in-sync replicas %s: %s",
                 *(partition.topic_partition, sorted(proposal.isr), code),
             )
-            partition.on_proposal_unanswered(replica)
+            leading.on_proposal_unanswered()
 
-    def _request(
-        self, proposed: Mapping[Partition, tuple[LeaderReplica, IsrProposal]], broker_epoch: BrokerEpoch
-    ) -> AlterPartitionRequest:
+    def _request(self, proposed: Mapping[Leading, IsrProposal], broker_epoch: BrokerEpoch) -> AlterPartitionRequest:
         active = self._active_brokers()
         topics: dict[UUID, AlterPartitionTopic] = {}
-        for partition, (_, proposal) in proposed.items():
+        for leading, proposal in proposed.items():
+            partition = leading.partition
             topic = topics.setdefault(partition.topic_id, AlterPartitionTopic(partition.topic_id, []))
             topic.partitions.append(
                 AlterPartitionData(

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tidelog.base.errors import (
     Code,
@@ -20,7 +20,6 @@ from tidelog.base.errors import (
 from tidelog.base.ids import (
     BrokerEpoch,
     BrokerId,
-    CorrelationId,
     LeaderEpoch,
     Offset,
     TopicId,
@@ -33,15 +32,14 @@ from tidelog.records import split_batches
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
-    AcceptedFetch,
-    Acknowledgement,
     FollowerFetch,
-    IsrProposal,
     LeaderReplica,
     LogBounds,
     ReplicationSettings,
     check_leader_epoch,
 )
+from tidelog.server.leading import Leading, LeadingHost, NoHost
+from tidelog.server.watchers import Watcher, Watchers
 
 if TYPE_CHECKING:
     from tidelog.server.following import Following
@@ -54,50 +52,18 @@ LENGTH_END = 12
 _LENGTH_AND_ATTRIBUTES = Struct(">8xi9xh")
 
 
-class Watcher(Protocol):
-    """Who wants to know when a partition changes."""
-
-    def on_changed(self) -> None: ...
-
-
-class PartitionHost(Protocol):
-    """The broker, as far as a partition that is led needs it."""
-
-    def now_ms(self) -> int: ...
-
-    def due_at(self, partition: Partition, due_ms: int) -> None:
-        """Call `on_due` then, or a little later."""
-        ...
-
-    def propose(self, partition: Partition, replica: LeaderReplica, proposal: IsrProposal) -> None:
-        """Put an ISR to the controller."""
-        ...
-
-
-class NoHost:
-    """For a partition that has no other replica."""
-
-    def now_ms(self) -> int:
-        return 0
-
-    def due_at(self, partition: Partition, due_ms: int) -> None:
-        """Nobody looks at the time."""
-
-    def propose(self, partition: Partition, replica: LeaderReplica, proposal: IsrProposal) -> None:
-        """There is nobody to put it to."""
-
-
 class Partition:
     """Serves one partition while this broker leads it, or follows its leader.
 
     The log holds the records; `LeaderReplica` says what is committed and who is fenced, `FollowerReplica` what is to be
-    copied; `Partition` joins log and leader (`Following` does it for the follower), and tells those who watch when
+    copied; `Partition` joins them (`Leading` and `Following` drive the machines), and tells those who watch when
     something changes that a fetch could be answered with: the high watermark, the log start, the leadership. Followers
     are told as well when the log grows.
 
     Attributes:
         is_internal: whether its records are its coordinator's.
         replica: the leader's machine; None while this broker does not lead.
+        leading: what drives it.
         following: what drives the follower's machine; None while this broker does not follow.
         log_lock: held by whatever works on the log's files off the loop: a truncation has them for itself.
         produced_bytes: that producers had appended here since the node started, for whoever counts.
@@ -105,16 +71,14 @@ class Partition:
     """
 
     __slots__ = (
-        "_due_ms",
         "_follower_watchers",
         "_high_watermark",
         "_host",
-        "_last_correlation_id",
-        "_waiting",
         "_watchers",
         "following",
         "is_internal",
         "known_leader_epoch",
+        "leading",
         "log",
         "log_lock",
         "on_read_error",
@@ -134,7 +98,7 @@ class Partition:
         log: Log,
         *,
         high_watermark: Offset | None = None,
-        host: PartitionHost | None = None,
+        host: LeadingHost | None = None,
     ) -> None:
         """Serve nothing yet.
 
@@ -149,14 +113,12 @@ class Partition:
         self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
         self.following: Following | None = None
         self.log_lock = asyncio.Lock()
-        self._host: PartitionHost = NoHost() if host is None else host
+        self.leading: Leading | None = None
+        self._host: LeadingHost = NoHost() if host is None else host
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
         self._high_watermark = bounds.clamped_high_watermark  # while nobody is led
-        self._watchers: dict[Watcher, None] = {}  # told in the order in which they came
-        self._follower_watchers: dict[Watcher, None] = {}
-        self._waiting: dict[CorrelationId, asyncio.Future[Code]] = {}
-        self._last_correlation_id = 0
-        self._due_ms: int | None = None
+        self._watchers = Watchers()
+        self._follower_watchers = Watchers()
         self.on_read_error: Callable[[], None] = lambda: None  # told on the loop that the disk refused a read
         self.produced_batches = 0
         self.produced_bytes = 0
@@ -167,8 +129,9 @@ class Partition:
     def lead(self, replica: LeaderReplica) -> None:
         """Serve as the leader of `replica.leader_epoch`, which the lineage holds already (rule 1)."""
         self.replica = replica
+        self.leading = Leading(self, replica, self._host)
         self.known_leader_epoch = replica.leader_epoch
-        self._settle(replica)
+        self.leading.settle()
 
     def follow(self, following: Following) -> None:
         """Follow the leader of an epoch. Ends with `stop`."""
@@ -182,54 +145,14 @@ class Partition:
         return LogBounds(self.log.log_start_offset, self.log.log_end_offset, self.high_watermark)
 
     def on_state(self, state: PartitionImage) -> None:
-        """Something newer about the partition, within the epoch that this broker leads in."""
-        replica = self.replica
-        if replica is not None:
-            replica.on_state(state)
-            self._settle(replica)
-            self._ask_who_may_join(replica)
+        """Something newer about the partition, within the epoch that this broker leads or follows in."""
+        if self.leading is not None:
+            self.leading.on_state(state)
 
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Who is neither fenced nor shutting down, in which incarnation."""
-        replica = self.replica
-        if replica is not None:
-            replica.on_brokers(active)
-            self._ask_who_may_join(replica)
-
-    def _ask_who_may_join(self, replica: LeaderReplica) -> None:
-        """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
-        if not replica.is_isr_whole:
-            self._tell_followers()
-
-    def on_proposal_unanswered(self, replica: LeaderReplica) -> None:
-        """The controller refused an ISR, or did not answer."""
-        if replica is self.replica:
-            now_ms = self._host.now_ms()
-            replica.on_proposal_unanswered(now_ms)
-            self._settle(replica)
-            self._mind_deadline(replica)
-
-    def on_due(self, now_ms: int) -> None:
-        """Time has passed."""
-        if self._due_ms is None or now_ms < self._due_ms:
-            return
-        self._due_ms = None
-        replica = self.replica
-        if replica is not None:
-            replica.on_tick(now_ms)
-            self._settle(replica)
-            self._ask_who_may_join(replica)
-
-    def _mind_deadline(self, replica: LeaderReplica) -> None:
-        due_ms = replica.next_deadline_ms()
-        if due_ms is not None:
-            self._due_at(due_ms)
-
-    def _due_at(self, due_ms: int) -> None:
-        """One deadline at a time: when it is over, the machine says what is next. They mostly move away."""
-        if self._due_ms is None or due_ms < self._due_ms:
-            self._due_ms = due_ms
-            self._host.due_at(self, due_ms)
+        if self.leading is not None:
+            self.leading.on_brokers(active)
 
     def stop(self, leader_epoch: LeaderEpoch | None = None) -> None:
         """Serve no more: not the leader, or deleted. Whoever watches is told to look again.
@@ -239,61 +162,43 @@ class Partition:
         """
         if leader_epoch is not None:
             self.known_leader_epoch = leader_epoch
-        replica, following = self.replica, self.following
+        role = self.leading or self.following
         self._high_watermark = self.high_watermark
-        self.replica = self.following = self._due_ms = None
-        if replica is not None:
-            replica.on_stopped()
-            self._tell_producers(replica.take_ready().acks)
-        elif following is not None:
-            following.stop()
-        self._tell_followers()
-        self._tell_watchers()
+        self.replica = self.leading = self.following = None
+        if role is not None:
+            role.stop()
+        self.tell_followers()
+        self._watchers.tell()
 
     # Who waits for news.
     def watch(self, watcher: Watcher) -> None:
-        """Tell of the next change, once: whoever wants to know of the one after it watches again.
-
-        So a change costs nothing where those who once watched are gone, or have not looked since the last.
-        """
-        self._watchers[watcher] = None
+        """Tell of the next change of what consumers see."""
+        self._watchers.add(watcher)
 
     def watch_log_end(self, watcher: Watcher) -> None:
-        """As `watch`, for a follower, which reads what is not committed too."""
-        self._follower_watchers[watcher] = None
+        """Tell of the next change of what followers see: they read what is not committed too."""
+        self._follower_watchers.add(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
-        self._watchers.pop(watcher, None)
-        self._follower_watchers.pop(watcher, None)
+        self._watchers.remove(watcher)
+        self._follower_watchers.remove(watcher)
+
+    def tell_followers(self) -> None:
+        """They have something to read, or are to be looked at again."""
+        self._follower_watchers.tell()
 
     def configure(self, config: LogConfig, settings: ReplicationSettings) -> None:
         """The settings of the topic, or those behind it, changed."""
         self.log.configure(config)
-        replica = self.replica
-        if replica is not None:
-            replica.on_settings(settings)
-            self._settle(replica)  # with fewer replicas to wait for, more may be committed
+        if self.leading is not None:
+            self.leading.on_settings(settings)
 
     def on_log_start_moved(self) -> None:
         """Retention or DeleteRecords removed records from the start of the log."""
         if self.replica is not None:
             self.replica.on_log_start_moved(self.log.log_start_offset)
-        self._tell_followers()
-        self._tell_watchers()
-
-    def _tell_watchers(self) -> None:
-        watchers = self._watchers
-        if watchers:
-            self._watchers = {}
-            for watcher in watchers:
-                watcher.on_changed()
-
-    def _tell_followers(self) -> None:
-        watchers = self._follower_watchers
-        if watchers:
-            self._follower_watchers = {}
-            for watcher in watchers:
-                watcher.on_changed()
+        self.tell_followers()
+        self._watchers.tell()
 
     # What clients ask.
     def leader(self, sent_leader_epoch: int = -1) -> LeaderReplica:
@@ -337,30 +242,22 @@ class Partition:
         if not result.is_duplicate:
             self.produced_batches += 1
             self.produced_bytes += len(batch)
-            self._on_appended(replica)
+            self._on_appended()
         return result
 
-    def _on_appended(self, replica: LeaderReplica) -> None:
-        replica.on_appended(self.log.log_end_offset, self._host.now_ms())
-        self._settle(replica)
-        if self._follower_watchers:
-            self._tell_followers()
+    def _on_appended(self) -> None:
+        assert self.leading is not None
+        self.leading.on_appended()
+        self.tell_followers()
 
     def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
         """Tell when all below `end_offset` (exclusive), which was appended here, is committed, or why that is not to be
         waited for: see `Acknowledgement`. A duplicate's is that of its original (rule 10).
         """
+        if self.leading is not None:
+            return self.leading.committed(end_offset, timeout_ms)
         future: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
-        replica = self.replica
-        if replica is None:
-            future.set_result(Code.NOT_LEADER_OR_FOLLOWER)
-            return future
-        self._last_correlation_id += 1
-        correlation_id = CorrelationId(self._last_correlation_id)
-        self._waiting[correlation_id] = future
-        deadline_ms = self._host.now_ms() + max(timeout_ms, 0)
-        replica.on_produced(correlation_id, Offset(end_offset), deadline_ms)
-        self._due_at(deadline_ms)
+        future.set_result(Code.NOT_LEADER_OR_FOLLOWER)
         return future
 
     def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
@@ -372,13 +269,9 @@ class Partition:
         Raises:
             KafkaError: see `leader` and `LeaderReplica.accept_fetch`.
         """
-        replica = self.leader(-1 if fetch.leader_epoch is None else fetch.leader_epoch)
-        accepted = replica.accept_fetch(fetch)
-        if not isinstance(accepted, AcceptedFetch):
-            return accepted
-        replica.on_fetch(accepted)
-        self._settle(replica)
-        return None
+        self.leader(-1 if fetch.leader_epoch is None else fetch.leader_epoch)
+        assert self.leading is not None
+        return self.leading.on_fetched(fetch)
 
     def append_as_coordinator(self, batch: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
         """Append what the coordinator on this partition wrote in `leader_epoch`.
@@ -387,9 +280,9 @@ class Partition:
             KafkaError: another epoch has begun; nothing was changed.
             DiskError: as `append`.
         """
-        replica = self.leader(leader_epoch)
+        self.leader(leader_epoch)
         result = self.log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin="coordinator")
-        self._on_appended(replica)
+        self._on_appended()
         return result
 
     def delete_records(self, offset: int | None) -> Offset:
@@ -555,12 +448,11 @@ class Partition:
     def high_watermark(self) -> Offset:
         return self._high_watermark if self.replica is None else self.replica.high_watermark
 
-    def on_high_watermark(self, high_watermark: Offset) -> None:
-        """A follower learnt what is committed; or that what it thought is not."""
-        if high_watermark != self._high_watermark:
-            self._high_watermark = high_watermark
-            self.log.producers.on_high_watermark(high_watermark)
-            self._tell_watchers()
+    def on_committed(self, high_watermark: Offset) -> None:
+        """The high watermark moved: as the leader's machine decided, or as a follower learnt."""
+        self._high_watermark = high_watermark
+        self.log.producers.on_high_watermark(high_watermark)
+        self._watchers.tell()
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -589,24 +481,3 @@ class Partition:
         if known is None or fetch_offset > log.log_end_offset:
             raise self._out_of_range(max(fetch_offset, log.log_end_offset + 1))
         return known if known[0] < last_fetched_epoch or known[1] < fetch_offset else None
-
-    def _settle(self, replica: LeaderReplica) -> None:
-        """Do what the machine says is owed, in its order."""
-        before = replica.high_watermark
-        ready = replica.take_ready()
-        high_watermark = ready.high_watermark
-        if high_watermark != before:
-            self.log.producers.on_high_watermark(high_watermark)
-            self._tell_watchers()
-        if ready.acks:
-            self._tell_producers(ready.acks)
-        if ready.isr_proposal is not None:
-            self._host.propose(self, replica, ready.isr_proposal)
-        if self._due_ms is None and replica.has_followers:
-            self._mind_deadline(replica)
-
-    def _tell_producers(self, acks: tuple[Acknowledgement, ...]) -> None:
-        for ack in acks:
-            future = self._waiting.pop(ack.correlation_id)
-            if not future.done():
-                future.set_result(ack.code)

@@ -14,10 +14,11 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
-from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
+from tidelog.replica import FollowerRequest, IsrProposal, Truncation
 from tidelog.server.deadlines import Deadlines, Due
 from tidelog.server.following import Following
 from tidelog.server.isr_changes import AlterPartitions, IsrChanges
+from tidelog.server.leading import Leading
 from tidelog.server.log_files import LogFiles
 from tidelog.server.partition import Partition
 from tidelog.server.replica_fetchers import ReplicaFetchers
@@ -112,9 +113,9 @@ class Replication:
         """Tell it then, or a little later."""
         self._deadlines.add(who, due_ms)
 
-    def propose(self, partition: Partition, replica: LeaderReplica, proposal: IsrProposal) -> None:
+    def propose(self, leading: Leading, proposal: IsrProposal) -> None:
         """Put an ISR to the controller."""
-        self.isr_changes.propose(partition, replica, proposal)
+        self.isr_changes.propose(leading, proposal)
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
         """Send a request to a leader."""

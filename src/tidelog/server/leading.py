@@ -1,0 +1,178 @@
+"""Drives the leader's machine of one partition, in one leader epoch: what it says is owed, in its order.
+
+```
+ appended, fetched, time, news ──► high watermark published ──► producers told ──► an ISR proposed ──► one deadline
+```
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, Offset
+from tidelog.metadata import PartitionImage
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica import (
+    AcceptedFetch,
+    FollowerFetch,
+    IsrProposal,
+    LeaderReplica,
+    ReplicationSettings,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.partition import Partition
+
+
+class LeadingHost(Protocol):
+    """The broker, as far as a partition that is led needs it."""
+
+    def now_ms(self) -> int: ...
+
+    def due_at(self, who: Leading, due_ms: int) -> None:
+        """Call `on_due` then, or a little later."""
+        ...
+
+    def propose(self, leading: Leading, proposal: IsrProposal) -> None:
+        """Put an ISR to the controller."""
+        ...
+
+
+class NoHost:
+    """For a partition that has no other replica, and nobody to wait for."""
+
+    def now_ms(self) -> int:
+        return 0
+
+    def due_at(self, who: Leading, due_ms: int) -> None:
+        """Nobody looks at the time."""
+
+    def propose(self, leading: Leading, proposal: IsrProposal) -> None:
+        """There is nobody to put it to."""
+
+
+class Leading:
+    """See the module.
+
+    Attributes:
+        replica: the machine.
+    """
+
+    __slots__ = ("_due_ms", "_host", "_is_stopped", "_last_correlation_id", "_waiting", "partition", "replica")
+
+    def __init__(self, partition: Partition, replica: LeaderReplica, host: LeadingHost) -> None:
+        """Do nothing until `settle`."""
+        self.partition = partition
+        self.replica = replica
+        self._host = host
+        self._waiting: dict[CorrelationId, asyncio.Future[Code]] = {}
+        self._last_correlation_id = 0
+        self._due_ms: int | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The leadership is over: whoever waits is told."""
+        self._is_stopped = True
+        self.replica.on_stopped()
+        for ack in self.replica.take_ready().acks:
+            self._tell(ack.correlation_id, ack.code)
+
+    # What happened.
+
+    def on_appended(self) -> None:
+        """The log grew."""
+        self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
+        self.settle()
+
+    def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
+        """A follower asks for records; see `Partition.on_fetched`."""
+        accepted = self.replica.accept_fetch(fetch)
+        if not isinstance(accepted, AcceptedFetch):
+            return accepted
+        self.replica.on_fetch(accepted)
+        self.settle()
+        return None
+
+    def on_state(self, state: PartitionImage) -> None:
+        """Something newer about the partition, within the epoch."""
+        self.replica.on_state(state)
+        self.settle()
+        self._ask_who_may_join()
+
+    def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Who is neither fenced nor shutting down, in which incarnation."""
+        self.replica.on_brokers(active)
+        self._ask_who_may_join()
+
+    def on_settings(self, settings: ReplicationSettings) -> None:
+        """Those of the topic changed: with fewer to wait for, more may be committed."""
+        self.replica.on_settings(settings)
+        self.settle()
+
+    def on_proposal_unanswered(self) -> None:
+        """The controller refused an ISR, or did not answer."""
+        if not self._is_stopped:
+            self.replica.on_proposal_unanswered(self._host.now_ms())
+            self.settle()
+            self._mind_deadline()
+
+    def on_due(self, now_ms: int) -> None:
+        """Time has passed."""
+        if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
+            return
+        self._due_ms = None
+        self.replica.on_tick(now_ms)
+        self.settle()
+        self._mind_deadline()
+        self._ask_who_may_join()
+
+    def _ask_who_may_join(self) -> None:
+        """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
+        if not self.replica.is_isr_whole:
+            self.partition.tell_followers()
+
+    def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
+        """See `Partition.committed`."""
+        future: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+        self._last_correlation_id += 1
+        correlation_id = CorrelationId(self._last_correlation_id)
+        self._waiting[correlation_id] = future
+        deadline_ms = self._host.now_ms() + max(timeout_ms, 0)
+        self.replica.on_produced(correlation_id, Offset(end_offset), deadline_ms)
+        self._due_at(deadline_ms)
+        return future
+
+    # What is owed.
+
+    def settle(self) -> None:
+        """Do it."""
+        replica = self.replica
+        before = replica.high_watermark
+        high_watermark, acks, proposal = replica.take_ready()
+        if high_watermark != before:
+            self.partition.on_committed(high_watermark)
+        for ack in acks:
+            self._tell(ack.correlation_id, ack.code)
+        if proposal is not None:
+            self._host.propose(self, proposal)
+        if self._due_ms is None and replica.has_followers:
+            self._mind_deadline()
+
+    def _tell(self, correlation_id: CorrelationId, code: Code) -> None:
+        future = self._waiting.pop(correlation_id)
+        if not future.done():
+            future.set_result(code)
+
+    def _mind_deadline(self) -> None:
+        due_ms = self.replica.next_deadline_ms()
+        if due_ms is not None:
+            self._due_at(due_ms)
+
+    def _due_at(self, due_ms: int) -> None:
+        """One deadline at a time: when it is over, the machine says what is next. They mostly move away."""
+        if self._due_ms is None or due_ms < self._due_ms:
+            self._due_ms = due_ms
+            self._host.due_at(self, due_ms)
