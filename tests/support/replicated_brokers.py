@@ -393,13 +393,14 @@ class ReplicatedCluster:
         broker: int | None = None,
         acks: int = -1,
         index: int = 0,
+        topic: str = TOPIC,
         timeout_ms: int = 30_000,
         **batch: Any,
     ) -> PartitionProduceResponse:
         """One batch to the leader, or to who is named."""
         data = PartitionProduceData(index=index, records=memoryview(make_batch(*values, **batch)))
         request = ProduceRequest(
-            acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=TOPIC, partition_data=[data])]
+            acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
         )
         to = self.leader.broker_id if broker is None else broker
         answer = await self.ask(to, request, ProduceResponse, version=9)

@@ -172,6 +172,16 @@ class LeaderReplica:
         """
         return self._lineage.end_offset_for(asked, self.log_end_offset)
 
+    def in_sync_at(self, offset: int) -> dict[BrokerId, Offset]:
+        """The followers in sync that are known to have everything below `offset`, with the exclusive ends of what they
+        are known to have.
+        """
+        return {
+            broker: follower.end_offset
+            for broker, follower in self._followers.items()
+            if broker in self.isr and follower.end_offset is not None and follower.end_offset >= offset
+        }
+
     def diverging(self, last_fetched_epoch: LeaderEpoch | None, fetch_offset: int) -> EpochEntry | None:
         """Where the log of whoever fetches ceased to be a prefix of ours; None if it still is one, or it does not say.
 

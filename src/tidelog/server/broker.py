@@ -117,6 +117,12 @@ class Broker:
             return -1, -1
         return (-1 if state.leader is None else state.leader), state.leader_epoch
 
+    def preferred_read_replica(self, partition: Partition, rack: str, offset: int) -> BrokerId | None:
+        """Which other broker a consumer in `rack` is to read a partition from (KIP-392); None: this one."""
+        if self._replication is None or partition.replica is None:
+            return None
+        return self._replication.preferred_read_replica(partition.replica, rack, offset)
+
     async def bring_into_memory(self, missing: Sequence[NotCachedError]) -> None:
         """Read off the loop what look-ups in logs were in need of. What the disk refuses, the next look-up says."""
         await asyncio.gather(*(self._executor.run(one.fetch) for one in missing), return_exceptions=True)

@@ -65,6 +65,7 @@ class FetchReading:
         self._now_ms = now_ms
         state = request.replica_state
         self._replica_id = request.replica_id if state is None else state.replica_id
+        self._rack = request.rack_id
         self._replica_epoch = -1 if state is None else state.replica_epoch
         self._epoch = session.epoch
         self._reads_zstd = reads_zstd
@@ -138,7 +139,7 @@ class FetchReading:
     def _read_from(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
         if self._replica_id >= 0:
             return self._read_to_follower(partition, fetched)
-        wanted = fetched.wanted
+        broker, wanted = self._broker, fetched.wanted
         if self._reads_from_followers:
             partition.check_serves(wanted.current_leader_epoch)
         else:
@@ -159,6 +160,12 @@ class FetchReading:
             records=b"",
         )
         fetched.watch(partition)
+        if self._rack:
+            preferred = broker.preferred_read_replica(partition, self._rack, wanted.fetch_offset)
+            if preferred is not None:
+                self.must_answer = True
+                row.preferred_read_replica = preferred
+                return row
         if wanted.last_fetched_epoch < 0 and wanted.fetch_offset == row.high_watermark:
             return row  # at the end, as most are
         diverging = partition.diverging(wanted.last_fetched_epoch, wanted.fetch_offset)

@@ -94,6 +94,7 @@ class FetchedPartition:
             row.error_code
             or row.records
             or row.diverging_epoch is not None
+            or row.preferred_read_replica >= 0
             or row.high_watermark != self.high_watermark
             or row.log_start_offset != self.log_start_offset
         )
@@ -182,7 +183,7 @@ class FetchSession:
                 fetched.high_watermark = fetched.log_start_offset = None
             else:
                 fetched.high_watermark, fetched.log_start_offset = row.high_watermark, row.log_start_offset
-            if row.error_code or row.records or row.diverging_epoch is not None:
+            if row.error_code or row.records or row.diverging_epoch is not None or row.preferred_read_replica >= 0:
                 self.due[fetched] = None  # unless the reader says something new, it gets the same again
         self._knows_all = True
 

@@ -14,7 +14,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
-from tidelog.replica import FollowerRequest, IsrProposal, Truncation
+from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
 from tidelog.server.deadlines import Deadlines, Due
 from tidelog.server.following import Following
 from tidelog.server.isr_changes import AlterPartitions, IsrChanges
@@ -77,6 +77,7 @@ class Replication:
             active_brokers=lambda: self.active_brokers,
         )
         self._fetchers = ReplicaFetchers(broker_id, self._peers, settings, broker_epoch=lambda: self.broker_epoch)
+        self._racks: Mapping[BrokerId, str | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_image(self, image: MetadataImage) -> None:
@@ -88,6 +89,21 @@ class Replication:
             if endpoint is not None and each.broker_id != self._broker_id:
                 addresses[each.broker_id] = Address(endpoint.host, endpoint.port)
         self._peers.set_addresses(addresses)
+        self._racks = {each.broker_id: each.rack for each in image.brokers.values() if not each.is_fenced}
+
+    def preferred_read_replica(self, leader: LeaderReplica, rack: str, offset: int) -> BrokerId | None:
+        """Where a consumer in `rack` had better read from `offset` on (KIP-392); None: here, where the leader is.
+
+        That is a follower in its rack which is in sync and has come so far: of several the one that has most.
+        """
+        if not self._settings.selects_by_rack or self._racks.get(self._broker_id) == rack:
+            return None
+        near = [
+            (end_offset, -broker_id, broker_id)
+            for broker_id, end_offset in leader.in_sync_at(offset).items()
+            if self._racks.get(broker_id) == rack
+        ]
+        return max(near)[2] if near else None
 
     async def stop(self) -> None:
         """Ask nobody any more. What is being truncated is finished."""

@@ -8,6 +8,8 @@ from typing import cast
 
 from tidelog.metadata.configs import broker_values
 
+RACK_AWARE = "RackAwareReplicaSelector"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaFetchSettings:
@@ -22,6 +24,7 @@ class ReplicaFetchSettings:
         backoff_ms: the longest pause after a refusal, or no answer.
         timeout_ms: how long an answer may be overdue before its connection is given up.
         listener_name: where the others are asked.
+        selects_by_rack: whether consumers are sent to replicas in their own rack (`replica.selector.class`).
     """
 
     fetchers: int
@@ -32,6 +35,7 @@ class ReplicaFetchSettings:
     backoff_ms: int
     timeout_ms: int
     listener_name: str
+    selects_by_rack: bool
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> ReplicaFetchSettings:
@@ -46,4 +50,5 @@ class ReplicaFetchSettings:
             backoff_ms=values["replica.fetch.backoff.ms"],
             timeout_ms=values["replica.socket.timeout.ms"],
             listener_name=cast(str, values["inter.broker.listener.name"]),
+            selects_by_rack=str(values["replica.selector.class"]).endswith(RACK_AWARE),
         )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from support.replicated_brokers import ReplicatedCluster, run, until, values_of
+from support.replicated_brokers import TOPIC, ReplicatedCluster, run, until, values_of
 from tidelog.base.errors import Code
+from tidelog.controller import TopicToDelete
 
 
 def test_records_replicate_and_are_committed_when_all_in_sync_have_them() -> None:
@@ -144,3 +145,111 @@ def test_idle_followers_stay_in_sync_and_the_next_record_finds_them_there() -> N
         assert cluster.state() == state
 
     run(story, properties={"replica.lag.time.max.ms": "3000"})
+
+
+RACK_AWARE = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there_what_is_committed() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a", "b")
+        leader, near = cluster.leader, cluster.followers[1]
+        rack = near.config.rack
+        assert rack is not None
+        sent = await cluster.fetch(1, rack=rack)
+        assert (sent.preferred_read_replica, sent.records, sent.high_watermark) == (near.broker_id, b"", 2)
+        at_home = await cluster.fetch(1, rack=leader.config.rack or "")
+        assert (at_home.preferred_read_replica, values_of(at_home.records)) == (-1, [b"a", b"b"])
+        await until(lambda: near.partition().high_watermark == 2)
+        read = await cluster.fetch(1, rack=rack, broker=near.broker_id, epoch=cluster.state().leader_epoch)
+        assert (read.error_code, values_of(read.records), read.preferred_read_replica) == (0, [b"a", b"b"], -1)
+        assert (await cluster.fetch(3, broker=near.broker_id)).error_code == Code.OFFSET_NOT_AVAILABLE
+        of_old = await cluster.fetch(1, broker=near.broker_id, version=10)
+        assert of_old.error_code == Code.NOT_LEADER_OR_FOLLOWER
+
+    run(story, properties=RACK_AWARE, racks=("a", "b", "c"))
+
+
+def test_a_follower_serves_nobody_before_the_leader_of_the_epoch_has_accepted_a_fetch() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a")
+        follower = cluster.followers[0]
+        await until(lambda: follower.partition().high_watermark == 1)
+        for other in cluster.brokers.values():
+            if other is not follower:
+                cluster.world.network.block(follower.machine.name, other.machine.name)
+        cluster.controller.fence(cluster.leader.broker_id)
+        await cluster.caught_up()
+        if cluster.leader is follower:
+            cluster.controller.fence(follower.broker_id)
+            await cluster.caught_up()
+        epoch = cluster.state().leader_epoch
+        assert (await cluster.fetch(0, broker=follower.broker_id, epoch=epoch)).error_code == (
+            Code.NOT_LEADER_OR_FOLLOWER
+        )
+        assert (await cluster.fetch(0, broker=follower.broker_id, epoch=epoch - 1)).error_code == (
+            Code.FENCED_LEADER_EPOCH
+        )
+        cluster.world.network.heal()
+        await until(lambda: follower.partition().following is not None)
+        following = follower.partition().following
+        assert following is not None
+        await until(lambda: following.replica.is_reconciled)
+        assert values_of((await cluster.fetch(0, broker=follower.broker_id, epoch=epoch)).records) == [b"a"]
+
+    run(story)
+
+
+def test_who_begins_to_follow_does_not_wait_for_a_fetch_that_is_held_back() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(topic="other")
+        await cluster.create()
+        await asyncio.sleep(3)  # fetches are held back by now
+        await cluster.create(topic="third", partitions=9)
+        started_ms = cluster.world.loop.now_us // 1000
+        for index in range(9):
+            leader = cluster.state(index, "third").leader
+            await cluster.produce("a", topic="third", index=index, broker=leader)
+        assert cluster.world.loop.now_us // 1000 - started_ms < 400
+
+    run(story, properties={"replica.fetch.wait.max.ms": "20000"})
+
+
+def test_a_topic_that_is_made_again_begins_with_nothing_of_the_old_one() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("old")
+        deaf = cluster.followers[0]
+        deaf.is_deaf = True
+        cluster.controller.decide(lambda state: state.decide_delete_topics([TopicToDelete(name=TOPIC)]))
+        await cluster.create()
+        waiting = asyncio.ensure_future(cluster.produce("new"))
+        await asyncio.sleep(2)
+        assert deaf.values() == [b"old"]
+        deaf.is_deaf = False
+        deaf.hear()
+        assert (await waiting).error_code == Code.NONE
+        assert [broker.values() for broker in cluster.brokers.values()] == [[b"new"]] * 3
+
+    run(story)
+
+
+def test_what_a_leader_lost_with_the_power_it_gets_back_from_those_in_sync() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(min_insync_replicas="2")
+        for number in range(20):
+            await cluster.produce(f"r{number}")
+        old = cluster.leader
+        old.lose_power()
+        cluster.controller.fence(old.broker_id)
+        await cluster.caught_up()
+        await cluster.produce("later")
+        await old.start()
+        await cluster.in_sync(1, 2, 3)
+        await cluster.alike()
+        assert old.values() == [*(b"r%d" % number for number in range(20)), b"later"]
+
+    for seed in range(1, 6):
+        run(story, seed=seed)
