@@ -128,7 +128,8 @@ class Cleaner:
                 await self._on_done(partition, job, dirty, self._clock.now_ms() - started_ms)
         finally:
             await self._executor.run(job.abandon)
-            self._withdraw(partition)
+            async with partition.log_lock:
+                self._withdraw(partition)
         return True
 
     # Which log.
@@ -159,10 +160,12 @@ class Cleaner:
         return self._clock.now_ms() >= self._retry_at_ms.get(topic_partition, 0)
 
     def _is_ours(self, partition: Partition) -> bool:
-        """Whether it is served: neither deleted, nor offline, nor made again, nor another's to lead."""
+        """Whether it is led or followed here: neither deleted, nor offline, nor made again. Each replica compacts its
+        own log.
+        """
         topic, index = partition.topic_partition
         try:
-            return partition.replica is not None and self._broker.partition(topic, index) is partition
+            return partition.has_role and self._broker.partition(topic, index) is partition
         except KafkaError:
             return False
 
@@ -185,13 +188,14 @@ class Cleaner:
         moved_bytes = 0
         while True:
             step = await self._off_the_loop(job.step)
-            if not self._is_ours(partition):
-                return False
-            if step.is_done:
-                log.compaction.finish(job.end_offset)
-                return True
-            if step.ready is not None and not await self._swap(partition, job, step.ready):
-                return False
+            async with partition.log_lock:  # nobody truncates the log meanwhile
+                if not self._is_ours(partition):
+                    return False
+                if step.is_done:
+                    log.compaction.finish(job.end_offset)
+                    return True
+                if step.ready is not None and not await self._swap(partition, job, step.ready):
+                    return False
             moved_bytes += step.size_bytes
             ahead_ms = moved_bytes / settings.bytes_per_second_max * 1000 - (self._clock.now_ms() - started_ms)
             if ahead_ms > 0:

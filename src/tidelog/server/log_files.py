@@ -433,7 +433,7 @@ class LogFiles:
     async def _flush(self, partitions: list[Partition], hosted: Hosted, now_ms: int) -> None:
         for partition in partitions:
             log = partition.log
-            if log.is_flush_due(now_ms):
+            if not partition.log_lock.locked() and log.is_flush_due(now_ms):
                 try:
                     async with partition.log_lock:
                         await self._executor.run(partial(log.maybe_flush, now_ms))
@@ -449,11 +449,10 @@ class LogFiles:
         moved: dict[HeldDirectory, list[Partition]] = {}
         for each in partitions:
             held = self._held_at.get(each.topic_partition)
-            if each.replica is None or held is None:
+            if held is None or not each.has_role or each.log_lock.locked():
                 continue
             try:
-                if each.log.apply_retention(high_watermark=each.replica.high_watermark, now_ms=self._clock.wall_ms()):
-                    each.on_log_start_moved()
+                if self._move_log_start(each):
                     moved.setdefault(held, []).append(each)
             except DiskError as error:
                 hosted.on_disk_error(each, error)
@@ -465,15 +464,32 @@ class LogFiles:
                 hosted.on_suspicion(held)
                 continue
             for each in its:
-                try:
-                    count = each.log.delete_segments_before(each.log.log_start_offset)
-                except DiskError as error:
-                    hosted.on_disk_error(each, error)
-                    continue
-                if count:
-                    start_offset = each.log.log_start_offset
-                    logger.info("%s: %d old segments deleted, starts at %d", each.topic_partition, count, start_offset)
-                    await self._in_background(each.log.remove_deleted_files)
+                async with each.log_lock:
+                    try:
+                        count = each.log.delete_segments_before(each.log.log_start_offset)
+                    except DiskError as error:
+                        hosted.on_disk_error(each, error)
+                        continue
+                    if count:
+                        start = each.log.log_start_offset
+                        logger.info("%s: %d old segments deleted, starts at %d", each.topic_partition, count, start)
+                        await self._in_background(each.log.remove_deleted_files)
+
+    def _move_log_start(self, partition: Partition) -> bool:
+        """A leader's retention says where its log starts, and followers go by what it says. Returns whether there are
+        segments below. Raises DiskError.
+        """
+        log = partition.log
+        if partition.replica is None:
+            now_ms = self._clock.wall_ms()
+            log.producers.forget_expired(now_ms, log.config.producer_id_expiration_ms)
+            if log.log_start_offset == log.log_end_offset:
+                log.roll(now_ms)
+            return len(log.segment_base_offsets) > 1 and log.segment_base_offsets[1] <= log.log_start_offset
+        if not log.apply_retention(high_watermark=partition.high_watermark, now_ms=self._clock.wall_ms()):
+            return False
+        partition.on_log_start_moved()
+        return True
 
     async def persist_log_starts(self, partitions: Iterable[Partition]) -> None:
         """Return once no crash can bring back what lies below the log starts. Raises DiskError.
@@ -488,10 +504,11 @@ class LogFiles:
     async def delete_segments(self, partition: Partition) -> None:
         """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
         log = partition.log
-        if log.log_start_offset == log.log_end_offset:
-            log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
-        log.delete_segments_before(log.log_start_offset)
-        await self._in_background(log.remove_deleted_files)
+        async with partition.log_lock:
+            if log.log_start_offset == log.log_end_offset:
+                log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
+            log.delete_segments_before(log.log_start_offset)
+            await self._in_background(log.remove_deleted_files)
 
     async def _in_background(self, work: Callable[[], object]) -> None:
         """Run a chore off the loop. If the disk refuses, the next turn tries again; recovery covers the rest."""

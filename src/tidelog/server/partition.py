@@ -144,6 +144,11 @@ class Partition:
         """Where the log stands, for the machine of the next role."""
         return LogBounds(self.log.log_start_offset, self.log.log_end_offset, self.high_watermark)
 
+    @property
+    def has_role(self) -> bool:
+        """Whether this broker leads or follows: it is registered, and the partition is assigned to it."""
+        return self.leading is not None or self.following is not None
+
     def on_state(self, state: PartitionImage) -> None:
         """Something newer about the partition, within the epoch that this broker leads or follows in."""
         if self.leading is not None:

@@ -7,6 +7,7 @@ import asyncio
 from support.replicated_brokers import TOPIC, ReplicatedCluster, run, until, values_of
 from tidelog.base.errors import Code
 from tidelog.controller import TopicToDelete
+from tidelog.server.cleaner import Cleaner
 
 
 def test_records_replicate_and_are_committed_when_all_in_sync_have_them() -> None:
@@ -253,3 +254,41 @@ def test_what_a_leader_lost_with_the_power_it_gets_back_from_those_in_sync() -> 
 
     for seed in range(1, 6):
         run(story, seed=seed)
+
+
+def test_followers_delete_what_their_leader_deleted_and_their_segments_with_it() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(segment_bytes="1048576", retention_bytes="1048576")
+        for number in range(40):
+            await cluster.produce(f"{number}" * 100_000)
+        await until(lambda: all(each.partition().log.log_start_offset > 0 for each in cluster.brokers.values()))
+        await until(lambda: len({each.partition().log.segment_base_offsets for each in cluster.brokers.values()}) == 1)
+        assert cluster.leader.partition().log.segment_base_offsets[0] > 0
+
+    run(story, properties={"log.retention.check.interval.ms": "1000"})
+
+
+def test_every_replica_compacts_its_own_log() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        cleaning = [
+            broker.machine.do(
+                Cleaner(
+                    broker.broker,
+                    broker.config.static,
+                    disk=broker.machine.disk,
+                    clock=broker.machine.clock,
+                    executor=broker.machine.executor,
+                ).run
+            )
+            for broker in cluster.brokers.values()
+        ]
+        await cluster.create(
+            cleanup_policy="compact", segment_bytes="1048576", min_cleanable_dirty_ratio="0.01", flush_messages="1"
+        )
+        for number in range(30):
+            await cluster.produce(f"{number:02}" * 50_000)
+        await until(lambda: all(len(each.values()) < 15 for each in cluster.brokers.values()))
+        assert {each.values()[-1] for each in cluster.brokers.values()} == {b"29" * 50_000}
+        assert not any(one.done() for one in cleaning)
+
+    run(story, properties={"log.cleaner.backoff.ms": "500"})
