@@ -87,7 +87,7 @@ class CommittingAlone(LeaderReplica):
     """Before KIP-966: what everyone in sync has is committed, however few they are."""
 
     @property
-    def _isr_size_min(self) -> int:
+    def isr_size_min(self) -> int:
         return 1
 
     def check_enough_replicas(self) -> None:
@@ -100,7 +100,7 @@ class ContentLeader(LeaderReplica):
     """Before min.insync.replicas: acks=all is acknowledged by whoever is in sync, be it the leader alone."""
 
     @property
-    def _isr_size_min(self) -> int:
+    def isr_size_min(self) -> int:
         return 1
 
 

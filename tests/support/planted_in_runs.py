@@ -119,7 +119,7 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     "commits-alone": PlantedInRuns(
         "4",
         "What everyone in sync has is committed, however few.",
-        _attribute(LeaderReplica, "_isr_size_min", property(lambda _: 1)),
+        _attribute(LeaderReplica, "isr_size_min", property(lambda _: 1)),
     ),
     "joins-at-the-high-watermark": PlantedInRuns(
         "5",

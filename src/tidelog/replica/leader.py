@@ -121,12 +121,19 @@ class LeaderReplica:
         return len(self._isr.committed) > len(self._followers)
 
     @property
+    def lag_max(self) -> int:
+        """How many records the follower lacks that has fewest, of those that have fetched in this epoch."""
+        known = [each.end_offset for each in self._followers.values() if each.end_offset is not None]
+        return self.log_end_offset - min(known, default=self.log_end_offset)
+
+    @property
     def has_followers(self) -> bool:
         """Whether there is anybody else to wait for."""
         return bool(self._followers)
 
     @property
-    def _isr_size_min(self) -> int:
+    def isr_size_min(self) -> int:
+        """How many must be in sync before anything is committed."""
         return isr_size_min(self._isr.state, self._settings.min_insync_replicas)
 
     def check_leader_epoch(self, sent: LeaderEpoch | None) -> None:
@@ -144,10 +151,10 @@ class LeaderReplica:
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS; nothing was written.
         """
-        if len(self.isr) < self._isr_size_min:
+        if len(self.isr) < self.isr_size_min:
             raise refusal(
                 Code.NOT_ENOUGH_REPLICAS,
-                f"{self.partition}: in sync are {sorted(self.isr)}, min.insync.replicas asks for {self._isr_size_min}",
+                f"{self.partition}: in sync are {sorted(self.isr)}, min.insync.replicas asks for {self.isr_size_min}",
             )
 
     def latest_offset(self) -> Offset:
@@ -332,7 +339,7 @@ class LeaderReplica:
         for broker in self._isr.maximal:
             if broker != self.broker_id:
                 held_by_all = min(held_by_all, followers[broker].end_offset or Offset(0))
-        is_enough = len(self.isr) >= self._isr_size_min
+        is_enough = len(self.isr) >= self.isr_size_min
         if is_enough:
             self.high_watermark = max(self.high_watermark, held_by_all)
         waiting = self._waiting

@@ -70,7 +70,7 @@ class Broker:
         self.on_image_changed: Callable[[MetadataDelta, MetadataImage], None] = _nobody_asked
         """Told of what each run of committed records changed, on the loop, before the image is published."""
         self._files = files
-        self._replication = replication
+        self.replication = replication
         if replication is not None:
             replication.broker = self
         self._is_registered = False
@@ -119,9 +119,9 @@ class Broker:
 
     def preferred_read_replica(self, partition: Partition, rack: str, offset: int) -> BrokerId | None:
         """Which other broker a consumer in `rack` is to read a partition from (KIP-392); None: this one."""
-        if self._replication is None or partition.replica is None:
+        if self.replication is None or partition.replica is None:
             return None
-        return self._replication.preferred_read_replica(partition.replica, rack, offset)
+        return self.replication.preferred_read_replica(partition.replica, rack, offset)
 
     async def bring_into_memory(self, missing: Sequence[NotCachedError]) -> None:
         """Read off the loop what look-ups in logs were in need of. What the disk refuses, the next look-up says."""
@@ -258,9 +258,9 @@ class Broker:
                 logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
             await self._lower_checkpoints(added)
         await self._take_roles(ours, image)
-        if delta.changed_brokers and self._replication is not None:
+        if delta.changed_brokers and self.replication is not None:
             for partition in self.partitions:
-                partition.on_brokers(self._replication.active_brokers)
+                partition.on_brokers(self.replication.active_brokers)
         self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
@@ -287,9 +287,9 @@ class Broker:
         is_registered = self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
         self._has_just_registered = is_registered and not self._is_registered
         self._is_registered = is_registered
-        if self._replication is not None:
-            self._replication.broker_epoch = us.broker_epoch if us is not None and is_registered else None
-            self._replication.on_image(image)
+        if self.replication is not None:
+            self.replication.broker_epoch = us.broker_epoch if us is not None and is_registered else None
+            self.replication.on_image(image)
 
     async def _lower_checkpoints(self, opened: Sequence[Partition]) -> None:
         """Where a log ends below its checkpointed high watermark, that goes back before anything is appended: else what
@@ -345,7 +345,7 @@ class Broker:
                 self._follow(one, partition)
 
     def _follow(self, one: Assigned, partition: Partition) -> None:
-        replication = self._replication
+        replication = self.replication
         if replication is None:
             return
         machine = FollowerReplica(
@@ -379,8 +379,8 @@ class Broker:
                 settings=settings[one.topic_partition.topic],
                 now_ms=self._clock.now_ms(),
             )
-            if self._replication is not None:
-                replica.on_brokers(self._replication.active_brokers)
+            if self.replication is not None:
+                replica.on_brokers(self.replication.active_brokers)
             partition.lead(replica)
             self.on_leadership_changed(partition)
 
@@ -390,7 +390,7 @@ class Broker:
             one.topic_id,
             log,
             high_watermark=self._files.high_watermark(one.topic_partition),
-            host=self._replication,
+            host=self.replication,
         )
         partition.on_read_error = partial(self.on_read_error, partition)
         self._offline.pop(one.topic_partition, None)
@@ -455,8 +455,8 @@ class Broker:
         partitions = self.partitions
         for partition in partitions:
             self._stop(partition)
-        if self._replication is not None:
-            await self._replication.stop()
+        if self.replication is not None:
+            await self.replication.stop()
         await self._cut_off(*partitions)
 
     def _stop(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:

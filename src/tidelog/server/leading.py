@@ -40,6 +40,10 @@ class LeadingHost(Protocol):
         """Put an ISR to the controller."""
         ...
 
+    def on_isr_changed(self, before: int, after: int) -> None:
+        """So many were in sync, and now are."""
+        ...
+
 
 class NoHost:
     """For a partition that has no other replica, and nobody to wait for."""
@@ -52,6 +56,9 @@ class NoHost:
 
     def propose(self, leading: Leading, proposal: IsrProposal) -> None:
         """There is nobody to put it to."""
+
+    def on_isr_changed(self, before: int, after: int) -> None:
+        """Nobody counts."""
 
 
 class Leading:
@@ -98,7 +105,9 @@ class Leading:
 
     def on_state(self, state: PartitionImage) -> None:
         """Something newer about the partition, within the epoch."""
+        before = len(self.replica.isr)
         self.replica.on_state(state)
+        self._host.on_isr_changed(before, len(self.replica.isr))
         self.settle()
         self._ask_who_may_join()
 

@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 
 from tidelog import __version__
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code
 from tidelog.coordinator.group import GroupState
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.connections import Refused
@@ -89,6 +89,10 @@ def _gauges(name: str, doc: str, label: str, rows: Iterable[tuple[str, float]]) 
     for value_of_label, value in rows:
         family.add_metric([value_of_label], value)
     return family
+
+
+def _counter(name: str, doc: str, value: float) -> Metric:
+    return CounterMetricFamily(name, doc, value=value)
 
 
 def _counters(name: str, doc: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]) -> Metric:
@@ -253,7 +257,7 @@ def _about_topics(node: Node, metrics: NodeMetrics) -> Iterator[Metric]:
 
 
 def _about_partitions(node: Node) -> Iterator[Metric]:
-    led = under_replicated = under_min_isr = 0
+    led = under_replicated = under_min_isr = at_min_isr = lag_max = 0
     partitions = node.broker.partitions
     for partition in partitions:
         replica = partition.replica
@@ -263,15 +267,23 @@ def _about_partitions(node: Node) -> Iterator[Metric]:
         name = partition.topic_partition
         state = node.image.partition(name.topic, name.partition)
         under_replicated += state is not None and len(replica.isr) < len(state.replicas)
-        try:
-            replica.check_enough_replicas()
-        except KafkaError:
-            under_min_isr += 1
+        in_sync, needed = len(replica.isr), replica.isr_size_min
+        under_min_isr += in_sync < needed
+        at_min_isr += in_sync == needed
+        lag_max = max(lag_max, replica.lag_max)
+    leaderless = sum(state.leader is None for topic in node.image.topics_by_id.values() for state in topic.partitions)
+    replication = node.broker.replication
     yield _gauge("tidelog_partitions", "Replicas that are online here.", len(partitions))
     yield _gauge("tidelog_partitions_led", "Partitions that this node leads.", led)
     yield _gauge("tidelog_partitions_offline", "Replicas whose logs failed.", len(node.broker.offline_partitions))
     yield _gauge("tidelog_partitions_under_replicated", "Led, with replicas that are not in sync.", under_replicated)
     yield _gauge("tidelog_partitions_under_min_isr", "Led, and refusing acks=all for want of replicas.", under_min_isr)
+    yield _gauge("tidelog_partitions_at_min_isr", "Led, and refusing acks=all if one more leaves.", at_min_isr)
+    yield _gauge("tidelog_partitions_leaderless", "Partitions of the cluster that nobody leads.", leaderless)
+    yield _gauge("tidelog_replica_lag_records_max", "What the slowest follower of a partition led here lacks.", lag_max)
+    shrinks, expands = (0, 0) if replication is None else (replication.isr_shrinks, replication.isr_expands)
+    yield _counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
+    yield _counter("tidelog_isr_expands", "Times they became more.", expands)
 
 
 def _about_each_partition(node: Node) -> Iterator[Metric]:

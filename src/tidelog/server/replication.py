@@ -44,6 +44,7 @@ class Replication:
         broker: whoever has the partitions; set by it.
         broker_epoch: of this incarnation, as the metadata has it; None before it is registered.
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
+        isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
     """
 
     def __init__(
@@ -60,6 +61,8 @@ class Replication:
         self.broker: Replicated | None = None
         self.broker_epoch: BrokerEpoch | None = None
         self.active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
+        self.isr_shrinks = 0
+        self.isr_expands = 0
         self._broker_id = broker_id
         self._files = files
         self._settings = settings
@@ -132,6 +135,11 @@ class Replication:
     def propose(self, leading: Leading, proposal: IsrProposal) -> None:
         """Put an ISR to the controller."""
         self.isr_changes.propose(leading, proposal)
+
+    def on_isr_changed(self, before: int, after: int) -> None:
+        """So many were in sync, and now are."""
+        self.isr_shrinks += after < before
+        self.isr_expands += after > before
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
         """Send a request to a leader."""
