@@ -38,7 +38,6 @@ class IsrChanges:
     Args:
         broker_id: this broker.
         broker_epoch: of this incarnation, as far as it is known; None before it is registered.
-        active_brokers: those that the leaders go by, in which incarnation.
     """
 
     def __init__(
@@ -47,12 +46,10 @@ class IsrChanges:
         alter_partitions: AlterPartitions,
         *,
         broker_epoch: Callable[[], BrokerEpoch | None],
-        active_brokers: Callable[[], Mapping[BrokerId, BrokerEpoch]],
     ) -> None:
         self._broker_id = broker_id
         self._alter_partitions = alter_partitions
         self._broker_epoch = broker_epoch
-        self._active_brokers = active_brokers
         self._proposed: dict[Leading, IsrProposal] = {}
         self._sending: asyncio.Task[None] | None = None
 
@@ -107,7 +104,6 @@ class IsrChanges:
             leading.on_proposal_unanswered()
 
     def _request(self, proposed: Mapping[Leading, IsrProposal], broker_epoch: BrokerEpoch) -> AlterPartitionRequest:
-        active = self._active_brokers()
         topics: dict[UUID, AlterPartitionTopic] = {}
         for leading, proposal in proposed.items():
             partition = leading.partition
@@ -116,9 +112,14 @@ class IsrChanges:
                 AlterPartitionData(
                     partition_index=partition.topic_partition.partition,
                     leader_epoch=proposal.leader_epoch,
-                    new_isr_with_epochs=[BrokerState(each, active.get(each, -1)) for each in sorted(proposal.isr)],
+                    new_isr_with_epochs=[_member(proposal, each) for each in sorted(proposal.isr)],
                     leader_recovery_state=RECOVERED,
                     partition_epoch=proposal.partition_epoch,
                 )
             )
         return AlterPartitionRequest(broker_id=self._broker_id, broker_epoch=broker_epoch, topics=list(topics.values()))
+
+
+def _member(proposal: IsrProposal, broker_id: BrokerId) -> BrokerState:
+    broker_epoch = proposal.broker_epoch(broker_id)
+    return BrokerState(broker_id, -1 if broker_epoch is None else broker_epoch)

@@ -77,7 +77,6 @@ class Replication:
             broker_id,
             alter_partitions,
             broker_epoch=lambda: self.broker_epoch,
-            active_brokers=lambda: self.active_brokers,
         )
         self._fetchers = ReplicaFetchers(broker_id, self._peers, settings, broker_epoch=lambda: self.broker_epoch)
         self._racks: Mapping[BrokerId, str | None] = {}
