@@ -243,8 +243,8 @@ class BrokerLifecycle:
     async def _beat(self) -> None:
         """Be heard of, and do what the answers ask for, until this node stops."""
         while True:
-            self._wake.clear()
             await self._prepare()
+            self._wake.clear()
             answer = await self._heartbeat()
             if answer is None:
                 continue

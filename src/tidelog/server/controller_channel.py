@@ -44,18 +44,6 @@ class LeaderSource(Protocol):
         ...
 
 
-class SoleController:
-    """The `LeaderSource` of a quorum of one: always this node."""
-
-    def __init__(self, leader_id: BrokerId, leader_address: Address) -> None:
-        self.leader_id = leader_id
-        self.leader_address = leader_address
-
-    async def leader_changed(self) -> None:
-        """Never returns."""
-        await asyncio.get_running_loop().create_future()
-
-
 class LastToken:
     """How recent the metadata is that the controller's answers reflected (KIP-1243). None of it is sent.
 

@@ -157,7 +157,11 @@ class MetadataQuorum:
         """Return at the next change of the leader or of its epoch."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._leader_waiters.append(waiter)
-        await waiter
+        try:
+            await waiter
+        finally:
+            if waiter in self._leader_waiters:  # who waits no more is not kept until it happens
+                self._leader_waiters.remove(waiter)
 
     def describe(self) -> QuorumDescription:
         """What this node knows of the quorum."""

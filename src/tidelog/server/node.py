@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, refusal
-from tidelog.base.ids import BrokerEpoch, ClusterId, Offset, ProducerId
+from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerId
 from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
 from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, NewTopic
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
@@ -196,6 +196,16 @@ class Node:
         if self._channel is None:
             raise refusal(Code.BROKER_NOT_AVAILABLE, "this node starts: it knows no controller yet")
         return self._channel
+
+    @property
+    def controller_id(self) -> BrokerId | None:
+        """Whom clients take for the controller: a broker that they can reach, for any of them does what they ask.
+
+        The node that leads the quorum where it is such a broker; else this one, or the first that there is.
+        """
+        leads, us = self.quorum.leader_id, self.config.node_id
+        active = [broker.broker_id for broker in self.image.brokers.values() if broker.is_active]
+        return next((one for one in (leads, us) if one in active), min(active, default=None))
 
     @property
     def broker_epoch(self) -> BrokerEpoch | None:

@@ -78,9 +78,8 @@ def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> Me
         endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
         if endpoint is not None:
             brokers.append(MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
-    return MetadataResponse(
-        brokers=brokers, cluster_id=node.cluster_id, controller_id=node.config.node_id, topics=topics
-    )
+    controller_id = -1 if node.controller_id is None else node.controller_id
+    return MetadataResponse(brokers=brokers, cluster_id=node.cluster_id, controller_id=controller_id, topics=topics)
 
 
 def _asked_topic(

@@ -31,8 +31,10 @@ def handle(node: Node, request: DescribeClusterRequest, context: RequestContext)
     if ours == ENDPOINT_CONTROLLERS:
         listener = node.listener(context.connection.listener_name)
         nodes = [DescribeClusterBroker(node.config.node_id, listener.host, listener.port)]
+        controller_id = -1 if node.quorum.leader_id is None else node.quorum.leader_id
     else:
         nodes = []
+        controller_id = -1 if node.controller_id is None else node.controller_id
         for broker in node.image.brokers.values():
             endpoint = broker.endpoint(context.connection.listener_name)
             if endpoint is not None and (request.include_fenced_brokers or not broker.is_fenced):
@@ -42,7 +44,7 @@ def handle(node: Node, request: DescribeClusterRequest, context: RequestContext)
                     )
                 )
     return DescribeClusterResponse(
-        endpoint_type=ours, cluster_id=node.cluster_id, controller_id=node.config.node_id, brokers=nodes
+        endpoint_type=ours, cluster_id=node.cluster_id, controller_id=controller_id, brokers=nodes
     )
 
 

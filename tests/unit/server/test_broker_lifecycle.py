@@ -1,0 +1,421 @@
+"""A broker's life, with a controller that answers as the test says, and metadata that comes when the test says."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from support.memory_disk import MemoryDisk
+from support.scripted_broker import SILENT, ScriptedBroker
+from tidelog.base.errors import Code, ConfigError, TimedOutError
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.io.clock import SystemClock
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.network import RealNetwork
+from tidelog.io.rng import SystemRng
+from tidelog.metadata import Endpoint
+from tidelog.metadata.records.brokers import (
+    FENCED,
+    IN_CONTROLLED_SHUTDOWN,
+    UNFENCED,
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+from tidelog.net.address import Address
+from tidelog.server.broker import Broker
+from tidelog.server.broker_lifecycle import BrokerLifecycle
+from tidelog.server.config import NodeConfig
+from tidelog.server.controller_channel import ControllerChannel
+from tidelog.server.log_files import LogFiles
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+SECONDS_MAX = 10.0
+FOREVER_MS = 3_600_000
+EPOCH = BrokerEpoch(7)
+INCARNATION = ".tidelog_incarnation"
+US, OTHER = 1, 2
+LET_IN = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+NOT_YET = BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True)
+
+
+class SoleController:
+    """Who leads the quorum, always."""
+
+    def __init__(self, leader_id: BrokerId, leader_address: Address) -> None:
+        self.leader_id = leader_id
+        self.leader_address = leader_address
+
+    async def leader_changed(self) -> None:
+        await asyncio.get_running_loop().create_future()
+
+
+class World:
+    """One broker, and what it is told.
+
+    Attributes:
+        failure: why it said that its node has to stop.
+    """
+
+    def __init__(self, controller: ScriptedBroker, disk: MemoryDisk, **settings: str) -> None:
+        disk.locked.clear()
+        properties = {
+            "node.id": str(US),
+            "process.roles": "broker,controller",
+            "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"{US}@127.0.0.1:0",
+            "log.dirs": "logs",
+            "broker.rack": "r1",
+            "broker.heartbeat.interval.ms": str(FOREVER_MS),
+        }
+        config = NodeConfig.from_properties(
+            properties | {key.replace("_", "."): value for key, value in settings.items()}
+        )
+        parts: dict[str, Any] = {"clock": SystemClock(), "executor": InlineExecutor()}
+        self.disk = disk
+        self.controller = controller
+        self.failure: str | None = None
+        self.files = LogFiles(config, disk=disk, rng=SystemRng(), **parts)
+        self.files.open()
+        self.files.open_metadata_log()
+        self.broker = Broker(config.node_id, self.files, on_failed=self.fail, **parts)
+        self.broker.incarnation_id = UUID(int=US)
+        self.channel = ControllerChannel(
+            config.node_id,
+            self.files.cluster_id,
+            SoleController(config.node_id, Address("127.0.0.1", controller.port)),
+            network=RealNetwork(),
+            rng=SystemRng(),
+        )
+        self.lifecycle = BrokerLifecycle(
+            config,
+            self.files.cluster_id,
+            [Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
+            broker=self.broker,
+            files=self.files,
+            channel=self.channel,
+            on_failed=self.fail,
+        )
+        self.broker.on_image_changed = self.lifecycle.on_image_changed
+        self.registers(EPOCH)
+        self.hears(lambda _: SILENT)
+
+    def fail(self, reason: str) -> None:
+        self.failure = reason
+
+    def registers(self, *answers: BrokerEpoch | Code) -> None:
+        """The controller answers so, and with the last of them from then on."""
+        left = list(answers)
+
+        def answer(request: BrokerRegistrationRequest, _: int) -> BrokerRegistrationResponse:
+            one = left.pop(0) if len(left) > 1 else left[0]
+            if isinstance(one, Code):
+                return BrokerRegistrationResponse(error_code=one)
+            return BrokerRegistrationResponse(broker_epoch=one)
+
+        self.controller.on(ApiKey.BROKER_REGISTRATION, answer)
+
+    def hears(self, answer: Callable[[BrokerHeartbeatRequest], object]) -> None:
+        self.controller.on(ApiKey.BROKER_HEARTBEAT, lambda request, _: answer(request))
+
+    @property
+    def registrations(self) -> list[BrokerRegistrationRequest]:
+        return self.controller.messages(ApiKey.BROKER_REGISTRATION)
+
+    @property
+    def heartbeats(self) -> list[BrokerHeartbeatRequest]:
+        return self.controller.messages(ApiKey.BROKER_HEARTBEAT)
+
+    def commit(self, offset: int, *records: object) -> None:
+        """The metadata up to this offset, inclusive."""
+        self.broker.on_committed(records, Offset(offset + 1))
+
+    def commit_registration(self, broker_id: int = US, epoch: int = EPOCH, *, fenced: bool = True) -> None:
+        self.commit(
+            epoch,
+            RegisterBrokerRecord(
+                broker_id=broker_id,
+                incarnation_id=UUID(int=broker_id),
+                broker_epoch=epoch,
+                end_points=[BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0)],
+                features=[],
+                fenced=fenced,
+            ),
+        )
+
+    def commit_fence(self, offset: int, fenced: int, epoch: int = EPOCH) -> None:
+        record = BrokerRegistrationChangeRecord(broker_id=US, broker_epoch=epoch, fenced=fenced)
+        self.commit(offset, record)
+
+    async def let_in(self) -> None:
+        """Start it, as far as that it may lead."""
+        self.hears(lambda _: LET_IN)
+        starting = asyncio.ensure_future(self.lifecycle.start())
+        await until(lambda: self.lifecycle.broker_epoch == EPOCH)
+        self.commit_registration()
+        await until(lambda: bool(self.heartbeats))
+        self.commit_fence(EPOCH + 1, UNFENCED)
+        await starting
+        await until(lambda: len(self.heartbeats) >= 2)  # it tells at once that it knows
+
+    async def stop(self) -> None:
+        await self.lifecycle.stop()
+        await self.broker.stop()
+        await self.channel.close()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+def run(scenario: Callable[[World], Awaitable[None]], disk: MemoryDisk | None = None, **settings: str) -> None:
+    async def main() -> None:
+        async with ScriptedBroker() as controller, asyncio.timeout(SECONDS_MAX):
+            world = World(controller, disk or MemoryDisk(), **settings)
+            try:
+                await scenario(world)
+            finally:
+                await world.stop()
+
+    asyncio.run(main())
+
+
+def test_it_says_what_it_is() -> None:
+    async def scenario(world: World) -> None:
+        await world.let_in()
+        (request,) = world.registrations
+        assert (request.broker_id, request.cluster_id, request.rack) == (US, world.files.cluster_id, "r1")
+        assert request.incarnation_id == UUID(int=US)
+        assert [(one.name, one.host, one.port) for one in request.listeners] == [("PLAINTEXT", "127.0.0.1", 9092)]
+        assert request.log_dirs == list(world.files.directory_ids)
+        assert [one.name for one in request.features] == ["metadata.version"]
+        assert request.previous_broker_epoch == -1
+
+    run(scenario)
+
+
+def test_it_asks_to_lead_once_it_has_seen_its_own_registration_and_its_files_say_who_writes() -> None:
+    async def scenario(world: World) -> None:
+        noted: list[bool] = []
+
+        def hear(request: BrokerHeartbeatRequest) -> object:
+            noted.append(world.disk.exists(f"logs/{INCARNATION}"))
+            return LET_IN
+
+        world.hears(hear)
+        starting = asyncio.ensure_future(world.lifecycle.start())
+        await until(lambda: world.lifecycle.broker_epoch == EPOCH)
+        await asyncio.sleep(0.01)
+        assert not world.heartbeats, "the interval is long, and it has not seen itself"
+        world.commit_registration()
+        await until(lambda: bool(world.heartbeats))
+        first = world.heartbeats[0]
+        assert (first.broker_epoch, first.current_metadata_offset, first.want_fence) == (EPOCH, EPOCH, False)
+        assert noted == [True]
+        assert not starting.done(), "that it may lead, the metadata has to say"
+        world.commit_fence(EPOCH + 1, UNFENCED)
+        await starting
+
+    run(scenario)
+
+
+def test_while_its_logs_are_being_opened_it_is_heard_of_and_does_not_ask_to_lead() -> None:
+    async def scenario(world: World) -> None:
+        world.hears(lambda _: NOT_YET)
+        starting = asyncio.ensure_future(world.lifecycle.start())
+        await until(lambda: len(world.heartbeats) >= 2)
+        assert all(one.want_fence and one.current_metadata_offset == -1 for one in world.heartbeats)
+        starting.cancel()
+
+    run(scenario, broker_heartbeat_interval_ms="10")
+
+
+def test_who_is_fenced_in_the_midst_says_at_once_that_it_is_there() -> None:
+    async def scenario(world: World) -> None:
+        await world.let_in()
+        before = len(world.heartbeats)
+        world.commit_fence(EPOCH + 2, FENCED)
+        await until(lambda: len(world.heartbeats) > before)
+        assert not world.heartbeats[-1].want_fence
+        assert world.heartbeats[-1].current_metadata_offset == EPOCH + 2
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("end", "presented"), [("crash", EPOCH), ("power", -1)])
+def test_what_it_presents_after_another_end_than_a_clean_stop(end: str, presented: int) -> None:
+    disk = MemoryDisk()
+
+    async def first(world: World) -> None:
+        await world.let_in()
+
+    async def second(world: World) -> None:
+        starting = asyncio.ensure_future(world.lifecycle.start())
+        await until(lambda: bool(world.registrations))
+        assert world.registrations[0].previous_broker_epoch == presented
+        starting.cancel()
+
+    run(first, disk)
+    if end == "power":
+        disk.lose_power(Random(3))
+    else:
+        disk.crash()
+    run(second, disk)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (Code.INCONSISTENT_CLUSTER_ID, "the log directories of this node are of cluster"),
+        (Code.UNSUPPORTED_VERSION, "run the release that the others run"),
+        (Code.INVALID_REQUEST, "the controller refuses this broker: INVALID_REQUEST"),
+    ],
+)
+def test_a_refusal_for_good_ends_the_start_and_says_what_to_do(code: Code, text: str) -> None:
+    async def scenario(world: World) -> None:
+        world.registers(code)
+        with pytest.raises(ConfigError, match=text):
+            await world.lifecycle.start()
+
+    run(scenario)
+
+
+def test_another_process_with_its_id_is_given_the_time_to_turn_out_dead() -> None:
+    async def scenario(world: World) -> None:
+        world.registers(Code.DUPLICATE_BROKER_REGISTRATION, Code.DUPLICATE_BROKER_REGISTRATION, EPOCH)
+        await world.let_in()
+        assert len(world.registrations) == 3
+
+    run(scenario)
+
+
+def test_another_process_with_its_id_that_lives_is_an_error_that_names_it() -> None:
+    async def scenario(world: World) -> None:
+        world.registers(Code.DUPLICATE_BROKER_REGISTRATION)
+        with pytest.raises(ConfigError, match="another process serves as broker 1 of this cluster"):
+            await world.lifecycle.start()
+
+    run(scenario, broker_session_timeout_ms="20")
+
+
+def test_without_a_controller_it_gives_up_in_its_time() -> None:
+    async def scenario(world: World) -> None:
+        world.controller.on(ApiKey.BROKER_REGISTRATION, lambda request, version: SILENT)
+        with pytest.raises(TimedOutError, match=r"within 50 ms \(initial.broker.registration.timeout.ms\): no answer"):
+            await world.lifecycle.start()
+
+    run(scenario, initial_broker_registration_timeout_ms="50")
+
+
+@pytest.mark.parametrize("code", [Code.STALE_BROKER_EPOCH, Code.BROKER_ID_NOT_REGISTERED])
+def test_a_controller_that_does_not_know_it_is_asked_to_take_it_in_again(code: Code) -> None:
+    async def scenario(world: World) -> None:
+        await world.let_in()
+        later = BrokerEpoch(EPOCH + 10)
+        world.registers(later)
+        world.hears(
+            lambda request: LET_IN if request.broker_epoch == later else BrokerHeartbeatResponse(error_code=code)
+        )
+        world.commit_fence(EPOCH + 2, FENCED)  # so that it does not wait for its interval
+        await until(lambda: world.lifecycle.broker_epoch == later)
+        assert world.registrations[-1].previous_broker_epoch == EPOCH, "this process has all that it wrote"
+        assert world.registrations[-1].incarnation_id == world.registrations[0].incarnation_id
+        before = len(world.heartbeats)
+        world.commit_registration(epoch=later)
+        await until(lambda: len(world.heartbeats) > before)
+        assert world.heartbeats[-1].broker_epoch == later
+        assert f'"brokerEpoch":{later}'.encode() in world.disk.read_bytes(f"logs/{INCARNATION}")
+
+    run(scenario)
+
+
+def test_a_broker_whose_id_another_process_has_taken_stops_its_node() -> None:
+    async def scenario(world: World) -> None:
+        await world.let_in()
+        world.registers(Code.DUPLICATE_BROKER_REGISTRATION)
+        world.hears(lambda _: BrokerHeartbeatResponse(error_code=Code.STALE_BROKER_EPOCH))
+        world.commit_fence(EPOCH + 2, FENCED)
+        await until(lambda: world.failure is not None)
+        assert "another process serves as broker 1" in str(world.failure)
+
+    run(scenario, broker_session_timeout_ms="20")
+
+
+# Going.
+
+
+async def with_another(world: World) -> None:
+    await world.let_in()
+    world.commit_registration(OTHER, EPOCH + 5, fenced=False)
+    await until(lambda: OTHER in world.broker.image.brokers)
+
+
+def test_it_goes_once_the_controller_lets_it() -> None:
+    async def scenario(world: World) -> None:
+        await with_another(world)
+        answers = [LET_IN, LET_IN, BrokerHeartbeatResponse(is_caught_up=True, should_shut_down=True)]
+        world.hears(lambda request: answers.pop(0) if request.want_shut_down else LET_IN)
+        await world.lifecycle.shut_down()
+        assert not answers
+        count = len(world.heartbeats)
+        world.commit_fence(EPOCH + 6, FENCED)
+        await asyncio.sleep(0.01)
+        assert len(world.heartbeats) == count, "who has gone says nothing more"
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("why", ["alone", "off"])
+def test_it_goes_at_once(why: str) -> None:
+    """Where nobody else could lead, or the operator does not want it to wait."""
+
+    async def scenario(world: World) -> None:
+        await (world.let_in() if why == "alone" else with_another(world))
+        await world.lifecycle.shut_down()
+        assert not any(one.want_shut_down for one in world.heartbeats)
+
+    run(scenario, controlled_shutdown_enable=str(why == "alone").lower())
+
+
+def test_it_goes_though_no_controller_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.server.broker_lifecycle.CONTROLLER_ABSENT_MS_MAX", 20)
+
+    async def scenario(world: World) -> None:
+        await with_another(world)
+        world.hears(lambda _: SILENT)
+        await world.lifecycle.shut_down()
+
+    run(scenario)
+
+
+def test_it_goes_though_others_do_not_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.server.broker_lifecycle.CONTROLLED_SHUTDOWN_MS_MAX", 20)
+
+    async def scenario(world: World) -> None:
+        await with_another(world)
+        await world.lifecycle.shut_down()
+
+    run(scenario)
+
+
+def test_when_another_goes_the_controller_hears_at_once_that_this_one_knows_who_leads() -> None:
+    async def scenario(world: World) -> None:
+        await with_another(world)
+        before = len(world.heartbeats)
+        change = BrokerRegistrationChangeRecord(
+            broker_id=OTHER, broker_epoch=EPOCH + 5, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
+        )
+        world.commit(EPOCH + 6, change)
+        await until(lambda: len(world.heartbeats) > before)
+        assert world.heartbeats[-1].current_metadata_offset == EPOCH + 6
+
+    run(scenario)
