@@ -247,38 +247,39 @@ class KafkaCluster:
     """Brokers of Apache Kafka that are their own controllers, formatted alike.
 
     Attributes:
-        nodes: in the order of their ids, 1 to `size`.
+        nodes: by id, 1 to `size`.
     """
 
     def __init__(self, directory: Path, size: int, *, config: dict[str, str] | None = None) -> None:
-        self.nodes = [
-            KafkaPeer(directory / f"node-{node_id}", config=config, node_id=node_id) for node_id in range(1, size + 1)
-        ]
-        for node in self.nodes:
-            node.voters = [one.voter for one in self.nodes]
+        self.nodes = {
+            node_id: KafkaPeer(directory / f"node-{node_id}", config=config, node_id=node_id)
+            for node_id in range(1, size + 1)
+        }
+        for node in self.nodes.values():
+            node.voters = [one.voter for one in self.nodes.values()]
 
     @property
     def bootstrap(self) -> str:
         """Of all of them, for clients."""
-        return ",".join(node.bootstrap for node in self.nodes)
+        return ",".join(node.bootstrap for node in self.nodes.values())
 
     def format(self) -> None:
         """Give each its directory."""
-        for node in self.nodes:
+        for node in self.nodes.values():
             node.format()
 
     def start(self) -> None:
         """Start all at once; return when every one serves. Raises as `KafkaPeer.start`."""
-        for node in self.nodes:
+        for node in self.nodes.values():
             node.start_soon()
-        for node in self.nodes:
+        for node in self.nodes.values():
             node.wait_until_serving()
 
     def stop(self) -> None:
         """Stop all at once. The last ones have no quorum left to tell, and would wait for it: they are killed."""
-        for node in self.nodes:
+        for node in self.nodes.values():
             node.terminate()
-        running = [node for node in self.nodes if node.is_running]
+        running = [node for node in self.nodes.values() if node.is_running]
         deadline = time.monotonic() + TOGETHER_SECONDS_MAX
         while running and time.monotonic() < deadline:
             running[0].wait_until_ended(deadline - time.monotonic())
@@ -287,7 +288,7 @@ class KafkaCluster:
 
     def close(self) -> None:
         """Leave nothing running."""
-        for node in self.nodes:
+        for node in self.nodes.values():
             node.close()
 
 
