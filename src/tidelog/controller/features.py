@@ -13,10 +13,12 @@ from dataclasses import replace
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionEpoch
-from tidelog.controller.leaders import partitions_of
-from tidelog.controller.partition_changes import change_record
+from tidelog.controller.leaders import is_active_in, partitions_of
+from tidelog.controller.partition_changes import change_record, with_isr
+from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, FeatureUpdate, UpdatedFeature, UpgradeType
 from tidelog.journal import Decision
+from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import (
     DIRECTORIES_SINCE,
     ELIGIBLE_LEADERS_SINCE,
@@ -55,7 +57,7 @@ def decide_bootstrap(
 
 
 def decide_update_features(
-    metadata: MetadataView, updates: Sequence[FeatureUpdate], *, validate_only: bool
+    metadata: MetadataView, settings: ControllerSettings, updates: Sequence[FeatureUpdate], *, validate_only: bool
 ) -> Decision[tuple[UpdatedFeature, ...]]:
     """Set the levels of features, all of them or none. The results are in the order of the request."""
     counts = Counter(update.name for update in updates)
@@ -72,9 +74,13 @@ def decide_update_features(
     records: list[object] = []
     for update in updates:
         current = metadata.features.get(update.name, 0)
+        record = FeatureLevelRecord(name=update.name, feature_level=update.level)
+        if update.level < current:
+            records += _losses(metadata, update)
         if update.level != current:
-            records += _losses(metadata, update) if update.level < current else ()
-            records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
+            records.append(record)
+        if update.level > current:
+            records += _gains(metadata, settings, current, record)
     updated = tuple(UpdatedFeature(update.name, Code.NONE) for update in updates)
     return Decision(() if validate_only else tuple(records), updated)
 
@@ -157,6 +163,27 @@ def _losses(metadata: MetadataView, update: FeatureUpdate) -> list[object]:
         if after is not before:
             after = replace(after, partition_epoch=PartitionEpoch(before.partition_epoch + 1))
             records.append(change_record(topic_id, index, before, after))
+    return records
+
+
+def _gains(
+    metadata: MetadataView, settings: ControllerSettings, current: int, record: FeatureLevelRecord
+) -> list[object]:
+    """The records that say what a higher level has words for.
+
+    Whoever kept its seat in an ISR for want of them, though it is not there, is eligible from then on.
+    """
+    if record.name != METADATA_VERSION_FEATURE or not current < ELIGIBLE_LEADERS_SINCE <= record.feature_level:
+        return []
+    after = MetadataDraft(metadata)
+    after.apply(record)
+    rules, is_active = TopicRules(after, settings), is_active_in(metadata)
+    records: list[object] = []
+    for name, topic_id, index, partition in partitions_of(metadata):
+        isr = [broker for broker in partition.isr if is_active(broker) or broker == partition.leader]
+        if len(isr) < len(partition.isr):
+            changed = with_isr(partition, isr, min_insync_replicas=rules.min_insync(name))
+            records.append(change_record(topic_id, index, partition, changed))
     return records
 
 

@@ -174,7 +174,7 @@ class ControllerState:
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
     ) -> Decision[tuple[UpdatedFeature, ...]]:
         """Set the levels of features, all of them or none; results in the order of the request."""
-        return features.decide_update_features(self.metadata, updates, validate_only=validate_only)
+        return features.decide_update_features(self.metadata, self.settings, updates, validate_only=validate_only)
 
     def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
         """Give a broker the next block of producer ids."""

@@ -183,6 +183,18 @@ def test_below_its_level_no_record_tells_of_eligible_leaders_and_the_last_one_in
             assert value[2] < 2, "the version of the record"
 
 
+def test_who_kept_a_seat_for_want_of_words_is_eligible_once_there_are() -> None:
+    cluster = at(22, ONE, TWO)
+    cluster.create("gone", [TWO])
+    cluster.create("led", [ONE])
+    cluster.fence(TWO)
+    assert leadership(cluster.partition("gone")) == (None, 1, (2,))
+    update(cluster, FeatureUpdate(NAME, 23))
+    assert leadership(cluster.partition("gone")) == (None, 1, ())
+    assert cluster.partition("gone").eligible_leader_replicas == (TWO,)
+    assert leadership(cluster.partition("led")) == (1, 0, (1,))
+
+
 def test_below_its_level_no_record_names_directories() -> None:
     cluster = at(16, ONE)
     cluster.create("a", [ONE])

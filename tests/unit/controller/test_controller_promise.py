@@ -16,16 +16,23 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId
 from tidelog.controller import (
+    METADATA_VERSION,
+    BrokerSessions,
     BrokerToRegister,
     ConfigChange,
     ConfigsToAlter,
     ControllerSettings,
     ControllerState,
+    FeatureUpdate,
+    Heartbeat,
+    HeartbeatReply,
     IsrChange,
     IsrMember,
     PartitionToAlter,
+    UpgradeType,
 )
 from tidelog.metadata import ConfigResource, Endpoint, PartitionImage, ResourceType
+from tidelog.metadata.features import own_features
 from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -47,6 +54,7 @@ class Heard:
 
     state: PartitionImage
     isr_size_min: int
+    end_offset: int
 
 
 @dataclass
@@ -57,7 +65,7 @@ class Replica:
     broker_epoch: BrokerEpoch
     log: list[int] = field(default_factory=list)
     is_up: bool = True
-    stopped_in: BrokerEpoch | None = None
+    stopped_in: BrokerEpoch | None = None  # what its directories show: that it lost nothing since
     has_lost: bool = False  # and has not registered since
     heard: int = 0
     proposed: set[BrokerId] = field(default_factory=set)
@@ -76,7 +84,10 @@ class Partition(RuleBasedStateMachine):
         self.committed: list[int] = []
         self.on_the_way: list[tuple[BrokerId, BrokerEpoch, IsrChange]] = []
         self.written = 0
+        self.level = METADATA_VERSION
+        self.sessions = BrokerSessions(self.controller.metadata, end_offset=Offset(0), now_ms=0)
         self.power_losses_left = min_insync - 1
+        self._apply(*self.controller.decide_bootstrap().records)
         for number in (1, 2, 3):
             self._register(BrokerId(number), None)
             epoch = self.replicas[BrokerId(number)].broker_epoch
@@ -177,8 +188,10 @@ class Partition(RuleBasedStateMachine):
         """A broker applies more of the metadata."""
         replica = self.replicas[broker]
         if replica.is_up and replica.heard < len(self.history) - 1:
+            before = self.history[replica.heard].state.partition_epoch
             replica.heard = min(replica.heard + steps, len(self.history) - 1)
-            replica.proposed = set()
+            if self.history[replica.heard].state.partition_epoch > before:
+                replica.proposed = set()  # nothing else says what became of it
 
     @rule()
     def all_hear(self) -> None:
@@ -192,9 +205,35 @@ class Partition(RuleBasedStateMachine):
         if replica.is_up:
             replica.is_up, replica.stopped_in = False, replica.broker_epoch
 
+    @rule(broker=BROKERS, tells=st.booleans())
+    def crash(self, broker: BrokerId, tells: bool) -> None:
+        """The process ends, and what it wrote is there; its directories may show that, or be silent."""
+        replica = self.replicas[broker]
+        if replica.is_up:
+            replica.is_up, replica.stopped_in = False, replica.broker_epoch if tells else None
+
     @rule(broker=BROKERS)
-    def crash(self, broker: BrokerId) -> None:
-        self.replicas[broker].is_up = False
+    def beat(self, broker: BrokerId) -> None:
+        """A heartbeat, which lets in who is fenced and has seen its registration."""
+        if self.replicas[broker].is_up:
+            self._heartbeat(broker)
+
+    @rule(broker=BROKERS)
+    def go(self, broker: BrokerId) -> None:
+        """A controlled shutdown: once it may, nobody who is there takes it for the leader, unless nobody else could."""
+        replica, known = self.replicas[broker], self.controller.metadata.brokers[broker]
+        if not replica.is_up:
+            return
+        led = self.state.leader == broker
+        if not self._heartbeat(broker, wants_shut_down=True).should_shut_down:
+            return
+        if known.in_controlled_shutdown and not known.is_fenced and not led:
+            for other in self.controller.metadata.brokers.values():
+                heard = self.history[self.replicas[other.broker_id].heard].state
+                assert not other.is_active or heard.leader != broker
+        assert self.state.leader != broker
+        assert broker not in self.state.isr or not self.knows_eligible
+        self.stop(broker)
 
     @rule(broker=BROKERS, keeps=st.integers(0, 2))
     def lose_power(self, broker: BrokerId, keeps: int) -> None:
@@ -235,6 +274,19 @@ class Partition(RuleBasedStateMachine):
             change = ConfigChange("min.insync.replicas", 0, str(fewer))
             self._apply(*self.controller.decide_alter_configs([ConfigsToAlter(resource, [change])]).records)
 
+    @rule(level=st.sampled_from((22, 23, METADATA_VERSION)))
+    def update(self, level: int) -> None:
+        """Another level of the metadata; below 23 nobody is eligible but the ISR, and no loss of power is survived."""
+        if level < 23 and any(replica.has_lost for replica in self.replicas.values()):
+            return
+        kind = UpgradeType.UPGRADE if level >= self.level else UpgradeType.UNSAFE_DOWNGRADE
+        decision = self.controller.decide_update_features([FeatureUpdate("metadata.version", level, kind)])
+        assert [one.code for one in decision.reply] == [Code.NONE]
+        self.level = level
+        if not self.knows_eligible:
+            self.power_losses_left = 0
+        self._apply(*decision.records)
+
     # What must hold.
 
     @invariant()
@@ -262,9 +314,18 @@ class Partition(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_without_need(self) -> None:
         state, brokers = self.state, self.controller.metadata.brokers
-        assert all(brokers[broker].is_active for broker in state.isr)
         if state.leader is None:
-            assert not any(brokers[broker].is_active for broker in state.eligible_leader_replicas)
+            assert not any(brokers[broker].is_active for broker in (*state.isr, *state.eligible_leader_replicas))
+        else:
+            assert not brokers[state.leader].is_fenced
+        if self.knows_eligible:
+            assert all(brokers[broker].is_active or broker == state.leader for broker in state.isr)
+        else:
+            assert not state.eligible_leader_replicas
+
+    @property
+    def knows_eligible(self) -> bool:
+        return self.level >= 23
 
     @property
     def state(self) -> PartitionImage:
@@ -283,11 +344,26 @@ class Partition(RuleBasedStateMachine):
         leads_in = self.history[self.replicas[heard.leader].heard].state.leader_epoch
         return heard.leader if leads_in == heard.leader_epoch else None
 
+    def _heartbeat(self, broker: BrokerId, *, wants_shut_down: bool = False) -> HeartbeatReply:
+        replica = self.replicas[broker]
+        heartbeat = Heartbeat(
+            broker,
+            replica.broker_epoch,
+            Offset(self.history[replica.heard].end_offset - 1),
+            wants_shut_down=wants_shut_down,
+        )
+        decision = self.controller.decide_heartbeat(
+            heartbeat, self.sessions, next_offset=Offset(self.next_offset), now_ms=0
+        )
+        self._apply(*decision.records)
+        return decision.reply
+
     def _register(self, broker: BrokerId, stopped_in: BrokerEpoch | None) -> None:
         new = BrokerToRegister(
             broker,
             UUID(int=self.next_offset + 1),
             (Endpoint("PLAINTEXT", "h", 9092),),
+            features=own_features(),
             previous_broker_epoch=stopped_in,
         )
         decision = self.controller.decide_register_broker(new, next_offset=Offset(self.next_offset))
@@ -304,7 +380,7 @@ class Partition(RuleBasedStateMachine):
             self._remember()
 
     def _remember(self) -> None:
-        self.history.append(Heard(self.state, min(self.min_insync, 3)))
+        self.history.append(Heard(self.state, min(self.min_insync, 3), self.next_offset))
 
 
 def play(min_insync: int, *steps: Callable[[Partition], None]) -> Partition:

@@ -403,6 +403,23 @@ def test_replicas_are_spread(racks: list[str | None], factor: int, partitions: i
         assert len({rack_of[broker] for broker in replicas}) == min(factor, len(set(racks)))
 
 
+@given(
+    names=st.sampled_from(((None,), ("r",), ("r", "s"), ("r", "s", "t"), ("r", "s", "t", "u"))),
+    size=st.integers(1, 4),
+    factor=st.integers(1, 5),
+    partitions=st.integers(1, 60),
+    seed=st.integers(0, 9),
+)
+def test_where_racks_are_of_one_size_every_broker_holds_as_much(
+    names: tuple[str | None, ...], size: int, factor: int, partitions: int, seed: int
+) -> None:
+    active = brokers(names * size)
+    factor = min(factor, len(active))
+    held = Counter(broker for one in place(active, partitions, factor, rng=SeededRng(seed)) for broker in one)
+    counts = [held[broker.broker_id] for broker in active]
+    assert max(counts) - min(counts) <= factor
+
+
 def test_followers_are_spread_too() -> None:
     assignments = place(brokers([None] * 4), 12, 2, rng=SeededRng(1))
     followers_of_first = {replicas[1] for replicas in assignments if replicas[0] == 1}
