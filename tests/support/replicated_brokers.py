@@ -281,6 +281,14 @@ class ReplicatedBroker:
             self._heard += 1
             self.broker.on_committed(records, end_offset)
 
+    def tell(self, records: tuple[object, ...], end_offset: Offset) -> None:
+        """What the controller decided since, in one step."""
+        self._heard = len(self._controller.history)
+        self.machine.do(partial(self._apply, records, end_offset))
+
+    async def _apply(self, records: tuple[object, ...], end_offset: Offset) -> None:
+        self.broker.on_committed(records, end_offset)
+
     def kill(self) -> None:
         self._is_up = False
         self.machine.kill()

@@ -21,7 +21,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log, NotCachedError
 from tidelog.metadata import MetadataDelta, MetadataImage
-from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica
+from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica, ReplicationSettings
 from tidelog.server.assignments import Assigned, assigned, is_held, taken_away
 from tidelog.server.following import BACKOFF_FIRST_MS, Following
 from tidelog.server.held_directory import HeldDirectory, is_full
@@ -257,6 +257,8 @@ class Broker:
             if failed_count > TOLD_MAX:
                 logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
             await self._lower_checkpoints(added)
+        if delta.changed_configs:
+            self._settle_how_many_must_be_in_sync(image)
         await self._take_roles(ours, image)
         if delta.changed_brokers and self.replication is not None:
             for partition in self.partitions:
@@ -264,6 +266,18 @@ class Broker:
         self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
+
+    def _settle_how_many_must_be_in_sync(self, image: MetadataImage) -> None:
+        """Before any state of partitions that comes with it: in an ISR that the controller granted under a new
+        `min.insync.replicas` nothing is committed by the old one, for others may be eligible to lead (rule 4).
+        """
+        settings: dict[str, ReplicationSettings] = {}
+        for partition in self.partitions:
+            if partition.replica is not None:
+                topic = partition.topic_partition.topic
+                if topic not in settings:
+                    settings[topic] = self._files.replication_settings(topic, image)
+                partition.replica.on_settings(settings[topic])
 
     def _why_not(self, topic_partition: TopicPartition, opened: Log | TidelogError) -> str | None:
         """Why a log cannot be served: it could not be opened, or its directory failed while others were opened."""

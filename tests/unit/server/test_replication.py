@@ -6,7 +6,8 @@ import asyncio
 
 from support.replicated_brokers import TOPIC, ReplicatedCluster, run, until, values_of
 from tidelog.base.errors import Code
-from tidelog.controller import TopicToDelete
+from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
+from tidelog.metadata import ConfigResource, ResourceType
 from tidelog.server.cleaner import Cleaner
 
 
@@ -73,6 +74,33 @@ def test_without_enough_in_sync_nothing_is_taken_or_nothing_is_committed() -> No
         assert (await waiting).error_code == Code.NONE
         assert set(cluster.state().isr) == {cluster.leader.broker_id, two.broker_id}
         assert two.values() == [b"a", b"c"]
+
+    run(story)
+
+
+def test_a_smaller_isr_commits_nothing_by_the_setting_that_went_before_it() -> None:
+    """Both come in one step: who left the ISR is eligible, and lacks what only the leader has."""
+
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a")
+        leader = cluster.leader
+        for other in cluster.followers:
+            cluster.world.network.block(other.machine.name, leader.machine.name)
+        assert (await cluster.produce("b", acks=1)).error_code == Code.NONE
+        leader.is_deaf = True
+        topic = ConfigResource(ResourceType.TOPIC, TOPIC)
+        change = ConfigsToAlter(topic, [ConfigChange("min.insync.replicas", 0, "2")])
+        told = len(cluster.controller.history)
+        cluster.controller.decide(lambda state: state.decide_alter_configs([change]))
+        for other in cluster.followers:
+            cluster.controller.fence(other.broker_id)
+        assert set(cluster.state().isr) == {leader.broker_id}
+        leader.is_deaf = False
+        at_once = cluster.controller.history[told:]
+        leader.tell(tuple(record for records, _ in at_once for record in records), at_once[-1][1])
+        await cluster.caught_up()
+        assert leader.partition().high_watermark == 1
 
     run(story)
 
