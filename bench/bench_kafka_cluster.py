@@ -134,7 +134,7 @@ def visibilities_ms(cluster: Cluster) -> tuple[list[float], list[float]]:
         for number in range(VISIBLE_TOPICS):
             name = f"visible-{number}"
             started = time.perf_counter()
-            row = first.create_topic(name)
+            row = first.create_topic(name, replication_factor=SIZE)
             answered = time.perf_counter()
             assert row.error_code == 0, row
             waiting = list(others)

@@ -105,14 +105,14 @@ class WireClient:
     # Requests about one partition, which is what most tests are about.
 
     def create_topic(
-        self, topic: str, *, partitions: int = 1, configs: dict[str, str] | None = None
+        self, topic: str, *, partitions: int = 1, replication_factor: int = 1, configs: dict[str, str] | None = None
     ) -> CreatableTopicResult:
         request = CreateTopicsRequest(
             topics=[
                 CreatableTopic(
                     name=topic,
                     num_partitions=partitions,
-                    replication_factor=1,
+                    replication_factor=replication_factor,
                     configs=[CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()],
                 )
             ],
