@@ -18,6 +18,7 @@ from tidelog.controller import ControllerState
 from tidelog.journal import Decision, Journal
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
+from tidelog.metadata.features import METADATA_VERSION
 from tidelog.server.metadata_log import MetadataBatch
 from tidelog.server.metadata_snapshots import Snapshot
 
@@ -53,6 +54,7 @@ class Controller:
         self.journal: Journal[ControllerState] = Journal(state)
         self.on_active: Callable[[], None] = _nobody_asked
         self.on_resigned: Callable[[], None] = _nobody_asked
+        self.first_metadata_version = METADATA_VERSION  # of a metadata log that does not say any yet
         self._quorum = quorum
         self._on_committed = on_committed
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -111,7 +113,7 @@ class Controller:
         """This node leads, and all that came before it, its own first records included, is committed and known."""
         self.journal.become_active(leader_epoch, end_offset)
         self.on_active()
-        self.journal.propose(lambda state: state.decide_bootstrap())
+        self.journal.propose(lambda state: state.decide_bootstrap(self.first_metadata_version))
         self._advance()
 
     def on_control_appended(self, end_offset: Offset) -> None:
