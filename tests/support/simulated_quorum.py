@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 from uuid import UUID
 
 from tidelog.base.errors import KafkaError
-from tidelog.base.ids import BrokerId, ClusterId, uuid_text
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset, uuid_text
 from tidelog.controller import ConfigChange, ConfigOperation, ConfigsToAlter
 from tidelog.log.checkpoint import MetaProperties
 from tidelog.log.directory import LogDirectory
 from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.net.address import Address
+from tidelog.net.connection import ConnectionSettings, open_connection
+from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
+from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
 from tidelog.server.node import Node
 from tidelog.sim.machine import Machine
 from tidelog.sim.node import SimulatedNode
 from tidelog.sim.world import SimulatedWorld
+
+R = TypeVar("R")
 
 CLUSTER = ClusterId("jtxwXpv4Sgyz09Nvdi2SYg")
 PORT = 9093
@@ -27,12 +33,29 @@ POLL_SECONDS = 0.005
 METADATA = "logs/__cluster_metadata-0"
 
 
+def directory_id(node_id: int) -> UUID:
+    """Of the directory that a node is formatted with."""
+    return UUID(int=1_000 + node_id)
+
+
 def format_directory(machine: Machine, node_id: int, cluster_id: ClusterId = CLUSTER) -> None:
     """As `tidelog storage format`."""
     directory = LogDirectory.open(machine.disk, "logs")
-    properties = MetaProperties(cluster_id, BrokerId(node_id), uuid_text(UUID(int=1_000 + node_id)))
+    properties = MetaProperties(cluster_id, BrokerId(node_id), uuid_text(directory_id(node_id)))
     directory.write_meta_properties(properties)
     directory.close()
+
+
+def voter(node_id: int) -> Voter:
+    """A node as the log names it."""
+    return Voter(ReplicaKey(BrokerId(node_id), directory_id(node_id)), (("CONTROLLER", f"node-{node_id}", PORT),))
+
+
+def format_first_voters(machine: Machine, *ids: int) -> None:
+    """As `tidelog storage format --initial-controllers`: these vote when the log begins."""
+    machine.disk.make_dirs(METADATA)
+    first = Snapshot(SnapshotId(Offset(0), LeaderEpoch(0)), (), VoterSet(tuple(map(voter, ids)), version=1), 0)
+    MetadataSnapshots(METADATA, disk=machine.disk).write(first)
 
 
 class Quorum:
@@ -40,16 +63,22 @@ class Quorum:
 
     Args:
         ids: of the voters that are configured.
+        in_log: those voters stand in the log, where they can be changed.
         settings: Kafka's keys, for all of them.
     """
 
-    def __init__(self, world: SimulatedWorld, ids: Sequence[int] = (1, 2, 3), **settings: str) -> None:
+    def __init__(
+        self, world: SimulatedWorld, ids: Sequence[int], settings: Mapping[str, str], *, in_log: bool = False
+    ) -> None:
         self.world = world
-        self.voters = ",".join(f"{node_id}@node-{node_id}:{PORT}" for node_id in ids)
-        self.settings = {key.replace("_", "."): value for key, value in settings.items()}
+        self.voters = "" if in_log else ",".join(f"{node_id}@node-{node_id}:{PORT}" for node_id in ids)
+        self.bootstrap = ",".join(f"node-{node_id}:{PORT}" for node_id in ids) if in_log else ""
+        self.settings = dict(settings)
         self.nodes: dict[int, SimulatedNode] = {}
         for node_id in ids:
             self.add(node_id)
+            if in_log:
+                format_first_voters(self.machine(node_id), *ids)
 
     def add(self, node_id: int, *, cluster_id: ClusterId = CLUSTER, roles: str = "controller", **more: str) -> None:
         """One more machine, formatted, that does not run yet."""
@@ -60,12 +89,11 @@ class Quorum:
             "process.roles": roles,
             "listeners": listeners,
             "controller.quorum.voters": self.voters,
+            "controller.quorum.bootstrap.servers": self.bootstrap,
             **self.settings,
             **{key.replace("_", "."): value for key, value in more.items()},
         }
-        self.nodes[node_id] = SimulatedNode(
-            machine, {key: value for key, value in properties.items() if value}, node_id=node_id
-        )
+        self.nodes[node_id] = SimulatedNode(machine, properties, node_id=node_id)
         format_directory(machine, node_id, cluster_id)
 
     def machine(self, node_id: int) -> Machine:
@@ -121,6 +149,15 @@ class Quorum:
         (result,) = await node.controller.request(lambda state: state.decide_alter_configs([change]))
         assert result.code == 0, result.message
 
+    async def ask(self, node_id: int, message: object, response: type[R]) -> R:
+        """Ask a controller by its listener."""
+        world = self.world.client_world("client")
+        connection = await open_connection(world.network, Address(f"node-{node_id}", PORT), ConnectionSettings("test"))
+        try:
+            return await connection.request(message, response, timeout_ms=30_000)
+        finally:
+            connection.close()
+
     def values(self) -> dict[int, str | None]:
         """The setting, as each node that runs has it."""
         return {node.config.node_id: node.image.configs.get(EVERYBODY, {}).get(SETTING) for node in self.running}
@@ -135,7 +172,14 @@ class Quorum:
         return b"".join(bytes(files[path].data) for path in paths)
 
 
-def run_quorum(story: Callable[[Quorum], Coroutine[Any, Any, None]], seed: int = 1, **settings: str) -> None:
+def run_quorum(
+    story: Callable[[Quorum], Coroutine[Any, Any, None]],
+    seed: int = 1,
+    settings: Mapping[str, str] | None = None,
+    *,
+    ids: Sequence[int] = (1, 2, 3),
+    in_log: bool = False,
+) -> None:
     """Play a story with three controllers that do not run yet."""
     with SimulatedWorld(seed) as world:
-        world.run(story(Quorum(world, (1, 2, 3), **settings)), limit_seconds=600)
+        world.run(story(Quorum(world, ids, settings or {}, in_log=in_log)), limit_seconds=600)

@@ -180,11 +180,20 @@ class ControllerChannel:
 
 
 def says_not_controller(response: object) -> bool:
-    """Whether an answer, as a whole or in any of its rows, says that another node is the active controller."""
+    """Whether an answer, as a whole or in any of its rows, says that another node is the active controller.
+
+    Of the quorum itself the leader is asked, and who is none says so by a code of its own.
+    """
+    if getattr(response, "error_code", Code.NONE) == Code.NOT_LEADER_OR_FOLLOWER:
+        return True
+    return _has_row_that_says_so(response)
+
+
+def _has_row_that_says_so(response: object) -> bool:
     if getattr(response, "error_code", Code.NONE) == Code.NOT_CONTROLLER:
         return True
     values = [getattr(response, name) for name in getattr(response, "__slots__", ())]
-    return any(says_not_controller(row) for rows in values if isinstance(rows, list) for row in rows)
+    return any(_has_row_that_says_so(row) for rows in values if isinstance(rows, list) for row in rows)
 
 
 def _closed() -> NetworkError:

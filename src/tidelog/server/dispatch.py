@@ -67,6 +67,7 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.VOTE: ("api_52_vote", (CONTROLLER,)),
     ApiKey.BEGIN_QUORUM_EPOCH: ("api_53_begin_quorum_epoch", (CONTROLLER,)),
     ApiKey.END_QUORUM_EPOCH: ("api_54_end_quorum_epoch", (CONTROLLER,)),
+    ApiKey.DESCRIBE_QUORUM: ("api_55_describe_quorum", (BROKER, CONTROLLER)),
     ApiKey.ALTER_PARTITION: ("api_56_alter_partition", (CONTROLLER,)),
     ApiKey.UPDATE_FEATURES: ("api_57_update_features", (BROKER, CONTROLLER)),
     ApiKey.FETCH_SNAPSHOT: ("api_59_fetch_snapshot", (CONTROLLER,)),
@@ -77,6 +78,9 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.ALLOCATE_PRODUCER_IDS: ("api_67_allocate_producer_ids", (CONTROLLER,)),
     ApiKey.LIST_CONFIG_RESOURCES: ("api_74_list_config_resources", (BROKER,)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("api_75_describe_topic_partitions", (BROKER,)),
+    ApiKey.ADD_RAFT_VOTER: ("api_80_add_raft_voter", (BROKER, CONTROLLER)),
+    ApiKey.REMOVE_RAFT_VOTER: ("api_81_remove_raft_voter", (BROKER, CONTROLLER)),
+    ApiKey.UPDATE_RAFT_VOTER: ("api_82_update_raft_voter", (CONTROLLER,)),
 }
 
 OF_CONTROLLERS: dict[int, str] = {ApiKey.FETCH: "api_01_fetch_metadata"}

@@ -14,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
-from tidelog.base.errors import Code, DiskError, NetworkError, TidelogError, refusal
+from tidelog.base.errors import Code, CorruptLogError, KafkaError, NetworkError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor, Network, Rng
@@ -27,35 +28,29 @@ from tidelog.quorum.values import (
     Answer,
     Asked,
     EpochBegun,
-    EpochEnded,
     FetchAnswer,
-    QuorumFetch,
     QuorumReady,
     ReplicaKey,
     Role,
     SnapshotId,
-    VoteAsked,
-    Voter,
     VoterSet,
 )
 from tidelog.server.controller import Controller
+from tidelog.server.foreign_clusters import ForeignClusters
 from tidelog.server.log_files import LogFiles
-from tidelog.server.log_lines import Seldom
 from tidelog.server.metadata_log import encode_decision
 from tidelog.server.metadata_snapshots import MetadataSnapshots
 from tidelog.server.metadata_storage import MetadataStorage
-from tidelog.server.quorum_config import QuorumConfig
+from tidelog.server.news import News
+from tidelog.server.quorum_askers import QuorumAskers
+from tidelog.server.quorum_config import Endpoints, QuorumConfig
 from tidelog.server.quorum_peers import QuorumPeers
-from tidelog.server.voter_records import IN_THE_LOG
+
+R = TypeVar("R")
 
 logger = logging.getLogger("tidelog.server.quorum")
 
 TIMER_MS_MIN = 1
-FOREIGN_TOLD_SECONDS = 60.0
-FIRST_BOOTSTRAP_ID = -2
-"""Servers to ask whose ids nobody knows yet have ids below zero, as in Kafka."""
-
-Endpoints = tuple[tuple[str, str, int], ...]
 
 
 class MetadataQuorum:
@@ -66,11 +61,14 @@ class MetadataQuorum:
 
     Attributes:
         key: of this node's log.
+        endpoints: where it listens for controllers; empty if it does not.
         high_watermark: exclusive end of what is committed and here; None while that is not known.
     """
 
     key: ReplicaKey
     cluster_id: ClusterId
+    endpoints: Endpoints
+    _foreign: ForeignClusters
     _controller: Controller
     _storage: MetadataStorage
     _machine: QuorumNode
@@ -97,17 +95,15 @@ class MetadataQuorum:
         self._rng = rng
         self._executor = executor
         self._on_failed = on_failed
-        self._endpoints: Endpoints = ()
-        self._foreign = Seldom(FOREIGN_TOLD_SECONDS, lambda: clock.now_ms() / 1000)
         self._is_open = False
         self._is_busy = True  # until it is started
         self._is_ended = False
         self._error: Exception | None = None
         self._is_loading = False
         self._known_leader: tuple[BrokerId | None, LeaderEpoch | None] = (None, None)
-        self._leader_waiters: list[asyncio.Future[None]] = []
-        self._asked: dict[int, asyncio.Future[Answer]] = {}
-        self._last_ticket = 0
+        self._leader_news = News()
+        self._commit_news = News()
+        self._askers = QuorumAskers()
         self._carrying_out: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -135,6 +131,11 @@ class MetadataQuorum:
         return self._storage.voters.current
 
     @property
+    def is_reconfigurable(self) -> bool:
+        """Whether the log, not the configuration, says who votes."""
+        return self._storage.voters.is_in_log
+
+    @property
     def leader_address(self) -> Address | None:
         """Of the leader's controller listener."""
         return None if self.leader_id is None else self.address_of(self.leader_id)
@@ -149,19 +150,21 @@ class MetadataQuorum:
 
     def address_of(self, node_id: BrokerId) -> Address | None:
         """Of a node's controller listener, if it is known."""
-        if node_id == self.node_id and self._endpoints:
-            return Address(*self._endpoints[0][1:])
+        if node_id == self.node_id and self.endpoints:
+            return Address(*self.endpoints[0][1:])
         return self._peers.address_of(node_id)
 
     async def leader_changed(self) -> None:
         """Return at the next change of the leader or of its epoch."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._leader_waiters.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._leader_waiters:  # who waits no more is not kept until it happens
-                self._leader_waiters.remove(waiter)
+        await self._leader_news.wait()
+
+    async def committed(self, end_offset: Offset) -> None:
+        """Return once all below is committed. Raises KafkaError: NOT_LEADER_OR_FOLLOWER: this node leads no more."""
+        leader_epoch = self.leader_epoch
+        while (self._machine.high_watermark or 0) < end_offset:
+            if not self.is_leader or self.leader_epoch != leader_epoch or self._is_ended:
+                raise refusal(Code.NOT_LEADER_OR_FOLLOWER, "another node leads: it may have been done, or not")
+            await self._commit_news.wait()
 
     def describe(self) -> QuorumDescription:
         """What this node knows of the quorum."""
@@ -180,7 +183,8 @@ class MetadataQuorum:
             TidelogError: the files cannot be read; the text says why and what to do.
         """
         opened = await self._executor.run(self._files.open_metadata_log)
-        self.cluster_id, self._controller, self._endpoints = cluster_id, controller, endpoints
+        self.cluster_id, self._controller, self.endpoints = cluster_id, controller, endpoints
+        self._foreign = ForeignClusters(cluster_id, clock=self._clock)
         self.key = ReplicaKey(self.node_id, opened.directory_id)
         self._peers = QuorumPeers(
             self.node_id, cluster_id, self.config.settings, self, network=self._network, rng=self._rng
@@ -189,7 +193,7 @@ class MetadataQuorum:
         self._storage = storage = MetadataStorage(
             opened,
             self.config,
-            self._configured_voters(),
+            self.config.first_voters(self.node_id, endpoints),
             persist=self._files.write_quorum_state,
             clock=self._clock,
             executor=self._executor,
@@ -235,26 +239,20 @@ class MetadataQuorum:
         await self.resign()
         while self._carrying_out is not None:
             await asyncio.gather(self._carrying_out, return_exceptions=True)
+        await self._peers.say_farewell()
         self._is_ended = True
         await self._storage.synced()
         if self._timer is not None:
             self._timer.cancel()
-        self._controller.on_lost()
+        self._forget_askers()
         await self._peers.close()
 
-    def _configured_voters(self) -> VoterSet:
-        config = self.config
-        if config.is_standalone:
-            return VoterSet((Voter(ReplicaKey(self.node_id), self._endpoints),))
-        if config.voters:
-            return VoterSet(config.voters)
-        # Nobody knows who they are; but they can be asked, whatever their ids.
-        return VoterSet(
-            tuple(
-                Voter(ReplicaKey(BrokerId(FIRST_BOOTSTRAP_ID - index)), (("", address.host, address.port),))
-                for index, address in enumerate(config.bootstrap)
-            )
-        )
+    def _forget_askers(self) -> None:
+        """Nothing more is decided, or answered, here."""
+        self._controller.on_lost()
+        self._askers.give_up()
+        self._leader_news.tell()
+        self._commit_news.tell()
 
     def _on_voters(self, voters: VoterSet) -> None:
         for voter in voters.voters:
@@ -263,28 +261,11 @@ class MetadataQuorum:
 
     # What others ask.
 
-    def check_cluster(self, cluster_id: str | None, peer: str) -> None:
-        """Who speaks for another cluster is told so, and the operator, once in a while.
-
-        Raises:
-            KafkaError: INCONSISTENT_CLUSTER_ID; BROKER_NOT_AVAILABLE while this node is on its way up or down.
-        """
+    def check_asker(self, cluster_id: str | None, peer: str) -> None:
+        """Raises KafkaError: INCONSISTENT_CLUSTER_ID; BROKER_NOT_AVAILABLE while this node is on its way up or down."""
         if not self._is_open or self._is_ended:
             raise refusal(Code.BROKER_NOT_AVAILABLE, "this node is not in the quorum at present")
-        if cluster_id in (None, self.cluster_id):
-            return
-        untold = self._foreign.untold()
-        if untold is not None:
-            more = f" ({untold} more were refused since the last line)" if untold else ""
-            logger.error(
-                "%s is of cluster %s, this node of %s: it is refused; correct its controller.quorum.voters, or the "
-                "cluster id that its directory was formatted with%s",
-                peer,
-                cluster_id,
-                self.cluster_id,
-                more,
-            )
-        raise refusal(Code.INCONSISTENT_CLUSTER_ID, f"this is cluster {self.cluster_id}, not {cluster_id}")
+        self._foreign.check(cluster_id, peer)
 
     def may_read_snapshot(self, reader: ReplicaKey, leader_epoch: LeaderEpoch) -> Code:
         """FetchSnapshot: whether this node serves it, as the leader in that epoch. Who loads one follows."""
@@ -297,26 +278,9 @@ class MetadataQuorum:
 
     async def ask(self, asked: Asked) -> tuple[Answer, LogSlice | None]:
         """The answer to what another node asks, with the records that go with it. Who waits no more is forgotten."""
-        self._last_ticket += 1
-        ticket, machine = self._last_ticket, self._machine
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[ticket] = future
-        match asked:
-            case QuorumFetch():
-                self._on(machine.on_fetch_asked, ticket, asked)
-            case VoteAsked():
-                self._on(machine.on_vote_asked, ticket, asked)
-            case EpochBegun():
-                if asked.endpoints and asked.leader_id != self.node_id:
-                    self.on_address(asked.leader_id, Address(*asked.endpoints[0][1:]))
-                self._on(machine.on_epoch_begun, ticket, asked)
-            case EpochEnded():
-                self._on(machine.on_epoch_ended, ticket, asked)
-        try:
-            answer = await future
-        finally:
-            if self._asked.pop(ticket, None) is not None:
-                machine.on_asker_gone(ticket)
+        if isinstance(asked, EpochBegun) and asked.endpoints and asked.leader_id != self.node_id:
+            self.on_address(asked.leader_id, Address(*asked.endpoints[0][1:]))
+        answer = await self._askers.ask(asked, self._machine, self._on)
         if not isinstance(answer, FetchAnswer) or answer.code:
             return answer, None
         if answer.diverging is not None or answer.snapshot is not None:
@@ -346,18 +310,42 @@ class MetadataQuorum:
     def append_decision(self, records: tuple[object, ...], leader_epoch: LeaderEpoch) -> Offset:
         """See `AppendsDecisions`."""
         machine = self._machine
-        invariant(
-            machine.role is Role.LEADER and machine.leader_epoch == leader_epoch and not self._is_ended,
-            "a decision of leader epoch {}, where {} is {}",
-            leader_epoch,
-            machine.leader_epoch,
-            machine.role,
-        )
+        leads = machine.role is Role.LEADER and machine.leader_epoch == leader_epoch and not self._is_ended
+        invariant(leads, "a decision of leader epoch {}: {} in {}", leader_epoch, machine.role, machine.leader_epoch)
         batch = encode_decision(records, self._clock.wall_ms())
         offset = self._storage.append(batch, leader_epoch)
         self._storage.keeper.on_committed(len(batch))
         self._advance()  # who waits for news is sent them while they are synced here
         return offset
+
+    def append_voters(self, decide: Callable[[QuorumNode], VoterSet]) -> Offset:
+        """Have the voters that are decided on count from now on. Returns the exclusive end of the record.
+
+        Raises:
+            KafkaError: what `decide` says; NOT_LEADER_OR_FOLLOWER where this node is on its way up or down.
+        """
+        machine = self._machine
+        voters = decide(machine)
+        if not self._controller.is_active or self._is_ended:
+            raise refusal(Code.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum")
+        if voters == machine.voters:
+            return self._storage.voters.end_offset
+        try:
+            end_offset = self._storage.append_voters(voters, machine.leader_epoch)
+        except Exception as error:
+            self.give_up(error)
+            raise refusal(Code.KAFKA_STORAGE_ERROR, f"the metadata log failed: {error}") from error
+        logger.info("the voters of the metadata quorum are %s", ", ".join(map(str, voters.ids)))
+        self._controller.on_control_appended(end_offset)
+        self._advance()
+        return end_offset
+
+    async def ask_leader(self, message: object, response: type[R], *, timeout_ms: int) -> R:
+        """Raises NetworkError: nobody leads, or it does not answer; UnsupportedVersionError: it cannot."""
+        if self.leader_id is None:
+            raise NetworkError("nobody is known to lead")
+        connection = await self._peers.connection(self.leader_id)
+        return await connection.request(message, response, timeout_ms=timeout_ms)
 
     def give_up(self, error: Exception) -> None:
         """Whether what was written is on disk cannot be known any more: nothing may be built on it."""
@@ -366,8 +354,7 @@ class MetadataQuorum:
         self._is_ended, self._error = True, error
         if not isinstance(error, TidelogError):
             logger.critical("the metadata quorum failed: a bug in Tidelog", exc_info=error)
-        self._controller.on_lost()
-        self._wake_waiters()
+        self._forget_askers()
         self._on_failed(f"the metadata log failed: {error}")
 
     # What the machine owes the world.
@@ -423,10 +410,7 @@ class MetadataQuorum:
     def _settle(self, ready: QuorumReady) -> bool:
         """What needs no waiting. Returns whether there was anything."""
         has_news = self._publish(ready.high_watermark)
-        for reply in ready.replies:
-            future = self._asked.pop(reply.ticket, None)
-            if future is not None and not future.done():
-                future.set_result(reply.answer)
+        self._askers.answer(ready.replies)
         for request in ready.requests:
             self._peers.ask(request)
         return has_news or bool(ready.replies or ready.requests)
@@ -450,9 +434,10 @@ class MetadataQuorum:
             if leader_epoch == machine.leader_epoch and end_offset >= opened_end_offset:
                 logger.info("node %d is the active controller, in leader epoch %d", self.node_id, leader_epoch)
                 controller.on_leading(leader_epoch, storage.log.log_end_offset)
-                self._wake_waiters()
-        if storage.keeper.is_due:
-            self._peers.start(self._make_snapshot())
+                self._leader_news.tell()
+        if has_moved:
+            self._commit_news.tell()
+        self._make_snapshot()
         return has_moved
 
     def _note_role(self) -> None:
@@ -466,13 +451,8 @@ class MetadataQuorum:
         known = (machine.leader_id, machine.leader_epoch)
         if known != self._known_leader:
             self._known_leader = known
-            self._wake_waiters()
-
-    def _wake_waiters(self) -> None:
-        waiters, self._leader_waiters = self._leader_waiters, []
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+            self._leader_news.tell()
+            self._commit_news.tell()
 
     def _set_timer(self) -> None:
         if self._timer is not None:
@@ -485,63 +465,31 @@ class MetadataQuorum:
             self._timer = asyncio.get_running_loop().call_later(wait_ms / 1000, self._on_timer)
 
     def _on_timer(self) -> None:
-        if not self._is_ended and self._storage.keeper.is_due:
-            self._peers.start(self._make_snapshot())
+        self._make_snapshot()
         self._on(self._machine.on_tick)
 
     # Snapshots.
 
-    async def _make_snapshot(self) -> None:
-        storage = self._storage
-        if not storage.keeper.is_due:
-            return
-        image = self._controller.image()
-        assert image.last_offset is not None
-        voters = storage.voters.at(Offset(image.last_offset + 1))
-        try:
-            await storage.keeper.make(
-                image, voters if voters.version >= IN_THE_LOG else None, self._machine.on_log_start_moved
-            )
-        except DiskError as error:
-            logger.error("no snapshot of the metadata was made, its log grows on: %s", error)
-        except Exception as error:
-            self.give_up(error)
+    def _make_snapshot(self) -> None:
+        if self._storage.keeper.is_due:
+            self._peers.start(self._storage.make_snapshot(self._controller.image()))
 
     async def _load(self, snapshot_id: SnapshotId) -> None:
         """Fetch a snapshot from the leader, and go on behind it."""
-        from tidelog.server.snapshot_loading import fetch_snapshot  # few nodes ever fall so far behind
+        from tidelog.server.snapshot_loading import SnapshotLoading  # few nodes ever fall so far behind
 
+        loading = SnapshotLoading(self.key, self.cluster_id, self._peers, self._storage, executor=self._executor)
         try:
-            leader_id = self._machine.leader_id
-            if leader_id is None:
-                raise NetworkError("nobody is known to lead")
-            snapshot = await fetch_snapshot(
-                snapshot_id,
-                reader=self.key,
-                cluster_id=self.cluster_id,
-                leader=(leader_id, self._machine.leader_epoch),
-                peers=self._peers,
-                snapshots=self._storage.snapshots,
-                executor=self._executor,
-                timeout_ms=self.config.settings.request_timeout_ms,
-            )
-            is_of_use = self._machine.role is not Role.LEADER and self._machine.leader_id == leader_id
-            if not is_of_use or snapshot_id.end_offset < (self.high_watermark or 0):
-                self._on(self._machine.on_snapshot_failed)
-                return
-            await self._storage.start_at(snapshot_id, snapshot.voters)
-            logger.info("the metadata was taken from a snapshot up to offset %d", snapshot_id.end_offset)
+            snapshot = await loading.load(snapshot_id, timeout_ms=self.config.settings.request_timeout_ms)
             self._controller.on_snapshot(snapshot)
-        except DiskError as error:
-            self.give_up(error)
-        except TidelogError as error:
-            logger.warning("the snapshot of the metadata was not loaded: %s", error)
+            self._advance()
+        except (NetworkError, KafkaError, CorruptLogError) as error:
+            logger.warning("the snapshot of the metadata up to offset %d: %s", snapshot_id.end_offset, error)
             self._on(self._machine.on_snapshot_failed)
-        except Exception as error:
+        except Exception as error:  # of the disk or a bug of ours
             self.give_up(error)
         finally:
             self._is_loading = False
-        self._advance()
 
 
 def _needs_time(ready: QuorumReady) -> bool:

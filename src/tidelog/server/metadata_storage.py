@@ -11,9 +11,11 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
+from tidelog.base.errors import DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
+from tidelog.metadata import MetadataImage
 from tidelog.quorum import QuorumNode, QuorumState
 from tidelog.quorum.values import LeaderChange, QuorumReady, ReplicaKey, SnapshotId, VoterSet
 from tidelog.records import control as control_records
@@ -24,7 +26,7 @@ from tidelog.server.metadata_snapshots import KRAFT_VERSION
 from tidelog.server.quorum_config import QuorumConfig
 from tidelog.server.snapshot_keeper import SnapshotKeeper
 from tidelog.server.voter_history import VoterHistory
-from tidelog.server.voter_records import voters_record
+from tidelog.server.voter_records import IN_THE_LOG, voters_record
 from tidelog.wire.primitives import ZERO_UUID
 
 logger = logging.getLogger("tidelog.server.quorum")
@@ -158,12 +160,12 @@ class MetadataStorage:
         return offset
 
     def append_voters(self, voters: VoterSet, leader_epoch: LeaderEpoch) -> Offset:
-        """As the leader: they are the voters from this record on, committed or not. Returns its offset."""
+        """As the leader: they are the voters from this record on, committed or not. Returns its exclusive end."""
         batch = control_batch(voters_record(voters), timestamp_ms=self._clock.wall_ms())
         offset = self.append(batch, leader_epoch)
         self.voters.on_batches(self.log.control_batches(offset))
         self._tell_voters()
-        return offset
+        return self.log.log_end_offset
 
     async def start_at(self, snapshot_id: SnapshotId, voters: VoterSet | None) -> None:
         """A snapshot from the leader takes the place of the log."""
@@ -176,6 +178,21 @@ class MetadataStorage:
             if self.voters.on_snapshot(voters, snapshot_id.end_offset):
                 self._tell_voters()
             self.machine.on_snapshot_loaded(snapshot_id, self._clock.now_ms())
+
+    async def make_snapshot(self, image: MetadataImage) -> None:
+        """Write down what is committed, and forget what lies before the last but one."""
+        if not self.keeper.is_due:
+            return
+        assert image.last_offset is not None
+        voters = self.voters.at(Offset(image.last_offset + 1))
+        try:
+            await self.keeper.make(
+                image, voters if voters.version >= IN_THE_LOG else None, self.machine.on_log_start_moved
+            )
+        except DiskError as error:
+            logger.error("no snapshot of the metadata was made, so that its log grows on: %s", error)
+        except Exception as error:
+            self._on_failed(error)
 
     def _tell_voters(self) -> None:
         voters = self.voters.current

@@ -38,6 +38,7 @@ from tidelog.server.metadata_quorum import MetadataQuorum
 from tidelog.server.producer_ids import ProducerIds
 from tidelog.server.replication import Replication
 from tidelog.server.replication_settings import ReplicaFetchSettings
+from tidelog.server.voter_requests import VoterRequests
 from tidelog.wire import ConsistencyState
 
 if TYPE_CHECKING:
@@ -127,6 +128,7 @@ class Node:
             executor=executor,
             on_failed=self._fail,
         )
+        self.voter_requests = VoterRequests(self.quorum, clock=clock)
         self._disk = disk
         self._network = network
         self._executor = executor
@@ -309,6 +311,7 @@ class Node:
         self.listeners.bind()
         self._not_ready = "it starts: the metadata log is being read"
         await self._start_quorum()
+        self._start_task(self.voter_requests.keep_told())
         self._start_task(self.broker_watch.run())
         if self.config.broker_listeners:
             self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
@@ -420,7 +423,6 @@ class Node:
             node_id=config.node_id,
         )
         self._controller = Controller(ControllerState(settings), self.quorum, on_committed=self._on_committed)
-        self._controller.first_metadata_version = await self._executor.run(self.files.read_bootstrap_level)
         told = [self.listener(one.name) for one in config.controller_listeners]
         endpoints = tuple((one.name, one.host, one.port) for one in told)
         await self.quorum.open(self._controller, self.cluster_id, endpoints)

@@ -10,13 +10,17 @@ from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.configs import ConfigValue
 from tidelog.net.address import Address
-from tidelog.quorum.values import QuorumSettings, ReplicaKey, Voter
+from tidelog.quorum.values import QuorumSettings, ReplicaKey, Voter, VoterSet
 
 VOTERS = "controller.quorum.voters"
 BOOTSTRAP = "controller.quorum.bootstrap.servers"
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
+FIRST_BOOTSTRAP_ID = -2
+"""Servers to ask whose ids nobody knows yet have ids below zero, as in Kafka."""
+
 Values = Mapping[str, "ConfigValue | None"]
+Endpoints = tuple[tuple[str, str, int], ...]
 
 
 class ControllerListener(Protocol):
@@ -50,6 +54,24 @@ class QuorumConfig:
     settings: QuorumSettings
     snapshot_after_bytes: int
     snapshot_after_ms: int | None
+
+    def first_voters(self, node_id: BrokerId, endpoints: Endpoints) -> VoterSet:
+        """Whom to take for the voters as long as the log does not say.
+
+        Args:
+            endpoints: where this node listens for controllers.
+        """
+        if self.is_standalone:
+            return VoterSet((Voter(ReplicaKey(node_id), endpoints),))
+        if self.voters:
+            return VoterSet(self.voters)
+        # Nobody knows who they are; but they can be asked, whatever their ids.
+        return VoterSet(
+            tuple(
+                Voter(ReplicaKey(BrokerId(FIRST_BOOTSTRAP_ID - index)), (("", address.host, address.port),))
+                for index, address in enumerate(self.bootstrap)
+            )
+        )
 
 
 def read_quorum_config(

@@ -19,7 +19,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_LANE, ConnectionPool
-from tidelog.quorum.values import Answer, QuorumFetch, QuorumRequest, QuorumSettings
+from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings
 from tidelog.wire.api import ApiKey
 
 logger = logging.getLogger("tidelog.server.quorum")
@@ -27,6 +27,7 @@ logger = logging.getLogger("tidelog.server.quorum")
 FETCH_LANE = "fetch"
 CONNECT_BACKOFF_MS_MAX = 200
 REFUSAL_TOLD_SECONDS = 60.0
+FAREWELL_SECONDS_MAX = 0.2
 
 
 class Asks(Protocol):
@@ -75,6 +76,7 @@ class QuorumPeers:
             Backoff(max(settings.retry_backoff_ms, 1), CONNECT_BACKOFF_MS_MAX, rng),
         )
         self._tasks: set[asyncio.Task[None]] = set()
+        self._farewells: set[asyncio.Task[None]] = set()
         self._told: dict[tuple[BrokerId, Code], float] = {}
 
     def address_of(self, node_id: BrokerId) -> Address | None:
@@ -88,13 +90,22 @@ class QuorumPeers:
 
     def ask(self, request: QuorumRequest) -> None:
         """Send a request; what becomes of it, `asks` is told."""
-        self.start(self._ask(request))
+        task = self.start(self._ask(request))
+        if isinstance(request.message, EpochEnded):
+            self._farewells.add(task)
+            task.add_done_callback(self._farewells.discard)
 
-    def start(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Do something until these are closed."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def say_farewell(self) -> None:
+        """Return once the others know that this node leads no more, or take too long to say so."""
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=FAREWELL_SECONDS_MAX)
 
     async def close(self) -> None:
         """Ask nobody any more."""

@@ -9,8 +9,9 @@ from tidelog.base.errors import Code, KafkaError, NetworkError, refusal
 from tidelog.base.ids import CLUSTER_METADATA_TOPIC, BrokerId, ClusterId, LeaderEpoch
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Executor
-from tidelog.quorum.values import ReplicaKey, SnapshotId
-from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
+from tidelog.quorum.values import ReplicaKey, Role, SnapshotId
+from tidelog.server.metadata_snapshots import Snapshot
+from tidelog.server.metadata_storage import MetadataStorage
 from tidelog.server.quorum_peers import FETCH_LANE, QuorumPeers
 from tidelog.wire.messages import api_59_fetch_snapshot as wire
 from tidelog.wire.primitives import ZERO_UUID
@@ -18,61 +19,85 @@ from tidelog.wire.primitives import ZERO_UUID
 PIECE_SIZE_BYTES_MAX = 1 << 20
 
 
-async def fetch_snapshot(
-    snapshot_id: SnapshotId,
-    *,
-    reader: ReplicaKey,
-    cluster_id: ClusterId,
-    leader: tuple[BrokerId, LeaderEpoch],
-    peers: QuorumPeers,
-    snapshots: MetadataSnapshots,
-    executor: Executor,
-    timeout_ms: int,
-) -> Snapshot:
-    """Fetch it whole; it is on disk when this returns.
+class SnapshotLoading:
+    """Loads snapshots onto this node.
 
     Args:
-        timeout_ms: for each piece.
-
-    Raises:
-        NetworkError: the leader cannot be reached.
-        KafkaError: it has no such snapshot any more, or leads no more.
-        CorruptLogError: what came is no snapshot.
-        DiskError: here.
+        reader: this node's log.
     """
-    leader_id, leader_epoch = leader
-    position = 0
-    while True:
-        request = wire.FetchSnapshotRequest(
-            cluster_id=cluster_id,
-            replica_id=reader.node_id,
-            max_bytes=PIECE_SIZE_BYTES_MAX,
-            topics=[
-                wire.FetchSnapshotTopic(
-                    CLUSTER_METADATA_TOPIC,
-                    [
-                        wire.FetchSnapshotPartition(
-                            current_leader_epoch=leader_epoch,
-                            snapshot_id=wire.SnapshotId(snapshot_id.end_offset, snapshot_id.leader_epoch),
-                            position=position,
-                            replica_directory_id=reader.directory_id or ZERO_UUID,
-                        )
-                    ],
+
+    def __init__(
+        self,
+        reader: ReplicaKey,
+        cluster_id: ClusterId,
+        peers: QuorumPeers,
+        storage: MetadataStorage,
+        *,
+        executor: Executor,
+    ) -> None:
+        self._reader = reader
+        self._cluster_id = cluster_id
+        self._peers = peers
+        self._storage = storage
+        self._snapshots = storage.snapshots
+        self._executor = executor
+
+    async def load(self, snapshot_id: SnapshotId, *, timeout_ms: int) -> Snapshot:
+        """Fetch it from the leader, and have the log start behind it. Raises as `fetch`."""
+        machine = self._storage.machine
+        leader_id, leader_epoch = machine.leader_id, machine.leader_epoch
+        if leader_id is None:
+            raise NetworkError("nobody is known to lead")
+        snapshot = await self.fetch(snapshot_id, leader=(leader_id, leader_epoch), timeout_ms=timeout_ms)
+        if (leader_id, leader_epoch) != (machine.leader_id, machine.leader_epoch) or machine.role is Role.LEADER:
+            raise NetworkError("another node leads meanwhile")
+        await self._storage.start_at(snapshot_id, snapshot.voters)
+        return snapshot
+
+    async def fetch(
+        self, snapshot_id: SnapshotId, *, leader: tuple[BrokerId, LeaderEpoch], timeout_ms: int
+    ) -> Snapshot:
+        """Fetch it whole; it is on disk when this returns.
+
+        Args:
+            timeout_ms: for each piece.
+
+        Raises:
+            NetworkError: the leader cannot be reached, or answers something else.
+            KafkaError: it has no such snapshot any more, or leads no more.
+            CorruptLogError: what came is no snapshot.
+            DiskError: here.
+        """
+        position = 0
+        while True:
+            piece = await self._fetch_piece(snapshot_id, position, leader, timeout_ms)
+            data = bytes(piece.unaligned_records)
+            if piece.position != position or (not data and position < piece.size):
+                raise NetworkError(
+                    f"node {leader[0]} answers {len(data)} bytes at {piece.position} of a snapshot, not at {position}"
                 )
-            ],
+            await self._executor.run(partial(self._snapshots.append_part, snapshot_id, position, data))
+            position += len(data)
+            if position >= piece.size:
+                return await self._executor.run(partial(self._snapshots.finish_part, snapshot_id))
+
+    async def _fetch_piece(
+        self, snapshot_id: SnapshotId, position: int, leader: tuple[BrokerId, LeaderEpoch], timeout_ms: int
+    ) -> Any:
+        asked = wire.FetchSnapshotPartition(
+            current_leader_epoch=leader[1],
+            snapshot_id=wire.SnapshotId(snapshot_id.end_offset, snapshot_id.leader_epoch),
+            position=position,
+            replica_directory_id=self._reader.directory_id or ZERO_UUID,
         )
-        connection = await peers.connection(leader_id, FETCH_LANE)
-        response = await connection.request(request, wire.FetchSnapshotResponse, timeout_ms=timeout_ms)
-        piece = _piece(response)
-        if piece.position != position:
-            raise NetworkError(f"node {leader_id} answered position {piece.position} of a snapshot for {position}")
-        data = bytes(piece.unaligned_records)
-        if not data and position < piece.size:
-            raise NetworkError(f"node {leader_id} answered nothing at position {position} of a snapshot")
-        await executor.run(partial(snapshots.append_part, snapshot_id, position, data))
-        position += len(data)
-        if position >= piece.size:
-            return await executor.run(partial(snapshots.finish_part, snapshot_id))
+        request = wire.FetchSnapshotRequest(
+            cluster_id=self._cluster_id,
+            replica_id=self._reader.node_id,
+            max_bytes=PIECE_SIZE_BYTES_MAX,
+            topics=[wire.FetchSnapshotTopic(CLUSTER_METADATA_TOPIC, [asked])],
+        )
+        connection = await self._peers.connection(leader[0], FETCH_LANE)
+        return _piece(await connection.request(request, wire.FetchSnapshotResponse, timeout_ms=timeout_ms))
 
 
 def _piece(response: wire.FetchSnapshotResponse) -> Any:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
     try:
-        node.quorum.check_cluster(request.cluster_id, context.connection.peer)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
         asked = asked_of(request, context.api_version, node.config.node_id)
     except KafkaError as error:
         return FetchResponse(error_code=code_of(error, "Fetch"))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def handle(node: Node, request: VoteRequest, context: RequestContext) -> VoteResponse | Awaitable[VoteResponse]:
     try:
-        node.quorum.check_cluster(request.cluster_id, context.connection.peer)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
         asked = asked_of(request, context.api_version, node.config.node_id)
     except KafkaError as error:
         return VoteResponse(error_code=code_of(error, "Vote"))

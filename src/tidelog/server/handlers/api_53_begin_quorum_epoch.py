@@ -22,7 +22,7 @@ def handle(
     node: Node, request: BeginQuorumEpochRequest, context: RequestContext
 ) -> BeginQuorumEpochResponse | Awaitable[BeginQuorumEpochResponse]:
     try:
-        node.quorum.check_cluster(request.cluster_id, context.connection.peer)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
         asked = asked_of(request, context.api_version, node.config.node_id)
     except KafkaError as error:
         return BeginQuorumEpochResponse(error_code=code_of(error, "BeginQuorumEpoch"))

@@ -22,7 +22,7 @@ def handle(
     node: Node, request: EndQuorumEpochRequest, context: RequestContext
 ) -> EndQuorumEpochResponse | Awaitable[EndQuorumEpochResponse]:
     try:
-        node.quorum.check_cluster(request.cluster_id, context.connection.peer)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
         asked = asked_of(request, context.api_version, node.config.node_id)
     except KafkaError as error:
         return EndQuorumEpochResponse(error_code=code_of(error, "EndQuorumEpoch"))

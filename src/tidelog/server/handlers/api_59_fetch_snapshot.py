@@ -26,7 +26,7 @@ def handle(
     node: Node, request: wire.FetchSnapshotRequest, context: RequestContext
 ) -> wire.FetchSnapshotResponse | Awaitable[wire.FetchSnapshotResponse]:
     try:
-        node.quorum.check_cluster(request.cluster_id, context.connection.peer)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
     except KafkaError as error:
         return wire.FetchSnapshotResponse(error_code=code_of(error, "FetchSnapshot"))
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:

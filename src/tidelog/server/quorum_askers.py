@@ -1,0 +1,54 @@
+"""Who asks this node of the metadata quorum something, and waits for the answer: the machine knows them by a number."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from tidelog.quorum import QuorumNode
+from tidelog.quorum.values import Answer, Asked, EpochBegun, EpochEnded, QuorumFetch, QuorumReply, VoteAsked
+
+
+class QuorumAskers:
+    """Those who wait. Each has its connection, so there are no more of them than of those."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._last_ticket = 0
+
+    async def ask(self, asked: Asked, machine: QuorumNode, tell: Callable[..., None]) -> Answer:
+        """The machine's answer. Whoever waits no more, for its connection closed, is forgotten.
+
+        Args:
+            tell: tells the machine, by one of its methods, and carries out what it owes for it.
+        """
+        self._last_ticket += 1
+        ticket = self._last_ticket
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = future
+        match asked:
+            case QuorumFetch():
+                tell(machine.on_fetch_asked, ticket, asked)
+            case VoteAsked():
+                tell(machine.on_vote_asked, ticket, asked)
+            case EpochBegun():
+                tell(machine.on_epoch_begun, ticket, asked)
+            case EpochEnded():
+                tell(machine.on_epoch_ended, ticket, asked)
+        try:
+            return await future
+        finally:
+            if self._waiting.pop(ticket, None) is not None:
+                machine.on_asker_gone(ticket)
+
+    def answer(self, replies: Iterable[QuorumReply]) -> None:
+        """The machine has answers."""
+        for reply in replies:
+            future = self._waiting.pop(reply.ticket, None)
+            if future is not None and not future.done():
+                future.set_result(reply.answer)
+
+    def give_up(self) -> None:
+        """Nothing more is answered here."""
+        for future in list(self._waiting.values()):
+            future.cancel()

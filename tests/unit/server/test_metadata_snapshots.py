@@ -1,0 +1,200 @@
+"""Snapshots of the metadata: their files, when they are made, what goes then, and a node that needs one."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from support.memory_disk import MemoryDisk
+from support.simulated_quorum import METADATA, Quorum, run_quorum
+from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.metadata.records import FeatureLevelRecord
+from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
+from tidelog.records import ControlType, read_control_record, read_records, split_batches
+from tidelog.server.metadata_snapshots import (
+    MetadataSnapshots,
+    Snapshot,
+    file_name,
+    format_snapshot,
+    parse_snapshot,
+    parse_snapshot_name,
+)
+
+SNAPSHOT_ID = SnapshotId(Offset(4_096), LeaderEpoch(7))
+VOTERS = VoterSet((Voter(ReplicaKey(BrokerId(1), UUID(int=5)), (("CONTROLLER", "host", 9093),)),), version=1)
+RECORDS = tuple(FeatureLevelRecord(name=f"feature-{number}", feature_level=number) for number in range(1, 1_200))
+SMALL = {"metadata.log.max.record.bytes.between.snapshots": "400"}
+
+
+def snapshot(voters: VoterSet | None = VOTERS) -> Snapshot:
+    return Snapshot(SNAPSHOT_ID, RECORDS, voters, 1_700_000_000_000)
+
+
+@pytest.mark.parametrize("voters", [None, VOTERS])
+def test_a_snapshot_says_what_it_was_made_of(voters: VoterSet | None) -> None:
+    assert parse_snapshot(format_snapshot(snapshot(voters)), SNAPSHOT_ID, path="s") == snapshot(voters)
+
+
+def test_it_is_laid_out_as_kafkas() -> None:
+    """Header, version of the quorum and voters in one control batch, records, and the footer in another."""
+    data = format_snapshot(snapshot())
+    batches = split_batches(data)
+    assert [header.is_control for _, header in batches] == [True, False, False, False, True]
+    assert [header.base_offset for _, header in batches] == [0, 3, 503, 1_003, 1_202]
+    assert {header.leader_epoch for _, header in batches} == {7}
+    types = []
+    for position, header in batches:
+        if header.is_control:
+            found = [read_control_record(record) for record in read_records(data, position, header)]
+            types.append([one[0] for one in found if one is not None])
+    first = [ControlType.SNAPSHOT_HEADER, ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS]
+    assert types == [first, [ControlType.SNAPSHOT_FOOTER]]
+
+
+def test_names_are_those_of_kafka() -> None:
+    assert file_name(SNAPSHOT_ID) == "00000000000000004096-0000000007.checkpoint"
+    assert parse_snapshot_name(file_name(SNAPSHOT_ID)) == SNAPSHOT_ID
+    for name in ("leader-epoch-checkpoint", "00000000000000004096.checkpoint", "00000000000000004096-7.checkpoint"):
+        assert parse_snapshot_name(name) is None
+
+
+@pytest.mark.parametrize("cut", ["footer", "header", "bit"])
+def test_one_that_is_damaged_or_not_whole_is_refused(cut: str) -> None:
+    data = bytearray(format_snapshot(snapshot()))
+    batches = split_batches(bytes(data))
+    match cut:
+        case "footer":
+            del data[batches[-1][0] :]
+        case "header":
+            del data[: batches[1][0]]
+        case _:
+            data[len(data) // 2] ^= 1
+    with pytest.raises(CorruptLogError, match="snapshot of the metadata"):
+        parse_snapshot(bytes(data), SNAPSHOT_ID, path="s")
+
+
+def test_one_that_comes_piece_by_piece_is_looked_at_before_it_counts() -> None:
+    disk = MemoryDisk()
+    disk.make_dirs("m")
+    snapshots = MetadataSnapshots("m", disk=disk)
+    data = format_snapshot(snapshot())
+    snapshots.append_part(SNAPSHOT_ID, 0, data[:1_000])
+    snapshots.append_part(SNAPSHOT_ID, 500, data[500:])  # again from there on
+    assert snapshots.finish_part(SNAPSHOT_ID) == snapshot()
+    snapshots.append_part(SNAPSHOT_ID, 0, data[:-1])
+    with pytest.raises(CorruptLogError):
+        snapshots.finish_part(SNAPSHOT_ID)
+    snapshots.append_part(SNAPSHOT_ID, 0, b"what a crash left")
+    snapshots.look()
+    assert (snapshots.ids, disk.list("m")) == ((SNAPSHOT_ID,), [file_name(SNAPSHOT_ID)])
+    assert snapshots.piece(SNAPSHOT_ID, 10, 5) == (len(data), data[10:15])
+
+
+def snapshots_of(quorum: Quorum, node_id: int) -> list[str]:
+    files = quorum.machine(node_id).disk.files
+    return sorted(path.rpartition("/")[2] for path in files if path.endswith(".checkpoint"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_node_makes_its_own_and_forgets_what_lies_before(seed: int) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        for value in range(2_000, 2_060):
+            await quorum.set(value)
+        await quorum.until_all_have(2_059)
+        for node in quorum.running:
+            await quorum.until(lambda node=node: node.quorum.log_start_offset > 20, "its log starts further on")  # type: ignore[misc]
+            node_id = node.config.node_id
+            kept = snapshots_of(quorum, node_id)
+            assert 1 <= len(kept) <= 3
+            assert len(quorum.log_of(node_id)) < 3_000
+        await asyncio.sleep(1)
+        for machine in quorum.nodes.values():
+            machine.kill()
+        await quorum.start()
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)
+
+    run_quorum(story, seed, SMALL)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_node_that_comes_back_empty_or_late_loads_a_snapshot(seed: int) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        late, empty = sorted({1, 2, 3} - {leader})
+        await quorum.set(1_999)
+        await quorum.until_all_have(1_999)
+        quorum.nodes[late].kill()
+        for value in range(2_000, 2_040):
+            await quorum.set(value)
+        await quorum.until(lambda: quorum.node(leader).quorum.log_start_offset > 10, "the leader's log starts later")
+        await quorum.nodes[late].start()
+        await quorum.until_all_have(2_039)
+        assert quorum.node(late).quorum.log_start_offset > 10
+        quorum.nodes[empty].kill()
+        disk = quorum.machine(empty).disk
+        disk.remove_tree(METADATA)
+        await quorum.nodes[empty].start()
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)
+        assert quorum.node(empty).quorum.log_start_offset > 10
+
+    run_quorum(story, seed, SMALL)
+
+
+def test_a_snapshot_that_rotted_is_made_up_for_by_an_older_one_and_the_log() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        for value in range(2_000, 2_030):
+            await quorum.set(value)
+        await quorum.until_all_have(2_029)
+        await asyncio.sleep(1)
+        quorum.nodes[leader].kill()
+        disk = quorum.machine(leader).disk
+        latest = snapshots_of(quorum, leader)[-1]
+        disk.files[f"{METADATA}/{latest}"].data[100] ^= 1
+        await quorum.nodes[leader].start()
+        await quorum.until_all_have(2_029)
+        assert len(quorum.running) == 3
+
+    run_quorum(story, settings=SMALL)
+
+
+def test_without_a_snapshot_that_can_be_read_the_start_is_refused() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        for value in range(2_000, 2_030):
+            await quorum.set(value)
+        await quorum.until(lambda: quorum.node(leader).quorum.log_start_offset > 10, "its log starts later")
+        await asyncio.sleep(1)
+        quorum.nodes[leader].kill()
+        disk = quorum.machine(leader).disk
+        for name in snapshots_of(quorum, leader):
+            disk.files[f"{METADATA}/{name}"].data[100] ^= 1
+        with pytest.raises(CorruptLogError, match="put back a copy of this directory that is whole"):
+            await quorum.nodes[leader].start()
+
+    run_quorum(story, settings=SMALL)
+
+
+def test_after_long_enough_one_is_made_whatever_its_size() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        await quorum.set(2_000)
+        await quorum.until_all_have(2_000)
+        await asyncio.sleep(4)
+        assert not any(snapshots_of(quorum, node_id) for node_id in (1, 2, 3))
+        await asyncio.sleep(3)
+        assert all(snapshots_of(quorum, node_id) for node_id in (1, 2, 3))
+        made = snapshots_of(quorum, 1)
+        await asyncio.sleep(20)
+        assert snapshots_of(quorum, 1) == made  # nothing changed since
+
+    run_quorum(story, settings={"metadata.log.max.snapshot.interval.ms": "5000"})
