@@ -11,7 +11,7 @@ from pathlib import Path
 from support.server_process import ServerProcess
 from support.waiting import wait_until
 from support.wire_client import WireClient
-from tidelog.base.errors import Code, KafkaError, TidelogError
+from tidelog.base.errors import TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.cli.local_cluster import LocalCluster
 from tidelog.cli.node_directories import format_directory, owner_of
@@ -20,15 +20,12 @@ from tidelog.client.admin import Admin
 from tidelog.client.descriptions import NewTopic, PartitionDescription
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tidelog.wire.messages.api_55_describe_quorum import (
-    DescribeQuorumPartition,
-    DescribeQuorumRequest,
-    DescribeQuorumResponse,
-    DescribeQuorumTopic,
-    QuorumPartition,
+from tidelog.wire.messages.api_60_describe_cluster import (
+    ENDPOINT_CONTROLLERS,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
 )
 
-METADATA_TOPIC = "__cluster_metadata"
 SETTLE_SECONDS_MAX = 60.0
 ASK_SECONDS_MAX = 5.0
 
@@ -42,10 +39,8 @@ class ClusterNode(ServerProcess):
         self.settings = dict(parse_properties(file.read_text(), source=str(file)))
         self.node_id = node_id
         self.directory = Path(cluster.directory(node_id))
-        self.port = next(
-            int(listener.rpartition(":")[2])
-            for listener in self.settings["listeners"].split(",")
-            if listener.startswith("PLAINTEXT:")
+        self.port, self.controller_port = (
+            int(listener.rpartition(":")[2]) for listener in self.settings["listeners"].split(",")
         )
 
     def __repr__(self) -> str:
@@ -106,6 +101,7 @@ class Cluster:
     def __init__(self, home: Path, size: int = 3, *, config: dict[str, str] | None = None) -> None:
         files = LocalCluster(str(home), size)
         files.write(port=0, config=config or {})
+        self._files = files
         self.nodes = {node_id: ClusterNode(files, node_id) for node_id in files.node_ids}
 
     @property
@@ -116,6 +112,10 @@ class Cluster:
     @property
     def running(self) -> list[ClusterNode]:
         return [node for node in self.nodes.values() if node.is_running]
+
+    def another(self, node_id: int) -> ClusterNode:
+        """One more process with the settings of a node; for whoever gives it other places before it starts."""
+        return ClusterNode(self._files, node_id)
 
     def start(self) -> None:
         """Start all that do not run, at once; return when each serves."""
@@ -245,26 +245,16 @@ class Cluster:
 
     # The quorum.
 
-    def quorum(self, *, through: ClusterNode | None = None) -> QuorumPartition:
-        """The metadata quorum as its leader describes it. Raises OSError, or KafkaError, if it cannot be had."""
-        request = DescribeQuorumRequest(topics=[DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartition(0)])])
-        node = through or self.running[0]
-        with WireClient(node.port, timeout_seconds=ASK_SECONDS_MAX) as client:
-            answer = client.ask(ApiKey.DESCRIBE_QUORUM, 2, request, DescribeQuorumResponse)
-        if answer.error_code:
-            raise KafkaError(f"{node}: {answer.error_message}", code=Code(answer.error_code))
-        (partition,) = answer.topics[0].partitions
-        return partition
-
     def active_controller(self) -> ClusterNode:
-        """Who leads the quorum now; waits until somebody does who runs."""
+        """Who leads the quorum now, as it says itself; waits until somebody does who runs."""
+        request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
 
         def leader() -> ClusterNode | None:
             for node in self.running:
-                with suppress(OSError, TidelogError):
-                    found = self.nodes.get(self.quorum(through=node).leader_id)
-                    if found is not None and found.is_running:
-                        return found
+                with suppress(OSError), WireClient(node.controller_port, timeout_seconds=ASK_SECONDS_MAX) as client:
+                    answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 1, request, DescribeClusterResponse)
+                    if answer.controller_id == node.node_id:
+                        return node
             return None
 
         node = wait_until(leader, self.logs, seconds=SETTLE_SECONDS_MAX)

@@ -102,7 +102,13 @@ class Cluster:
         return reply
 
     def hear(
-        self, broker_id: BrokerId, *, at: int | None = -1, wants_fence: bool = False, wants_shut_down: bool = False
+        self,
+        broker_id: BrokerId,
+        *,
+        at: int | None = -1,
+        wants_fence: bool = False,
+        wants_shut_down: bool = False,
+        failed: tuple[UUID, ...] = (),
     ) -> HeartbeatReply:
         """A heartbeat of a broker whose image is at `at`, all that there is unless told otherwise."""
         offset = Offset(self.journal.next_offset - 1) if at == -1 else at
@@ -112,6 +118,7 @@ class Cluster:
             None if offset is None else Offset(offset),
             wants_fence=wants_fence,
             wants_shut_down=wants_shut_down,
+            offline_log_dirs=failed,
         )
         decision = self.state.decide_heartbeat(
             heartbeat, self.sessions, next_offset=self.journal.next_offset, now_ms=self.now_ms

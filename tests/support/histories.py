@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ class RecordId(NamedTuple):
         return f"{self.producer}:{self.partition}:{self.number}".encode()
 
     @staticmethod
+    @lru_cache(1 << 20)
     def of(value: bytes | None) -> RecordId | None:
         """Which record holds this; None for none."""
         producer, _, place = (value or b"").decode(errors="replace").partition(":")

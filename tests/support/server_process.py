@@ -26,6 +26,7 @@ class ServerProcess:
         settings: Kafka's keys, written to a file at each start; may be changed before.
         port: the clients' port, after each start.
         log_path: what it writes to stderr, over all starts.
+        properties_path: where the settings are written.
     """
 
     def __init__(self, home: Path, *directories: Path, node_id: int = 1, **settings: str) -> None:
@@ -40,7 +41,7 @@ class ServerProcess:
         }
         self.port = 0
         self.log_path = home / f"node-{node_id}.log"
-        self._file = home / f"node-{node_id}.properties"
+        self.properties_path = home / f"node-{node_id}.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
 
@@ -65,10 +66,10 @@ class ServerProcess:
     def start_soon(self) -> None:
         """Start it, and do not wait for it: a node may need others to serve."""
         assert not self.is_running, "it runs already"
-        self._file.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
         # It stops when the write end closes, so it cannot outlive this process, however that ends.
         read_end, self._lifeline = os.pipe()
-        command = [sys.executable, "-m", "tidelog", "server", str(self._file), "--parent-fd", str(read_end)]
+        command = [sys.executable, "-m", "tidelog", "server", str(self.properties_path), "--parent-fd", str(read_end)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(read_end,)
@@ -84,14 +85,11 @@ class ServerProcess:
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             while not (found := re.search(rb"^ready bootstrap=\S+:(\d+)\n", said, re.MULTILINE)):
-                piece = b""
-                if selector.select(max(0.0, deadline - time.monotonic())):
-                    piece = self._process.stdout.read1(65_536)  # type: ignore[attr-defined]
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise self._failed("not ready in time")
+                piece = self._process.stdout.read1(65_536)  # type: ignore[attr-defined]
                 if not piece:
-                    status = self._process.poll()
-                    self.close()
-                    how = "not ready in time" if status is None else f"status {status}"
-                    raise ServerFailedError(f"{self.log_path.stem}: {how}: {self.log[-2_000:]}")
+                    raise self._failed(f"status {self._process.wait(STOP_SECONDS_MAX)}")
                 said += piece
         self.port = int(found[1])
 
@@ -124,3 +122,7 @@ class ServerProcess:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
+
+    def _failed(self, how: str) -> ServerFailedError:
+        self.close()
+        return ServerFailedError(f"{self.log_path.stem}: {how}: {self.log[-2_000:]}")

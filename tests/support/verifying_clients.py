@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from support.verifying import VerifyingLoad
 
 DELIVERY_MS_MAX = 60_000
-UNDER_WAY_MAX = 200  # records of one producer
-BURST = 20
+UNDER_WAY_MAX = 40  # records of one producer
+BURST = 10
 POLL_SECONDS = 0.05
 PASSING = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT})
 

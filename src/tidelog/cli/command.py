@@ -177,11 +177,14 @@ def complain(message: str) -> None:
 
 
 def open_admin(bootstrap: str, timeout: float, log_level: str) -> Admin:
-    """An Admin for a command; use it as a context, which closes it."""
-    start_logging(log_level)
-    from tidelog import Admin
+    """An Admin for a command; use it as a context, which closes it.
 
-    return Admin(bootstrap, client_id="tidelog-cli", default_api_timeout_ms=round(timeout * 1_000))
+    It comes from a factory: what a command has changed, whichever broker it asks next shows it.
+    """
+    start_logging(log_level)
+    from tidelog import Factory
+
+    return Factory(bootstrap).admin(client_id="tidelog-cli", default_api_timeout_ms=round(timeout * 1_000))
 
 
 def start_logging(level: str) -> None:

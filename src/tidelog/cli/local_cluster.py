@@ -22,7 +22,7 @@ from tidelog.cli.properties import format_properties, parse_properties
 HOST = "127.0.0.1"
 REPLICATION_FACTOR = 3
 MIN_INSYNC_REPLICAS = 2
-_METADATA_LOG = "__cluster_metadata-0"
+_VOTER_STATE = os.path.join("__cluster_metadata-0", "quorum-state")
 
 
 class LocalCluster:
@@ -130,12 +130,12 @@ class LocalCluster:
         return len(voters.split(",")) if voters else max(ran)
 
     def _ran(self) -> list[int]:
-        """The nodes that have written metadata."""
+        """The nodes that have taken part in the quorum."""
         if not os.path.isdir(self.data):
             return []
         matches = (re.fullmatch(r"node-([1-9][0-9]*)", name) for name in os.listdir(self.data))
         node_ids = sorted(int(match[1]) for match in matches if match is not None)
-        return [node_id for node_id in node_ids if os.path.isdir(os.path.join(self.directory(node_id), _METADATA_LOG))]
+        return [node_id for node_id in node_ids if os.path.exists(os.path.join(self.directory(node_id), _VOTER_STATE))]
 
     def _written(self, node_id: int) -> dict[str, str]:
         """What a node's file says; nothing if it is not there, or was spoilt: it is written anew."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -11,6 +12,7 @@ from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 
 if TYPE_CHECKING:
     from tidelog.log.checkpoint import MetaProperties
+    from tidelog.quorum.values import Voter
 
 
 def owner_of(path: str) -> MetaProperties | None:
@@ -65,3 +67,33 @@ def format_directory(
     finally:
         directory.close()
     return found
+
+
+def write_first_metadata(path: str, voters: Sequence[Voter] | None, levels: Mapping[str, int]) -> None:
+    """Let a metadata log begin with who votes, and let the cluster begin at these levels.
+
+    Nothing is written where there is a log already.
+
+    Args:
+        path: of a directory that is formatted.
+        voters: None where the settings say who they are, or others do.
+        levels: of features; those that are not named begin at the highest.
+    """
+    from time import time
+
+    from tidelog.base.ids import CLUSTER_METADATA
+    from tidelog.io.disk import RealDisk
+    from tidelog.quorum.values import VoterSet
+    from tidelog.server.bootstrap_file import NOTHING, write_bootstrap_file
+    from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
+
+    disk, now_ms = RealDisk(), int(time() * 1000)
+    directory = f"{path}/{CLUSTER_METADATA}"
+    if disk.exists(directory):
+        return
+    if levels:
+        write_bootstrap_file(disk, path, levels, now_ms=now_ms)
+    if voters is not None:
+        disk.make_dirs(directory)
+        snapshot = Snapshot(NOTHING, (), VoterSet(tuple(voters), version=1), now_ms)
+        MetadataSnapshots(directory, disk=disk).write(snapshot)

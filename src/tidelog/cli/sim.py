@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from math import isnan
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidelog.sim.shrink import Shrunk
 
 NODES_MAX = 9
+CLUSTER_MIN, CLUSTER_MAX = 3, 7
 MINUTES_MAX = 24 * 60
 SEEDS_AT_ONCE_MAX = 1_000_000
 
@@ -88,7 +89,8 @@ class RunSimulations:
     """Run seeds: things go wrong on a virtual clock, and after every step it is checked that nothing is broken.
 
     One node is a production node with its clients: kills, losses of power, a full, slow and rotten disk, a network
-    that resets, delays and parts. More nodes are the replicas of partitions, with their logs and a controller.
+    that resets, delays and parts. More nodes are the replicas of partitions, with their logs and a controller. A
+    cluster is all of it: whole nodes, their metadata quorum, and clients; all voters may lose power at once.
     The first run that breaks an invariant is made as short as it can be, told, and the exit status is 1.
 
     A seed means the same run at the same commit only. Write it as SEED@COMMIT, and another commit refuses it.
@@ -98,6 +100,7 @@ class RunSimulations:
 
         tidelog sim run --seeds 1..200
         tidelog sim run --seeds 1..200 --nodes 3 --minutes 5
+        tidelog sim run --seeds 1..200 --cluster 3
         tidelog sim run --seeds 17@1f2e3d4c5b6a --only 2,7
     """
 
@@ -110,6 +113,13 @@ class RunSimulations:
     )
     nodes: int = option(
         "--nodes", type=click.IntRange(1, NODES_MAX), default=1, metavar="N", help="How many nodes are simulated."
+    )
+    cluster: int | None = option(
+        "--cluster",
+        type=click.IntRange(CLUSTER_MIN, CLUSTER_MAX),
+        default=None,
+        metavar="N",
+        help="Simulate a cluster of N whole nodes instead.",
     )
     minutes: float = option(
         "--minutes",
@@ -144,12 +154,16 @@ class RunSimulations:
                 f"seed {self.seeds.first} is of commit {self.seeds.commit}; this is {commit}, where it is another run: "
                 f"git checkout {self.seeds.commit} and run it there, or leave out @{self.seeds.commit}"
             )
+        if self.cluster is not None and self.nodes != 1:
+            raise UsageError(
+                f"--nodes {self.nodes} and --cluster {self.cluster} are two kinds of runs; give one of them"
+            )
         count = self.seeds.last - self.seeds.first + 1
         if self.only is not None and count > 1:
             raise UsageError(f"--only names faults of one seed; {self.seeds.first}..{self.seeds.last} are {count}")
         totals, failed = Totals(), None
         with Reporter() as reporter:
-            reporter.begin(f"seeds {self.seeds.first}..{self.seeds.last} of {_nodes(self.nodes)}", count)
+            reporter.begin(f"seeds {self.seeds.first}..{self.seeds.last} of {self._what}", count)
             for report in self._reports(min(self.jobs or _cores(), count)):
                 if self.only and self.only[-1] >= len(report.schedule):
                     raise UsageError(
@@ -166,15 +180,27 @@ class RunSimulations:
             if self.output == "table":
                 print(f"\nnothing broke, commit {commit}")
             return 0
-        again = f"tidelog sim run --seeds {failed.seed}@{commit} --nodes {self.nodes} --minutes {self.minutes:g}"
+        kind = f"--nodes {self.nodes}" if self.cluster is None else f"--cluster {self.cluster}"
+        again = f"tidelog sim run --seeds {failed.seed}@{commit} {kind} --minutes {self.minutes:g}"
         again += f" --only {','.join(str(place + 1) for place in shrunk.left) or 'none'}"
         _tell_failure(failed, shrunk, commit, again, self.output)
         return FAILED
 
+    @property
+    def _what(self) -> str:
+        if self.cluster is not None:
+            return f"a cluster of {self.cluster} nodes and its clients"
+        return "one node and its clients" if self.nodes == 1 else f"{self.nodes} nodes"
+
+    @property
+    def _run(self) -> Callable[..., Report]:
+        nodes = self.nodes if self.cluster is None else self.cluster
+        return partial(_run, nodes=nodes, is_cluster=self.cluster is not None, minutes=self.minutes)
+
     def _reports(self, jobs: int) -> Iterator[Report]:
         """As they come."""
         seeds = range(self.seeds.first, self.seeds.last + 1)
-        work = partial(_run, nodes=self.nodes, minutes=self.minutes, only=self.only)
+        work = partial(self._run, only=self.only)
         if jobs == 1:
             yield from map(work, seeds)
             return
@@ -193,13 +219,13 @@ class RunSimulations:
         reporter.say(f"seed {failed.seed} broke {', '.join(sorted(failed.broken_names))}; making it shorter")
         return shrink(
             failed,
-            lambda only: _run(failed.seed, nodes=self.nodes, minutes=self.minutes, only=only),
+            lambda only: self._run(failed.seed, only=only),
             left=self.only,
             on_progress=tell,
         )
 
 
-def _run(seed: int, *, nodes: int, minutes: float, only: list[int] | None) -> Report:
+def _run(seed: int, *, nodes: int, is_cluster: bool, minutes: float, only: list[int] | None) -> Report:
     """One run, silently: what nodes log when they are hurt is not what is wrong."""
     import logging
 
@@ -209,17 +235,13 @@ def _run(seed: int, *, nodes: int, minutes: float, only: list[int] | None) -> Re
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
-        return run_seed(seed, nodes=nodes, minutes=minutes, only=only)
+        return run_seed(seed, nodes=nodes, is_cluster=is_cluster, minutes=minutes, only=only)
     finally:
         logger.setLevel(level)
 
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _nodes(count: int) -> str:
-    return "one node and its clients" if count == 1 else f"{count} nodes"
 
 
 def _summary(totals: Totals) -> Sections:

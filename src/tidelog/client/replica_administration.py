@@ -101,7 +101,10 @@ class ReplicaAdministration:
                 raise_first([refused(Code.UNKNOWN_TOPIC_OR_PARTITION, str(partition), None)])
             assert state is not None
             lineages = await asyncio.gather(
-                *(self._lineage(BrokerId(broker_id), partition, state.leader_epoch) for broker_id in state.replicas)
+                *(
+                    self._lineage(BrokerId(broker_id), partition, state.leader_epoch)
+                    for broker_id in sorted(state.replicas)
+                )
             )
             found[partition] = PartitionLineages(
                 state.leader, state.leader_epoch, state.isr, {each.broker_id: each for each in lineages}

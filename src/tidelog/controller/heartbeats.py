@@ -10,9 +10,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from uuid import UUID
+
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.controller.brokers import decide_fence_broker, decide_unfence_broker, registered
-from tidelog.controller.leaders import changes_on_shutdown
+from tidelog.controller.leaders import changes_on_lost_directories, changes_on_shutdown
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, Heartbeat, HeartbeatReply
@@ -40,7 +43,11 @@ def decide_heartbeat(
     offset = heartbeat.metadata_offset
     sessions.on_heard(broker.broker_id, broker.broker_epoch, offset, now_ms)
     is_caught_up = offset is not None and offset >= broker.broker_epoch
-    records: tuple[object, ...] = ()
+    failed = set(heartbeat.offline_log_dirs) & set(broker.log_dirs)
+    if failed and failed != set(broker.log_dirs) and not heartbeat.wants_shut_down:
+        records = _without_directories(metadata, settings, broker, failed)
+        return Decision(records, HeartbeatReply(is_caught_up, broker.is_fenced))
+    records = ()
     is_fenced = broker.is_fenced
     shuts_down = heartbeat.wants_shut_down
     if shuts_down and not is_fenced and not heartbeat.wants_fence:
@@ -79,6 +86,19 @@ def decide_fence_expired(
         records += decision.records
         fenced.append(broker_id)
     return Decision(tuple(records), tuple(fenced))
+
+
+def _without_directories(
+    metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage, failed: Collection[UUID]
+) -> tuple[object, ...]:
+    """The records that say which directories are left, and who leads what lay in the others. Without any it stops."""
+    record = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id,
+        broker_epoch=broker.broker_epoch,
+        log_dirs=[one for one in broker.log_dirs if one not in failed],
+    )
+    changes = changes_on_lost_directories(metadata, broker.broker_id, failed, TopicRules(metadata, settings))
+    return (record, *changes)
 
 
 def _moves_on_shutdown(metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage) -> tuple[object, ...]:

@@ -5,8 +5,9 @@ What becomes of one partition is decided in `partition_changes.py`; here it is d
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import IntEnum
+from uuid import UUID
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
 from tidelog.controller.partition_changes import (
@@ -22,6 +23,9 @@ from tidelog.controller.topic_rules import TopicRules
 from tidelog.metadata.image import MetadataView, PartitionImage
 from tidelog.metadata.records.topics import PartitionChangeRecord
 from tidelog.replica import isr_size_min
+
+NO_DIRECTORY = UUID(int=0)
+"""Of a broker that has not said which of its log directories it uses."""
 
 
 class ElectionType(IntEnum):
@@ -89,6 +93,37 @@ def changes_on_shutdown(metadata: MetadataView, broker_id: BrokerId, rules: Topi
             continue
         changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=is_active)
         if changed is not None and changed.leader is not None:
+            records.append(change_record(topic_id, index, partition, changed))
+    return records
+
+
+def changes_on_lost_directories(
+    metadata: MetadataView, broker_id: BrokerId, lost: Collection[UUID], rules: TopicRules
+) -> list[PartitionChangeRecord]:
+    """What follows when directories of a broker failed: what lay there is gone, and has others to lead it, or nobody.
+
+    Where nobody knows in which directory a replica lies, it leaves if others can lead. If it is well, it fetches and
+    is back in sync at once.
+    """
+    is_active = is_active_in(metadata)
+    records = []
+    for name, topic_id, index, partition in partitions_of(metadata):
+        if broker_id not in partition.replicas:
+            continue
+        directory = NO_DIRECTORY
+        if partition.directories:
+            directory = partition.directories[partition.replicas.index(broker_id)]
+        if directory not in lost and directory != NO_DIRECTORY:
+            continue
+        changed = without(
+            partition,
+            broker_id,
+            min_insync_replicas=rules.min_insync(name),
+            is_active=is_active,
+            is_lost=True,
+            is_unclean_allowed=directory in lost and rules.allows_unclean(name),
+        )
+        if changed is not None and (directory in lost or changed.leader is not None):
             records.append(change_record(topic_id, index, partition, changed))
     return records
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, TopicId
 from tidelog.base.ports import Rng
-from tidelog.controller.leaders import is_active_in
+from tidelog.controller.leaders import NO_DIRECTORY, is_active_in
 from tidelog.controller.placement import place
 from tidelog.controller.values import GrownTopic, TopicToGrow
 from tidelog.journal import Decision
@@ -23,9 +22,6 @@ from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 """A request is one batch of the metadata log: it is appended, sent and applied as a whole."""
-
-NO_DIRECTORY = UUID(int=0)
-"""Of a broker that has not said which of its log directories it uses."""
 
 
 def decide_create_partitions(

@@ -202,6 +202,7 @@ class Heartbeat:
         metadata_offset: inclusive: how far its image is; None while it has none.
         wants_fence: to lead nothing, and not to be told of to clients.
         wants_shut_down: to go, once what it leads has gone to others.
+        offline_log_dirs: the ids of its directories that failed since it started.
     """
 
     broker_id: BrokerId
@@ -209,6 +210,7 @@ class Heartbeat:
     metadata_offset: Offset | None
     wants_fence: bool = False
     wants_shut_down: bool = False
+    offline_log_dirs: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,10 @@ class Broker:
     def partitions(self) -> list[Partition]:
         return list(self._by_name.values())
 
+    def replica_of(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica of a partition here, whatever it does, once its log is open."""
+        return self._by_name.get(topic_partition)
+
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether the replica that this broker should have cannot be served, because of its disk or a bug."""
         return bool(self._offline) and (topic, index) in self._offline

@@ -18,6 +18,7 @@ from tidelog.controller import ControllerState
 from tidelog.journal import Decision, Journal
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
+from tidelog.metadata.features import METADATA_VERSION
 from tidelog.server.metadata_log import MetadataBatch
 from tidelog.server.metadata_snapshots import Snapshot
 
@@ -53,11 +54,11 @@ class Controller:
         self.journal: Journal[ControllerState] = Journal(state)
         self.on_active: Callable[[], None] = _nobody_asked
         self.on_resigned: Callable[[], None] = _nobody_asked
+        self.first_metadata_version = METADATA_VERSION  # of a metadata log that does not say any yet
         self._quorum = quorum
         self._on_committed = on_committed
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._published_end_offset = Offset(0)
-        self._first_records: tuple[object, ...] = ()
         self._is_advancing = False
 
     @property
@@ -97,10 +98,9 @@ class Controller:
     def on_snapshot(self, snapshot: Snapshot) -> None:
         """It takes the place of all that lies below its end; what differs from what is known is news as any other.
 
-        One of nothing, which a directory was formatted with, says what a new log is to begin with.
+        One of nothing, which a directory was formatted with, only says who votes.
         """
         if snapshot.snapshot_id.end_offset == 0:
-            self._first_records = snapshot.records
             return
         draft = MetadataDraft(MetadataImage.empty())
         for record in snapshot.records:
@@ -118,9 +118,7 @@ class Controller:
         """This node leads, and all that came before it, its own first records included, is committed and known."""
         self.journal.become_active(leader_epoch, end_offset)
         self.on_active()
-        if self._first_records and not self.journal.committed.metadata.features:
-            self.journal.submit(Decision(self._first_records, None))
-        self.journal.propose(lambda state: state.decide_bootstrap())
+        self.journal.propose(lambda state: state.decide_bootstrap(self.first_metadata_version))
         self._advance()
 
     def on_control_appended(self, end_offset: Offset) -> None:

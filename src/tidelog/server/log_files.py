@@ -23,6 +23,7 @@ from tidelog.metadata.configs import broker_settings, topic_values
 from tidelog.metadata.min_insync import min_insync_replicas
 from tidelog.quorum import QuorumState
 from tidelog.replica import ReplicationSettings, Truncation
+from tidelog.server.bootstrap_file import read_bootstrap_level
 from tidelog.server.config import NodeConfig
 from tidelog.server.held_directory import HeldDirectory, close_logs, is_full
 from tidelog.server.log_directories import LogDirectories
@@ -141,6 +142,10 @@ class LogFiles:
         self.on_directory_failed(held, str(error))
         if self.must_stop:
             raise error
+
+    def read_bootstrap_level(self) -> int:
+        """Of `metadata.version`, for a new cluster. Raises CorruptLogError, DiskError."""
+        return read_bootstrap_level(self._disk, self.metadata_directory.path)
 
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""

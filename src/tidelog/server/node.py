@@ -423,6 +423,7 @@ class Node:
             node_id=config.node_id,
         )
         self._controller = Controller(ControllerState(settings), self.quorum, on_committed=self._on_committed)
+        self._controller.first_metadata_version = await self._executor.run(self.files.read_bootstrap_level)
         told = [self.listener(one.name) for one in config.controller_listeners]
         endpoints = tuple((one.name, one.host, one.port) for one in told)
         await self.quorum.open(self._controller, self.cluster_id, endpoints)

@@ -89,6 +89,7 @@ class _Followed:
     following: Following
     ask: AskRecords
     named_in: int  # the request that named it last
+    told_in: int = 0  # the request whose answer told these
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
@@ -252,6 +253,7 @@ class ReplicaFetcher:
             followed = _Followed(following, ask, self._requests)
             if known is not None:
                 followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
+                followed.told_in = known.told_in
             self._session[key] = self._unheard[key] = followed
             topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[]))
             topic.partitions.append(
@@ -329,7 +331,8 @@ class ReplicaFetcher:
     async def _take(self, answer: FetchResponse, number: int) -> None:
         """Tell the followers what came for them; those that were named and are not told of, that there is no news.
 
-        An error always is told: who is not told of was heard, and accepted.
+        An error always is told: who is not told of was heard, and accepted. The leader reads a partition from where
+        the last request that named it asked, at the latest this one: what it found for an earlier question is old.
         """
         heard = {key: one for key, one in self._unheard.items() if one.named_in <= number}
         for key in heard:
@@ -341,9 +344,12 @@ class ReplicaFetcher:
                 followed = session.get((topic.topic_id, row.partition_index))
                 if followed is None:
                     continue
-                heard.pop((topic.topic_id, row.partition_index), None)
-                if not row.error_code:
+                if not row.error_code and number >= followed.told_in:
                     followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
+                    followed.told_in = number
+                if followed.named_in > number:
+                    continue
+                heard.pop((topic.topic_id, row.partition_index), None)
                 if self._wanted.get(followed.following) is followed.ask:
                     del self._wanted[followed.following]
                     self._deliver(followed, row)

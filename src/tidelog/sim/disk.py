@@ -230,6 +230,11 @@ class SimulatedDisk:
         """Another one after each loss of power."""
         return f"boot-{self._boots}"
 
+    def synced_data(self, path: str) -> bytes | None:
+        """What of a file is left if the power fails and nothing else was written; None for no such file."""
+        contents = self._synced_names.get(path)
+        return None if contents is None else contents.synced
+
     def crash(self) -> None:
         """The process is gone, the machine is not: what was written is there."""
         self.locked.clear()

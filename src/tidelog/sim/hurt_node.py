@@ -26,6 +26,7 @@ class NodeWitness(Protocol):
 
     def on_serving(self) -> None: ...
     def before_end(self, *, without_power: bool) -> None: ...
+    def after_end(self) -> None: ...
     def on_rotten(self, partition: TopicPartition) -> None: ...
     def is_rotten(self, partition: TopicPartition) -> bool: ...
     def expect(self, holds: bool, invariant: str, what: str) -> None: ...
@@ -144,6 +145,7 @@ class HurtNode:
             self.node.lose_power()
         else:
             self.node.kill()
+        self._witness.after_end()
 
     async def stop_and_start(self, off_ms: int) -> None:
         """Stop cleanly, and start again."""
@@ -168,7 +170,7 @@ class HurtNode:
             if starting.done() or not self.machine.is_running:
                 break
             await asyncio.sleep(STEP_POLL_SECONDS)
-        self.node.kill()
+        self.end(without_power=False)
         await asyncio.sleep(off_ms / 1000)
         await self.start()
 

@@ -57,6 +57,11 @@ class Machine:
         """Whether a process is there."""
         return self._process is not None
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether a process is there, and was not killed in the very step that is being taken."""
+        return self._process is not None and self._process.is_alive
+
     def start(self, main: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Run a program, on a machine that has none; switch it on if need be.
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.base.invariant import invariant
+from tidelog.log.checkpoint import MetaProperties, format_meta_properties
+from tidelog.log.directory import META_PROPERTIES_FILE
 from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
 from tidelog.sim.machine import Machine
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
+LOGS = "logs"
 
 
 class SimulatedNode:
@@ -21,12 +25,20 @@ class SimulatedNode:
         machine: on which nothing else runs.
         properties: Kafka's keys, beside those that say who and where it is.
         node_id: its number in the cluster.
+        cluster_id: of the cluster that its directory is formatted for; None: the node formats it for one of its own.
 
     Attributes:
         node: the production code's own, while it runs.
     """
 
-    def __init__(self, machine: Machine, properties: Mapping[str, str] | None = None, *, node_id: int = 1) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        properties: Mapping[str, str] | None = None,
+        *,
+        node_id: int = 1,
+        cluster_id: ClusterId | None = None,
+    ) -> None:
         self.machine = machine
         self.node: Node | None = None
         self._properties = {
@@ -35,15 +47,29 @@ class SimulatedNode:
             "listeners": f"PLAINTEXT://{machine.name}:{CLIENT_PORT},CONTROLLER://{machine.name}:{CONTROLLER_PORT}",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"{node_id}@{machine.name}:{CONTROLLER_PORT}",
-            "log.dirs": "logs",
+            "log.dirs": LOGS,
             **(properties or {}),
         }
-        machine.disk.make_dirs("logs")
+        self._node_id = BrokerId(node_id)
+        self._cluster_id = cluster_id
+        self._formats = 0
+        self.format()
 
     @property
     def bootstrap(self) -> str:
         """HOST:PORT for clients."""
         return f"{self.machine.name}:{CLIENT_PORT}"
+
+    def format(self) -> None:
+        """Make its directory, empty, as `tidelog storage format` does."""
+        disk = self.machine.disk
+        disk.remove_tree(LOGS)
+        disk.make_dirs(LOGS)
+        if self._cluster_id is not None:
+            self._formats += 1
+            directory_id = self.machine.rng.stream(f"directory {self._formats}").uuid()
+            properties = MetaProperties(self._cluster_id, self._node_id, uuid_text(directory_id))
+            disk.write_atomically(f"{LOGS}/{META_PROPERTIES_FILE}", format_meta_properties(properties))
 
     async def start(self) -> None:
         """Return when it serves.
@@ -71,10 +97,11 @@ class SimulatedNode:
 
     async def stop(self) -> bool:
         """Stop cleanly, as SIGTERM does. Returns whether every log was closed."""
-        node, self.node = self.node, None
+        node = self.node
         invariant(node is not None, "{} does not run", self.machine.name)
         assert node is not None
         is_clean = await self.machine.do(node.stop)
+        self.node = None
         self.machine.end()
         return is_clean
 

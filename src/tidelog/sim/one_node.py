@@ -40,7 +40,8 @@ class OneNodeStory(Story):
         self.witness = Witness(node, syncs_each=plan.syncs_each)
         self._node = HurtNode(node, self.witness, plan.topic_partitions)
         factory = AsyncFactory(node.bootstrap, world=world.client_world(CLIENT))
-        self._workload = Workload(factory, plan, world.rng.stream("workload"), self.witness)
+        nodes = {node.bootstrap: factory}
+        self._workload = Workload(factory, nodes, plan, world.rng.stream("workload"), self.witness)
         super().__init__(world, 1, NODE_FAULTS, self.witness)
 
     async def _start(self) -> None:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from traceback import extract_tb
 
 from tidelog.base.errors import InvariantBrokenError, TidelogError
+from tidelog.sim.process import CURRENT
 
 LOGGER = "tidelog"
 
@@ -34,6 +35,9 @@ class OwnBugs(logging.Handler):
         self.told: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        process = CURRENT.get()
+        if process is not None and not process.is_alive:
+            return  # it is being buried, and takes that for a bug
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and (isinstance(error, InvariantBrokenError) or not isinstance(error, TidelogError)):
             self.told.append(words_of(error))

@@ -106,6 +106,9 @@ class Witness(ClientWitness):
                 self._check_records(topic_partition, known)
                 known.excused.update(record[1] for record in known.stored.records)
 
+    def after_end(self) -> None:
+        """It is gone; what its disk has now is looked at when it serves again."""
+
     def on_rotten(self, partition: TopicPartition) -> None:
         """A bit of its records was flipped: nobody can promise them any more, only that no wrong ones are delivered."""
         self._partitions[partition].is_rotten = True

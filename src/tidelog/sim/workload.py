@@ -6,7 +6,7 @@ All of them are production code. Each tells the witness what it was told, at the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, product, zip_longest
@@ -100,13 +100,22 @@ class Workload:
 
     Args:
         factory: of the clients.
+        nodes: makers of clients that begin at one node each, by its HOST:PORT.
         plan: how much of what.
         rng: for what clients do at random.
         witness: is told of all that they are told.
     """
 
-    def __init__(self, factory: AsyncFactory, plan: Plan, rng: SeededRng, witness: ClientWitness) -> None:
+    def __init__(
+        self,
+        factory: AsyncFactory,
+        nodes: Mapping[str, AsyncFactory],
+        plan: Plan,
+        rng: SeededRng,
+        witness: ClientWitness,
+    ) -> None:
         self._factory = factory
+        self._nodes = nodes
         self._plan = plan
         self._rng = rng
         self._witness = witness
@@ -267,10 +276,8 @@ class Workload:
                     committed, possible = found, {found.offset}
 
     async def _administer(self) -> None:
-        async with self._factory.admin() as admin:
-            factor = self._plan.replication_factor
-            administration = Administration(self._factory, admin, self._rng, self._witness, factor)
-            await administration.run(self._is_stopping.is_set)
+        factor = self._plan.replication_factor
+        await Administration(self._nodes, self._rng, self._witness, factor).run(self._is_stopping.is_set)
 
 
 async def _close(producer: AsyncProducer) -> None:

@@ -40,7 +40,9 @@ def settings_of(data: Path, **flags: Any) -> list[dict[str, str]]:
 def let_run(data: Path, *node_ids: int) -> None:
     """Leave what nodes that ran leave."""
     for node_id in node_ids:
-        (data / f"node-{node_id}" / "__cluster_metadata-0").mkdir(parents=True, exist_ok=True)
+        directory = data / f"node-{node_id}" / "__cluster_metadata-0"
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / "quorum-state").write_text("{}")
 
 
 def port_in(settings: dict[str, str], listener: str) -> int:

@@ -284,6 +284,46 @@ def test_who_is_silenced_while_it_goes_may_go() -> None:
     assert cluster.hear(ONE, wants_shut_down=True) == MAY_GO
 
 
+# Losing a directory.
+
+
+def with_directories(*ids: int) -> Cluster:
+    """Three brokers, the first of which has these directories."""
+    cluster = three([TWO])
+    first = replace(cluster.registration(ONE), log_dirs=tuple(UUID(int=number) for number in ids))
+    cluster.epochs[ONE] = cluster.run(cluster.decide_register(first)).broker_epoch
+    cluster.hear(ONE)
+    return cluster
+
+
+def test_what_lies_in_a_directory_that_failed_others_lead() -> None:
+    cluster = with_directories(7)
+    cluster.create("b", [ONE, TWO], [TWO, ONE])
+    cluster.create("alone", [ONE])
+    cluster.write(
+        BrokerRegistrationChangeRecord(
+            broker_id=ONE, broker_epoch=cluster.epochs[ONE], log_dirs=[UUID(int=7), UUID(int=8)]
+        )
+    )
+    assert cluster.hear(ONE, failed=(UUID(int=7), UUID(int=99))) == IN
+    assert cluster.image.brokers[ONE].log_dirs == (UUID(int=8),)
+    assert leadership(cluster.partition("b", 0)) == (2, 1, (2,))
+    assert leadership(cluster.partition("b", 1)) == (2, 0, (2,))
+    assert leadership(cluster.partition("alone")) == (None, 1, ()), "who asks is told that it is offline"
+    end_offset = cluster.journal.next_offset
+    assert cluster.hear(ONE, failed=(UUID(int=7), UUID(int=99))) == IN
+    assert cluster.journal.next_offset == end_offset, "all is said"
+
+
+def test_where_nobody_knows_what_lay_there_it_leaves_what_others_can_lead() -> None:
+    cluster = with_directories(7, 8)
+    cluster.create("b", [ONE, TWO])
+    cluster.create("alone", [ONE])
+    cluster.hear(ONE, failed=(UUID(int=8),))
+    assert leadership(cluster.partition("b")) == (2, 1, (2,))
+    assert leadership(cluster.partition("alone")) == (1, 0, (1,)), "it may lie in the other"
+
+
 def test_it_is_a_record_of_the_format_that_kafka_reads() -> None:
     cluster = three([ONE, TWO])
     heartbeat = Heartbeat(ONE, cluster.epochs[ONE], None, wants_shut_down=True)

@@ -64,17 +64,20 @@ def test_whoever_believes_in_another_leader_of_an_epoch_is_told_of() -> None:
     ]
 
 
-def test_a_node_does_not_return_to_an_epoch_that_it_has_left() -> None:
+def test_a_node_does_not_return_to_an_epoch_before_that_of_its_file() -> None:
     checkers = QuorumCheckers((A, B, C))
     assert look(checkers, node(A, epoch=3)) == []
-    assert look(checkers, node(A, epoch=None)) == []
-    assert look(checkers, node(A, epoch=2)) == ["QuorumEpochNeverGoesBack: node 1 is in epoch 2, after 3"]
-
-
-def test_nor_to_one_before_that_of_its_file() -> None:
-    checkers = QuorumCheckers((A, B, C))
+    assert look(checkers, node(A, epoch=2)) == [], "3 was in its memory only"
     assert look(checkers, node(A, epoch=None, voted=(4, B))) == []
     assert look(checkers, node(A, epoch=3, voted=(4, B))) == ["QuorumEpochNeverGoesBack: node 1 is in epoch 3, after 4"]
+
+
+def test_nor_does_its_file() -> None:
+    checkers = QuorumCheckers((A, B, C))
+    assert look(checkers, node(A, epoch=None, voted=(4, B))) == []
+    assert look(checkers, node(A, epoch=None, voted=(3, B))) == [
+        "QuorumEpochNeverGoesBack: the file of node 1 says epoch 3, after 4"
+    ]
 
 
 def test_a_voter_has_one_vote_in_an_epoch() -> None:

@@ -26,6 +26,7 @@ async def handle(node: Node, request: BrokerHeartbeatRequest, context: RequestCo
         None if offset < 0 else Offset(offset),
         wants_fence=request.want_fence,
         wants_shut_down=request.want_shut_down,
+        offline_log_dirs=tuple(request.offline_log_dirs),
     )
     try:
         controller = node.controller

@@ -207,3 +207,10 @@ class PartitionHistory:
         committed = frozenset((at, known.record, known.number >= ended) for at, known in self.committed.items())
         seated = self._gone_in_sync.intersection(self._doubtful)
         return (committed, doubtful, seated, self._clean_since, frozenset(self._forgone))
+
+
+def is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
+    """Whether somebody was elected who may not have all that is promised."""
+    if after.leader_epoch == before.leader_epoch or not after.is_recovering or after.leader is None:
+        return False
+    return after.leader not in (*before.isr, *before.eligible_leader_replicas)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 
 from tidelog.base.ids import LeaderEpoch
 from tidelog.metadata.image import PartitionImage
@@ -116,6 +116,35 @@ class DeliveredStaysDeliverable:
             offset += 1
         self._shown[who] = offset
         self._shown_end_offset = max(self._shown_end_offset, offset)
+
+
+def what_is_wrong_with_acknowledged(
+    history: PartitionHistory, offset: int, value: Hashable, replicas: Callable[[], Iterable[ReplicaView]]
+) -> str | None:
+    """A producer with acks=all was told that its record is committed: what is wrong with that, if anything is.
+
+    A leader that ended in the very step in which it acknowledged, or that was no replica any more and had not heard of
+    it, nobody has seen; it promised all the same.
+
+    Args:
+        replicas: as they are now.
+    """
+    known = history.committed.get(offset)
+    if known is None:
+        for replica in replicas():
+            record = replica.at(offset)
+            if record is not None and record[1] == value:
+                history.on_committed(record[0], offset, record)
+                break
+        known = history.committed.get(offset)
+    has = "nothing" if known is None else known.record[1]
+    if has == value or history.was_said_committed(offset, value):  # whatever excuses its loss
+        return None
+    return f"{_text(value)} was acknowledged at offset={offset}, where {_text(has)} is committed"
+
+
+def _text(value: Hashable) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def _leader_of(view: PartitionView, leader_epoch: LeaderEpoch | None) -> ReplicaView | None:

@@ -26,7 +26,7 @@ class QuorumView(NamedTuple):
         log_start_offset: of the first of `records`.
         records: of its log, as its disk has them, synced or not.
         synced_end_offset: exclusive: what a loss of power would leave of them, at the least.
-        state: what its quorum-state file says; None where there is none.
+        state: what its quorum-state file would say after a loss of power; None where there is none.
     """
 
     node_id: BrokerId
@@ -96,13 +96,16 @@ class QuorumCheckers:
         yield from self._check_majority(views, committed)
 
     def _check_epoch(self, view: QuorumView) -> Iterator[Broken]:
+        """What is on its disk binds it; what is only in its memory nobody was told of."""
         known, state = self._epochs.get(view.node_id), view.state
-        for leader_epoch in (view.leader_epoch, None if state is None else state.leader_epoch):
-            if leader_epoch is None:
-                continue
-            if known is not None and leader_epoch < known and leader_epoch == view.leader_epoch:
-                yield Broken("QuorumEpochNeverGoesBack", f"{view.called} is in epoch {leader_epoch}, after {known}")
-            self._epochs[view.node_id] = max(leader_epoch, self._epochs.get(view.node_id, leader_epoch))
+        if state is not None:
+            self._epochs[view.node_id] = state.leader_epoch
+            if known is not None and state.leader_epoch < known:
+                what = f"the file of {view.called} says epoch {state.leader_epoch}, after {known}"
+                yield Broken("QuorumEpochNeverGoesBack", what)
+            known = state.leader_epoch
+        if known is not None and view.leader_epoch is not None and view.leader_epoch < known:
+            yield Broken("QuorumEpochNeverGoesBack", f"{view.called} is in epoch {view.leader_epoch}, after {known}")
         if state is not None and state.voted_id is not None:
             key = (view.node_id, state.leader_epoch)
             first = self._votes.setdefault(key, state.voted_id)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicId
@@ -11,8 +12,9 @@ from tidelog.client.core.values import PositionReset
 from tidelog.metadata.image import MetadataImage, PartitionImage
 from tidelog.replica import ReplicaId
 from tidelog.sim.checkers.findings import Findings
-from tidelog.sim.checkers.history import PartitionHistory, Promise
+from tidelog.sim.checkers.history import PartitionHistory, is_unclean
 from tidelog.sim.checkers.partition import PartitionCheckers
+from tidelog.sim.checkers.promises import AckedRecordsSurvive, what_is_wrong_with_acknowledged
 from tidelog.sim.checkers.readers import NoSilentLoss
 from tidelog.sim.checkers.stopping import BrokerView, StoppedMeansStopped
 from tidelog.sim.checkers.views import PartitionView, ReplicaView
@@ -84,7 +86,7 @@ class Watch(Findings):
             name, was, state = ReplicaId(topic_id, PARTITION), known.partitions[PARTITION], topic.partitions[PARTITION]
             for broker in set(state.replicas) - set(was.replicas):
                 self._added[broker, name] = state.leader_epoch
-            if _is_unclean(was, state):
+            if is_unclean(was, state):
                 self.facts["unclean election"] += 1
                 self.partition(name).history.on_unclean_election(state.leader_epoch)
         for name in [name for name in self._partitions if name.topic_id not in after.topics_by_id]:
@@ -121,26 +123,12 @@ class Watch(Findings):
         if acks != -1 or found is None or self._world.latest.topic_by_id(name.topic_id) is None:
             return
         for place, value in enumerate(values, start=offset):
-            known = found.history.committed.get(place) or self._promised_by_the_dead(name, found, place, value)
-            has = "nothing" if known is None else known.record[1]
-            what = f"{value} was acknowledged at offset={place}, where {has} is committed"
-            was_committed = has == value or found.history.was_said_committed(place, value)  # whatever excuses its loss
-            self.expect(was_committed, "AckedRecordsSurvive", what)
+            what = what_is_wrong_with_acknowledged(found.history, place, value, partial(self._replicas, name))
+            self.expect(what is None, AckedRecordsSurvive.name, what or "")
 
-    def _promised_by_the_dead(
-        self, name: ReplicaId, found: WatchedPartition, offset: int, value: str
-    ) -> Promise | None:
-        """A leader that ended in the very step in which it acknowledged, or that was no replica any more and had not
-        heard of it, nobody has seen; it promised all the same.
-        """
+    def _replicas(self, name: ReplicaId) -> Iterable[ReplicaView]:
         topic = self._world.latest.topic_by_id(name.topic_id)
-        replicas = {} if topic is None else self.view(name, topic.partitions[name.partition]).replicas
-        for replica in replicas.values():
-            record = replica.at(offset)
-            if record is not None and record[1] == value:
-                found.history.on_committed(record[0], offset, record)
-                break
-        return found.history.committed.get(offset)
+        return () if topic is None else self.view(name, topic.partitions[name.partition]).replicas.values()
 
     def on_given(self, reader: str, name: ReplicaId, offset: int, leader_epoch: LeaderEpoch, value: str) -> None:
         """A consumer was given a record."""
@@ -226,12 +214,6 @@ class Watch(Findings):
         serving = frozenset(name for name, each in broker.replicas.items() if not each.is_stopped)
         stopped = frozenset(log for log in held if broker.is_told_to_stop(log))
         return BrokerView(broker.broker_id, held, stopped, serving, self._world.image_at(broker.applied_number))
-
-
-def _is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
-    if after.leader_epoch == before.leader_epoch or not after.is_recovering or after.leader is None:
-        return False
-    return after.leader not in (*before.isr, *before.eligible_leader_replicas)
 
 
 def _down(broker: BrokerId, picture: LogPicture) -> ReplicaView:

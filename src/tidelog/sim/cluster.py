@@ -1,0 +1,163 @@
+"""The story of a whole cluster and its clients: once all is healed every partition is led, every replica in sync and
+equal to its leader, every broker knows the same metadata, and clients come to their end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from tidelog.base.ids import BrokerId, ClusterId, uuid_text
+from tidelog.client.factory import AsyncFactory
+from tidelog.sim.cluster_faults import CLUSTER_FAULTS
+from tidelog.sim.cluster_hurt import CLIENT, ClusterHurt
+from tidelog.sim.cluster_operator import ClusterOperator
+from tidelog.sim.cluster_plan import ClusterPlan, machine_of
+from tidelog.sim.cluster_witness import ClusterWitness
+from tidelog.sim.faults import Fault
+from tidelog.sim.node import SimulatedNode
+from tidelog.sim.story import Story
+from tidelog.sim.supervised_node import SupervisedNode
+from tidelog.sim.workload import Workload
+from tidelog.sim.world import SimulatedWorld
+
+START_SECONDS_MAX = 30.0
+HEALED_SECONDS_MAX = 240.0
+"""Of virtual time, in which everything must come to its end once nothing is in the way any more."""
+LEADERLESS_SECONDS_MAX = 10.0
+"""So long an operator who may elect anybody waits for a leader."""
+POLL_SECONDS = 0.1
+
+
+def make_nodes(
+    world: SimulatedWorld, plan: ClusterPlan, properties: Mapping[str, str] | None = None
+) -> dict[BrokerId, SimulatedNode]:
+    """The nodes of one cluster, each on a machine of its own, none of them started.
+
+    Args:
+        properties: of every node, beside those of the plan.
+    """
+    cluster_id = ClusterId(uuid_text(world.rng.stream("cluster").uuid()))
+    return {
+        node_id: SimulatedNode(
+            world.machine(machine_of(node_id)),
+            plan.properties(node_id) | dict(properties or {}),
+            node_id=node_id,
+            cluster_id=cluster_id,
+        )
+        for node_id in plan.node_ids
+    }
+
+
+class ClusterStory(Story):
+    """Production nodes and their clients.
+
+    Args:
+        world: for nothing else.
+        plan: how large, how patient, what clients do.
+    """
+
+    def __init__(self, world: SimulatedWorld, plan: ClusterPlan) -> None:
+        nodes = make_nodes(world, plan)
+        self.plan = plan
+        self.witness = witness = ClusterWitness(plan, nodes)
+        bootstrap = [node.bootstrap for node in nodes.values()]
+        self.factory = AsyncFactory(bootstrap, world=world.client_world(CLIENT))
+        self.operator = ClusterOperator(self.factory, witness)
+        self.nodes_by_id = {
+            node_id: SupervisedNode(
+                node, witness.of(node_id), plan.clients.topic_partitions, partial(witness.may_lose_power, node_id)
+            )
+            for node_id, node in nodes.items()
+        }
+        self._hurt = ClusterHurt(world, plan, self.nodes_by_id, witness, self.operator)
+        client_world = world.client_world(CLIENT)
+        of_nodes = {one: AsyncFactory(one, world=client_world) for one in bootstrap}
+        self._workload = Workload(self.factory, of_nodes, plan.clients, world.rng.stream("workload"), witness)
+        super().__init__(world, plan.nodes, CLUSTER_FAULTS, witness)
+
+    async def _start(self) -> None:
+        await self.start_nodes()
+        await self._workload.prepare()
+        self._workload.start()
+
+    async def start_nodes(self) -> None:
+        """Return when all serve."""
+        for node in self.nodes_by_id.values():
+            await node.start()
+        await self._wait(self._not_serving, START_SECONDS_MAX, "the start")
+
+    def _begin(self, rate: Fault) -> None:
+        self._hurt.begin(rate)
+
+    async def _suffer(self, step: Fault) -> None:
+        self._hurt.suffer(step)
+
+    def _injected(self) -> Counter[str]:
+        return self._hurt.injected
+
+    async def _finish(self) -> None:
+        """Nothing is in the way any more."""
+        await self._hurt.heal()
+        electing = asyncio.create_task(self._elect_where_nobody_leads())
+        try:
+            async with asyncio.timeout(HEALED_SECONDS_MAX):
+                await self._workload.finish()
+        except TimeoutError:
+            waits_for = "; ".join(filter(None, [self._workload.waits_for(), self._unsettled()]))
+            self.witness.look_at_all()
+            self.witness.expect(
+                False, "Progress", f"{HEALED_SECONDS_MAX:.0f} s after the healing there are {waits_for}"
+            )
+            return
+        if await self._wait(self._unsettled, HEALED_SECONDS_MAX, "the end of all writing"):
+            self.witness.expect(True, "Progress", "")
+            self.witness.check_books()
+        electing.cancel()
+        for node in self.nodes_by_id.values():
+            await node.stop()
+
+    async def _wait(self, waits_for: Callable[[], str | None], seconds_max: float, since: str) -> bool:
+        """Returns whether it came to pass."""
+        text = waits_for()
+        for _ in range(round(seconds_max / POLL_SECONDS)):
+            if text is None:
+                return True
+            await asyncio.sleep(POLL_SECONDS)
+            text = waits_for()
+        self.witness.expect(text is None, "Progress", f"{seconds_max:.0f} s after {since} {text}")
+        return text is None
+
+    def _not_serving(self) -> str | None:
+        for node in self.nodes_by_id.values():
+            if not node.is_serving:
+                why = "" if node.trouble is None else f" (the last time because: {node.trouble})"
+                return f"{node.machine.name} does not serve{why}"
+        return None
+
+    def _unsettled(self) -> str | None:
+        """What is not as it has to be, if something is not."""
+        found = self._not_serving()
+        latest, end_offset = self.witness.latest, self.witness.metadata.end_offset
+        for node_id, node in self.nodes_by_id.items():
+            registered, process = latest.brokers.get(node_id), node.node.node
+            if registered is None or not registered.is_active:
+                found = found or f"broker {node_id} is not active"
+            if process is None or process.broker.image.last_offset != end_offset - 1:
+                found = found or f"broker {node_id} does not know the metadata of offset {end_offset - 1}"
+        for name, topic in sorted(latest.topics_by_name.items()):
+            for number, state in enumerate(topic.partitions):
+                if state.leader is None or set(state.isr) != set(state.replicas):
+                    who = f"led by {state.leader}, in sync are {state.isr} of {state.replicas}"
+                    found = found or f"{name}-{number} is {who}"
+        return found or self.witness.replicas_differ()
+
+    async def _elect_where_nobody_leads(self) -> None:
+        """What an operator does whom somebody has told that records may be lost; else nothing is."""
+        while self.plan.allows_unclean:
+            before = self.operator.leaderless()
+            await asyncio.sleep(LEADERLESS_SECONDS_MAX)
+            if set(before) & set(self.operator.leaderless()):
+                await self.operator.elect_uncleanly()

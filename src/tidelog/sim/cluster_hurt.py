@@ -1,0 +1,312 @@
+"""What each fault does to a cluster, for as long as it lasts; and how all of it heals."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import partial
+from random import Random
+from typing import Any
+
+from tidelog.base.ids import BrokerId
+from tidelog.log.directory import RECOVERY_POINT_FILE
+from tidelog.sim.cluster_operator import ClusterOperator
+from tidelog.sim.cluster_plan import ClusterPlan, machine_of
+from tidelog.sim.cluster_views import quorum_of
+from tidelog.sim.cluster_witness import ClusterWitness
+from tidelog.sim.faults import Fault
+from tidelog.sim.hurt_network import BlockedWays, Way, begin_rate, end_rates, ways
+from tidelog.sim.hurt_node import flip_bit
+from tidelog.sim.node import LOGS
+from tidelog.sim.supervised_node import SupervisedNode
+from tidelog.sim.world import SimulatedWorld
+
+CLIENT = "client"
+SERVING_POLL_SECONDS = 0.1
+SERVING_SECONDS_MAX = 20.0
+"""So long a rolling restart waits for one node before it goes on with the next."""
+
+
+class ClusterHurt:
+    """Does to a cluster what was drawn.
+
+    Attributes:
+        injected: faults, by kind. What would have been no fault (of a node that is being ended already, a loss of power
+            beyond what the run allows) does not count.
+    """
+
+    def __init__(
+        self,
+        world: SimulatedWorld,
+        plan: ClusterPlan,
+        nodes: Mapping[BrokerId, SupervisedNode],
+        witness: ClusterWitness,
+        operator: ClusterOperator,
+    ) -> None:
+        self._world = world
+        self._plan = plan
+        self._nodes = nodes
+        self._witness = witness
+        self._operator = operator
+        self._ways = BlockedWays(world.network)
+        self._steps: Counter[str] = Counter()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._names = [machine_of(node_id) for node_id in nodes]
+        self._is_healed = False
+
+    @property
+    def injected(self) -> Counter[str]:
+        executors = (node.machine.executor.injected for node in self._nodes.values())
+        return sum(executors, self._steps + self._world.network.injected)
+
+    def begin(self, fault: Fault) -> None:
+        """What goes wrong all along."""
+        begin_rate(self._world.network, fault)
+        for node in self._nodes.values():
+            node.begin(fault)
+
+    def suffer(self, fault: Fault) -> None:
+        """What goes wrong once; it is over, or begins to be mended, when its time is."""
+        steps: dict[str, Callable[[Fault], bool]] = {
+            "kill of all": partial(self._end_several, without_power=False),
+            "power loss of several": partial(self._end_several, without_power=True),
+            "power loss of all": partial(self._end_several, without_power=True),
+            "power loss of all voters": partial(self._end_several, without_power=True),
+            "rolling restart": self._restart_all,
+            "disk lost": self._lose_disk,
+            "bit rot": self._rot,
+            "disk slow for a while": self._slow_down,
+            "controller killed": self._kill_controller,
+            "leader killed": self._kill_leader,
+            "swizzle": self._swizzle,
+            "preferred election": lambda _: self._do(self._operator.elect_preferred()),
+            "unclean election": lambda _: self._plan.allows_unclean and self._do(self._operator.elect_uncleanly()),
+        }
+        suffered = steps.get(fault.kind)
+        blocked = self._blocked_by(fault)
+        if suffered is not None:
+            is_suffered = suffered(fault)
+        elif blocked is not None:
+            is_suffered = self._part(blocked, fault.lasts_ms)
+        else:
+            is_suffered = self._end_one(fault.broker, fault)
+        if is_suffered:
+            self._steps[fault.kind] += 1
+
+    async def heal(self) -> None:
+        """From now on nothing is in the way; return when all that was begun has come to its end."""
+        self._is_healed = True
+        self._ways.heal()
+        end_rates(self._world.network)
+        await asyncio.gather(*self._tasks)
+        self._ways.heal()
+        await asyncio.gather(*(node.heal() for node in self._nodes.values()))
+
+    # Nodes that end.
+
+    def _end_one(self, node_id: BrokerId, fault: Fault) -> bool:
+        node = self._nodes[node_id]
+        if fault.kind in ("disk full", "clock jump"):  # which end nothing by themselves
+            return self._do(node.suffer(fault))
+        if fault.kind.startswith("power") and not self._witness.may_lose_power(node_id):
+            return False
+        return self._do(node.do_alone(node.suffer(fault)))
+
+    def _kill_controller(self, fault: Fault) -> bool:
+        controller = self._controller()
+        return controller is not None and self._kill(controller, fault.lasts_ms)
+
+    def _kill_leader(self, fault: Fault) -> bool:
+        leader = self._leader(fault)
+        return leader is not None and self._kill(leader, fault.lasts_ms)
+
+    def _kill(self, node_id: BrokerId, off_ms: int) -> bool:
+        node = self._nodes[node_id]
+        return self._do(node.do_alone(node.kill(off_ms, without_power=False)))
+
+    def _end_several(self, fault: Fault, *, without_power: bool) -> bool:
+        """At once, and each starts when it likes."""
+        random, node_ids = _random(fault), list(self._nodes)
+        if fault.kind == "power loss of several":
+            node_ids = sorted(random.sample(node_ids, random.randrange(2, len(node_ids))))
+        elif fault.kind == "power loss of all voters":
+            node_ids = self._plan.voter_ids
+        if any(self._nodes[each].busy.locked() for each in node_ids):
+            return False
+        if without_power and not self._plan.allows_unclean:
+            return False
+        for node_id in node_ids:
+            node = self._nodes[node_id]
+            self._do(node.do_alone(node.kill(round(random.random() * fault.lasts_ms), without_power=without_power)))
+        return True
+
+    def _restart_all(self, fault: Fault) -> bool:
+        node_ids = list(self._nodes)
+        first = node_ids.index(fault.broker)
+
+        async def go() -> None:
+            for node_id in (*node_ids[first:], *node_ids[:first]):
+                node = self._nodes[node_id]
+                work = node.do_alone(node.stop_and_start(fault.lasts_ms))
+                if work is None:
+                    continue
+                await work
+                for _ in range(round(SERVING_SECONDS_MAX / SERVING_POLL_SECONDS)):
+                    if node.is_serving:
+                        break
+                    await asyncio.sleep(SERVING_POLL_SECONDS)
+
+        return self._do(go())
+
+    # Disks.
+
+    def _lose_disk(self, fault: Fault) -> bool:
+        node_id = fault.broker
+        node, disk = self._nodes[node_id], self._nodes[node_id].machine.disk
+        if not self._witness.may_lose_power(node_id, is_disk=True) or not self._others_know_all(node_id):
+            return False
+
+        async def lose() -> None:
+            self._witness.before_disk_lost(node_id)
+            node.end_without_telling()
+            node.node.format()
+            disk.sync_dir(LOGS)  # or a loss of power would bring something of it back
+            self._witness.after_end(node_id)
+            await asyncio.sleep(fault.lasts_ms / 1000)
+            await node.start()
+
+        return self._do(node.do_alone(lose()))
+
+    def _others_know_all(self, node_id: BrokerId) -> bool:
+        """Whether nobody needs its vote: a voter that comes back empty with its old name could vote once more.
+
+        Configured voters have no other protection (KIP-853 has, for those that the log names). Whoever replaces a disk
+        waits for the others to be well; so does this.
+        """
+        others = [quorum_of(node.node) for each, node in self._nodes.items() if each in self._plan.voter_ids]
+        epochs = {None if quorum is None else (quorum.leader_epoch, quorum.leader_id) for quorum in others}
+        return node_id not in self._plan.voter_ids or (
+            len(epochs) == 1
+            and all(quorum is not None and quorum.leader_id not in (None, node_id) for quorum in others)
+            and self._witness.is_everywhere_but(node_id)
+        )
+
+    def _rot(self, fault: Fault) -> bool:
+        """Damage is as good as lost; so it is looked for, and cut off, as after a loss of power."""
+        node_id, node = fault.broker, self._nodes[fault.broker]
+        disk, partitions = node.machine.disk, self._plan.clients.topic_partitions
+        if not self._witness.may_lose_power(node_id, is_disk=True):
+            return False
+
+        async def rot() -> None:
+            self._witness.before_end(node_id, without_power=True)
+            node.end_without_telling()
+            if flip_bit(node.node, partitions[round(fault.amount) % len(partitions)], round(fault.amount)):
+                disk.remove(f"{LOGS}/{RECOVERY_POINT_FILE}")
+                disk.sync_dir(LOGS)  # or a loss of power would bring it back, and nobody look
+            self._witness.after_end(node_id)
+            await asyncio.sleep(fault.lasts_ms / 1000)
+            await node.start()
+
+        return self._do(node.do_alone(rot()))
+
+    def _slow_down(self, fault: Fault) -> bool:
+        faults = self._nodes[fault.broker].machine.executor.faults
+        before, faults.wait_ms_max = faults.wait_ms_max, fault.amount
+
+        async def speed_up() -> None:
+            await asyncio.sleep(fault.lasts_ms / 1000)
+            faults.wait_ms_max = before
+
+        return self._do(speed_up())
+
+    # The network.
+
+    def _blocked_by(self, fault: Fault) -> list[Way] | None:
+        """What does not get through; None if that is not what the fault is about."""
+        name = machine_of(fault.broker)
+        others = [each for each in self._names if each != name]
+        other = others[round(fault.amount) % len(others)]
+        everybody = [*others, CLIENT]
+        match fault.kind:
+            case "partition":
+                return ways([name], [other], both=True)
+            case "partition one way":
+                return ways([name], [other])
+            case "isolation":
+                return ways([name], everybody, both=True)
+            case "deafness":
+                return ways(everybody, [name])
+            case "muteness":
+                return ways([name], everybody)
+            case "clients parted":
+                return ways([CLIENT], [name], both=True)
+            case "clients unheard":
+                return ways([name], [CLIENT])
+            case "controller isolated":
+                return self._away_from_nodes(self._controller())
+            case "leader isolated":
+                return self._away_from_nodes(self._leader(fault))
+            case _:
+                return None
+
+    def _away_from_nodes(self, node_id: BrokerId | None) -> list[Way]:
+        return [] if node_id is None else ways([machine_of(node_id)], self._names, both=True)
+
+    def _part(self, blocked: list[Way], lasts_ms: int) -> bool:
+        self._ways.block(blocked)
+
+        async def rejoin() -> None:
+            await asyncio.sleep(lasts_ms / 1000)
+            self._unblock(blocked)
+
+        return bool(blocked) and self._do(rejoin())
+
+    def _unblock(self, blocked: Iterable[Way]) -> None:
+        if not self._is_healed:
+            self._ways.unblock(blocked)
+
+    def _swizzle(self, fault: Fault) -> bool:
+        random, names = _random(fault), self._names[:]
+        everybody = [*names, CLIENT]
+        pause_seconds = fault.lasts_ms / 1000 / len(names)
+
+        async def go() -> None:
+            random.shuffle(names)
+            for name in names:
+                self._ways.block(ways([name], everybody, both=True))
+                await asyncio.sleep(pause_seconds * random.random())
+            random.shuffle(names)
+            for name in names:
+                await asyncio.sleep(pause_seconds * random.random())
+                self._unblock(ways([name], everybody, both=True))
+
+        return self._do(go())
+
+    # Who is who.
+
+    def _controller(self) -> BrokerId | None:
+        """The node that leads the quorum, in the newest epoch if several believe that they do."""
+        leaders = [
+            (quorum.leader_epoch, node_id)
+            for node_id, node in self._nodes.items()
+            if (quorum := quorum_of(node.node)) is not None and quorum.is_leader
+        ]
+        return max(leaders)[1] if leaders else None
+
+    def _leader(self, fault: Fault) -> BrokerId | None:
+        partitions = self._plan.clients.topic_partitions
+        found = self._witness.watched.get(partitions[round(fault.amount) % len(partitions)])
+        return None if found is None or found.state is None else found.state.leader
+
+    def _do(self, work: Coroutine[Any, Any, None] | None) -> bool:
+        if work is None:
+            return False
+        self._tasks = [task for task in self._tasks if not task.done() or task.exception() is not None]
+        self._tasks.append(asyncio.create_task(work))
+        return True
+
+
+def _random(fault: Fault) -> Random:
+    return Random(round(fault.amount) * 1_000_003 + fault.lasts_ms)  # noqa: S311  # it was drawn from the seed

@@ -1,0 +1,125 @@
+"""Whole clusters from seeds: nothing breaks, whatever goes wrong; and what is planted is found."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from tidelog.base.ids import BrokerId
+from tidelog.sim.cluster import ClusterStory
+from tidelog.sim.cluster_faults import CLUSTER_FAULTS
+from tidelog.sim.cluster_plan import ClusterPlan
+from tidelog.sim.faults import Fault
+from tidelog.sim.report import Report
+from tidelog.sim.run import run_seed
+from tidelog.sim.workload import Plan
+from tidelog.sim.world import SimulatedWorld
+
+MINUTES = 0.1
+INVARIANTS = {
+    "AckedRecordsSurvive", "CommittedIsOnAMajority", "CommittedMetadataStays", "DeliveredStaysDeliverable",
+    "EpochOffsetUnique", "ImagesAreEqual", "LeaderHasCommitted", "LeaderInIsr", "LineageTellsTheLog", "LogsArePrefixes",
+    "MetadataNeverGoesBack", "NoSilentLoss", "OneLeaderPerEpoch", "OwnInvariant", "Progress",
+    "QuorumEpochNeverGoesBack", "StrongIsr", "VotesOnce", "WeakIsr",
+}  # fmt: skip
+OF_AN_ADMINISTRATOR = {"MetadataIsLinear", "OwnWritesSeen", "StoppedMeansStopped"}
+CLIENTS = Plan(
+    partitions=1,
+    producers=1,
+    interval_ms=50,
+    consumers=1,
+    replication_factor=3,
+    min_insync_replicas=2,
+    syncs_each=False,
+)
+PLAIN = ClusterPlan(clients=CLIENTS, session_ms=1_000, lag_ms_max=1_000, fetch_timeout_ms=500, checkpoint_ms=60_000)
+
+
+def run_story(
+    plan: ClusterPlan, *faults: Fault, seed: int = 1, minutes: float = MINUTES
+) -> tuple[Report, dict[str, int]]:
+    """A story of one's own: what it came to, and what happened in it."""
+    with SimulatedWorld(seed) as world:
+        story = ClusterStory(world, plan)
+        report = story.run(minutes, faults)
+        return report, dict(story.witness.facts)
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_nothing_breaks(seed: int) -> None:
+    report = run_seed(seed, nodes=3 + seed % 3, is_cluster=True, minutes=MINUTES)
+    assert report.broken == ()
+    assert INVARIANTS <= set(report.checks) <= INVARIANTS | OF_AN_ADMINISTRATOR
+    gc.collect()  # what a dead process left behind may not complain
+
+
+@pytest.mark.parametrize("kind", CLUSTER_FAULTS.steps)
+def test_a_cluster_survives_each_fault_alone(kind: str) -> None:
+    """Three times in a row, each time at another node; an operator may elect anybody."""
+    faults = [Fault(kind, 1_500 * turn, 9.0, 700, BrokerId(turn)) for turn in (1, 2, 3)]
+    report, facts = run_story(replace(PLAIN, allows_unclean=True), *faults)
+    assert report.broken == ()
+    assert report.faults[kind] >= 1
+    assert facts["record acknowledged"] > 20
+
+
+@pytest.mark.parametrize("kind", CLUSTER_FAULTS.rates)
+def test_a_cluster_survives_what_is_bad_all_along(kind: str) -> None:
+    amount = 40.0 if kind == "disk slow" else 0.02
+    report, facts = run_story(PLAIN, Fault(kind, amount=amount), Fault("leader killed", 2_000, lasts_ms=500))
+    assert report.broken == ()
+    assert facts["record acknowledged"] > 20
+
+
+def test_all_nodes_may_be_killed_at_once_and_nobody_is_elected_uncleanly() -> None:
+    """What was written is in the memory of machines that did not stop: whoever returns has what it had."""
+    faults = [Fault("kill of all", at_ms, lasts_ms=800) for at_ms in (1_000, 3_000)]
+    report, facts = run_story(PLAIN, *faults)
+    assert report.broken == ()
+    assert report.faults["kill of all"] == 2
+    assert "unclean election" not in facts
+
+
+def test_all_may_lose_power_at_once_and_the_metadata_log_loses_nothing() -> None:
+    """Each topic that was told to be made is still there; of records, only those of nobody's promise are gone."""
+    plan = replace(PLAIN, clients=replace(CLIENTS, administers=True), allows_unclean=True)
+    faults = [Fault("power loss of all", at_ms, lasts_ms=800) for at_ms in (1_000, 4_000)]
+    report, facts = run_story(plan, *faults)
+    assert report.broken == ()
+    assert report.faults["power loss of all"] == 2
+    assert report.checks["MetadataIsLinear"] > 0
+    assert facts["unclean election"] > 0
+
+
+def test_power_is_lost_as_often_as_the_run_allows() -> None:
+    faults = [Fault("power loss", 1_000, lasts_ms=5_000, broker=BrokerId(node)) for node in (1, 2, 3)]
+    report, _ = run_story(PLAIN, *faults)
+    assert report.broken == ()
+    assert report.faults["power loss"] == 1
+    assert "power loss of all" not in run_story(PLAIN, Fault("power loss of all", 1_000))[0].faults
+
+
+def test_a_seed_gives_the_same_run_in_every_process() -> None:
+    told = set()
+    for hash_seed in ("1", "2"):
+        program = (
+            f"from tidelog.sim.run import run_seed; print(run_seed(3, nodes=3, is_cluster=True, minutes={MINUTES}))"
+        )
+        told.add(
+            subprocess.run(
+                [sys.executable, "-c", program],
+                env={**os.environ, "PYTHONHASHSEED": hash_seed},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                check=True,
+                text=True,
+            ).stdout
+        )
+    ours = run_seed(3, nodes=3, is_cluster=True, minutes=MINUTES)
+    assert told == {f"{ours}\n"}
+    assert run_seed(4, nodes=3, is_cluster=True, minutes=MINUTES).digest != ours.digest

@@ -1,0 +1,198 @@
+"""The stories of KIP-101, KIP-320 and KIP-1166 over whole nodes: production code, a virtual clock, given faults."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.cluster_stage import PARTITION, Stage, tell
+from tidelog.base.errors import TidelogError
+from tidelog.client.core.values import ConsumerRecord, PositionReset
+from tidelog.client.descriptions import NewTopic
+from tidelog.sim.workload import TOPIC
+
+ROUND_TRIP_MS_MAX = 10
+"""Of the simulated network, a slow one, with the disks of a majority in it."""
+FETCH_WAIT_MS_MAX = 500
+
+
+async def read(stage: Stage, count: int, resets: list[PositionReset] | None = None) -> list[str]:
+    """The first records, as a consumer is given them."""
+    found: list[ConsumerRecord] = []
+    on_reset = None if resets is None else resets.append
+    async with stage.factory.consumer(auto_offset_reset="earliest", on_reset=on_reset) as consumer:
+        consumer.assign([PARTITION])
+        async with asyncio.timeout(60):
+            while len(found) < count:
+                found += await consumer.poll(timeout_ms=100)
+    return [bytes(record.value or b"").decode() for record in found]
+
+
+# KIP-101: high watermarks are no guide to truncation.
+
+
+def test_a_follower_that_restarts_and_leads_at_once_keeps_what_it_had() -> None:
+    """KIP-101, scenario 1: it knows an older high watermark than it had, and cuts nothing to that."""
+
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(1, 2, 3)
+        await stage.produce("m1", "m2")
+        await stage.until_settled()
+        stage.kill(2, 3)
+        await stage.start(2, 3)
+        stage.kill(1)
+        await stage.until(lambda: stage.leader in (2, 3))
+        assert stage.values(stage.leader)[:2] == ["m1@0", "m2@0"]
+        await stage.produce("m3")
+        await stage.start(1)
+        await stage.until_settled()
+        leader_epochs = [int(value.partition("@")[2]) for value in stage.values(1)]
+        assert [value.partition("@")[0] for value in stage.values(1)] == ["m1", "m2", "m3"]
+        assert leader_epochs[:2] == [0, 0]
+        assert leader_epochs[2] > 0
+
+    tell(story)
+
+
+def test_followers_that_lost_power_get_again_what_they_lost() -> None:
+    """KIP-101, scenario 2: what they had not synced may be gone; the leader has it, and nobody else may lead before."""
+
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(1, 2, 3)
+        await stage.produce(*(f"m{number}" for number in range(20)))
+        await stage.until_settled()
+        stage.lose_power(2, 3)
+        await stage.start(2, 3)
+        assert stage.leader == 1
+        await stage.until_settled()
+        stage.kill(1)
+        await stage.until(lambda: stage.leader in (2, 3))
+        assert [value.partition("@")[0] for value in stage.values(stage.leader)] == [f"m{n}" for n in range(20)]
+        await stage.start(1)
+        await stage.until_settled()
+
+    tell(story, allows_unclean=True)
+
+
+def test_a_leader_that_returns_does_not_lead_on_in_its_epoch() -> None:
+    """Nobody else could: it is the last one in sync. Its records come in another leader epoch all the same."""
+
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(1)
+        await stage.produce("m1")
+        before = stage.state.leader_epoch
+        stage.kill(1)
+        await stage.start(1)
+        await stage.until(lambda: stage.leader == 1 and stage.state.leader_epoch > before)
+        await stage.produce("m2")
+        assert stage.values(1) == ["m1@0", f"m2@{stage.state.leader_epoch}"]
+
+    tell(story, properties={"min.insync.replicas": "1"})
+
+
+# KIP-320: who is behind is told so.
+
+
+def test_a_zombie_behind_a_partition_commits_nothing_and_forgets_what_it_wrote() -> None:
+    """Clients reach it all the while; nodes do not."""
+
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(1, 2, 3)
+        await stage.produce("m1")
+        await stage.until_settled()
+        stage.part([1], [2, 3])
+        async with stage.factory.producer(delivery_timeout_ms=3_000, request_timeout_ms=1_000) as producer:
+            lost = await producer.send(TOPIC, b"zombie")
+            with pytest.raises(TidelogError):
+                await lost
+        await stage.until(lambda: stage.leader in (2, 3))
+        await stage.produce("m2", at=(2, 3))
+        stage.heal()
+        await stage.until_settled()
+        assert [value.partition("@")[0] for value in stage.values(1) if value[0] == "m"] == ["m1", "m2"]
+        assert stage.values(1) == stage.values(2) == stage.values(3)
+        assert await read(stage, len(stage.values(1))) == [value.partition("@")[0] for value in stage.values(1)]
+
+    tell(story)
+
+
+def test_a_consumer_is_told_of_what_an_unclean_election_takes_from_it() -> None:
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(1, 2)
+        await stage.produce("m1", "m2")
+        await stage.until_settled()
+        stage.kill(2)
+        await stage.until(lambda: stage.state.isr == (1,))
+        await stage.produce("m3", "m4")
+        resets: list[PositionReset] = []
+        async with stage.factory.consumer(auto_offset_reset="earliest", on_reset=resets.append) as consumer:
+            consumer.assign([PARTITION])
+            given = 0
+            while given < 4:
+                given += len(await consumer.poll(timeout_ms=100))
+            stage.kill(1)
+            await stage.start(2)
+            await stage.until(lambda: stage.leader == 0)
+            async with stage.factory.admin() as admin:
+                await admin.elect_leaders("unclean", [PARTITION])
+            await stage.until(lambda: stage.leader == 2)
+            await stage.produce("n3")
+            found: list[ConsumerRecord] = []
+            async with asyncio.timeout(60):
+                while not found:
+                    found += await consumer.poll(timeout_ms=100)
+        (reset,) = resets
+        assert reset.divergent_offset == 2
+        assert [(record.offset, bytes(record.value or b"")) for record in found] == [(2, b"n3")]
+        await stage.start(1)
+        await stage.until_settled()
+        assert [value.partition("@")[0] for value in stage.values(1)] == ["m1", "m2", "n3"]
+
+    witness = tell(story, properties={"min.insync.replicas": "1"}, allows_unclean=True)
+    assert witness.facts["unclean election"] == 1
+
+
+# KIP-1166: what is committed is known everywhere in a round trip.
+
+
+async def ms_until_known(stage: Stage, name: str) -> int:
+    """How long after a topic was told to be made the last broker knows of it."""
+    async with stage.factory.admin() as admin:
+        await admin.create_topics([NewTopic(name, 1, 3)])
+    loop = asyncio.get_running_loop()
+    told_at = loop.time()
+
+    def is_known() -> bool:
+        nodes = (node.node for node in stage.nodes.values())
+        return all(node is not None and node.image.topic(name) is not None for node in nodes)
+
+    while not is_known():
+        await asyncio.sleep(0.001)
+    return round((loop.time() - told_at) * 1000)
+
+
+async def longest_ms_until_known(stage: Stage) -> int:
+    """Of some topics, each made when all is quiet."""
+    stage.world.network.faults.straggle_rate = 0.0
+    longest = 0
+    for number in range(20):
+        await asyncio.sleep(0.777)
+        longest = max(longest, await ms_until_known(stage, f"topic-{number}"))
+    return longest
+
+
+def test_a_topic_is_known_everywhere_in_a_round_trip_and_with_fetch_17_when_its_wait_is_over() -> None:
+    """The first is the rule, the second its replay with what a follower of an older release sends."""
+
+    async def story(stage: Stage) -> None:
+        assert await longest_ms_until_known(stage) <= ROUND_TRIP_MS_MAX
+
+    async def replay(stage: Stage) -> None:
+        for node in stage.nodes.values():
+            assert node.node is not None
+            node.node.quorum._peers.fetch_version_max = 17
+        assert FETCH_WAIT_MS_MAX / 2 < await longest_ms_until_known(stage) <= FETCH_WAIT_MS_MAX + ROUND_TRIP_MS_MAX
+
+    tell(story)
+    tell(replay)

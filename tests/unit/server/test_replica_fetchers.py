@@ -1,0 +1,122 @@
+"""What a fetcher makes of the answers to fetches of one session that were under way together."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, cast
+from uuid import UUID
+
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.records import BatchBuilder
+from tidelog.replica import AskRecords
+from tidelog.server.following import Following
+from tidelog.server.replica_fetchers import ReplicaFetchers
+from tidelog.server.replication_settings import ReplicaFetchSettings
+from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+
+TOPIC_ID = UUID(int=7)
+LEADER = BrokerId(2)
+
+
+class ScriptedLeader:
+    """Takes fetches, and answers each when the test says so: the connections, and who is behind them."""
+
+    versions: Any
+
+    def __init__(self) -> None:
+        self.versions = self
+        self.asked: list[FetchRequest] = []
+        self.answers: list[asyncio.Future[FetchResponse]] = []
+
+    async def connection(self, _target: BrokerId, _lane: str = "") -> Any:
+        return self
+
+    def version(self, _key: int, *, min_version: int, max_version: int) -> int:
+        assert min_version <= max_version
+        return max_version
+
+    async def send(self, request: FetchRequest, _response: type[FetchResponse], **_: Any) -> FetchResponse:
+        self.asked.append(request)
+        self.answers.append(asyncio.get_running_loop().create_future())
+        return await self.answers[-1]
+
+    async def until_asked(self, count: int) -> FetchRequest:
+        async with asyncio.timeout(5):
+            while len(self.asked) < count:
+                await asyncio.sleep(0)
+        return self.asked[count - 1]
+
+    def answer(self, number: int, *rows: PartitionData) -> None:
+        topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(rows))] if rows else []
+        self.answers[number - 1].set_result(FetchResponse(session_id=9, responses=topics))
+
+
+class Follower:
+    """Stands for a partition that follows, and notes what it is told: the first offset of the records that came."""
+
+    topic_id = TOPIC_ID
+
+    def __init__(self, index: int) -> None:
+        self.partition = self
+        self.topic_partition = TopicPartition("t", PartitionIndex(index))
+        self.fetched: list[tuple[int, int | None, int | None]] = []
+
+    def on_fetched(self, number: int, *, records: bytes = b"", high_watermark: int | None = None, **_: object) -> None:
+        first = int.from_bytes(records[:8], "big") if len(records) else None
+        self.fetched.append((number, first, high_watermark))
+
+    def ask(self, fetchers: ReplicaFetchers, number: int, fetch_offset: int) -> None:
+        request = AskRecords(
+            number, LEADER, LeaderEpoch(1), Offset(fetch_offset), LeaderEpoch(1) if fetch_offset else None, Offset(0)
+        )
+        fetchers.ask(cast(Following, self), request)
+
+
+def batch(offset: int) -> bytes:
+    builder = BatchBuilder()
+    builder.append(0, None, b"x")
+    return builder.build(offset, 1)
+
+
+def row(index: int, offset: int | None = None, high_watermark: int = 0) -> PartitionData:
+    records = None if offset is None else batch(offset)
+    return PartitionData(index, high_watermark=high_watermark, log_start_offset=0, records=records)
+
+
+def test_an_answer_to_an_earlier_fetch_says_nothing_to_a_later_question() -> None:
+    """The leader reads a session's partitions from where the last request that named them asked.
+
+    A second fetch goes out because another partition begins to follow. When records come meanwhile, both answers hold
+    them; the first is taken, and the partition has asked for what comes next by the time of the second.
+    """
+
+    async def story() -> None:
+        leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
+        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
+        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        first.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        leader.answer(1, row(0))
+        while not first.fetched:
+            await asyncio.sleep(0)
+        first.ask(fetchers, 2, 0)
+        await leader.until_asked(2)
+        second.ask(fetchers, 1, 0)
+        named = await leader.until_asked(3)
+        assert [one.partition for topic in named.topics for one in topic.partitions] == [1]
+        leader.answer(2, row(0, 0))
+        while len(first.fetched) < 2:
+            await asyncio.sleep(0)
+        first.ask(fetchers, 3, 1)
+        await leader.until_asked(4)
+        leader.answer(3, row(0, 0, high_watermark=1), row(1))
+        while not second.fetched:
+            await asyncio.sleep(0)
+        assert first.fetched == [(1, None, 0), (2, 0, 0)]
+        leader.answer(4)
+        while len(first.fetched) < 3:
+            await asyncio.sleep(0)
+        assert first.fetched[2] == (3, None, 1), "what the leader told once, it does not repeat"
+        await fetchers.stop()
+
+    asyncio.run(story())
