@@ -37,6 +37,7 @@ logger = logging.getLogger("tidelog.server.lifecycle")
 LANE = "lifecycle"
 """A connection of its own: no heartbeat waits behind a request that takes long."""
 RETRY_MS = 100
+LEARN_MS_MAX = 2_000
 CONTROLLED_SHUTDOWN_MS_MAX = 5_000
 CONTROLLER_ABSENT_MS_MAX = 1_500
 """A broker that stops waits no longer for a controller: whoever could elect one may be stopping too."""
@@ -182,6 +183,7 @@ class BrokerLifecycle:
                 if loop.time() - duplicate_since > self._session_end_ms / 1000:
                     raise self._refused(code)
             elif not code.retriable:
+                await self._learn_why()
                 raise self._refused(code)
             reason = f"{code.name}: {code.meaning}"
             await asyncio.sleep(RETRY_MS / 1000)
@@ -214,6 +216,16 @@ class BrokerLifecycle:
             log_dirs=list(self._files.directory_ids),
             previous_broker_epoch=-1 if previous is None else previous,
         )
+
+    async def _learn_why(self) -> None:
+        """The metadata that the refusal rests on says more than its code, if it comes soon."""
+        last_offset = self._channel.last_offset
+        try:
+            async with asyncio.timeout(LEARN_MS_MAX / 1000):
+                if last_offset is not None:
+                    await self._broker.applied(Offset(last_offset + 1))
+        except TimeoutError:
+            pass
 
     def _refused(self, code: Code) -> TidelogError:
         us = self._config.node_id

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from tidelog.base.errors import Code, CorruptLogError, KafkaError, NetworkError, TidelogError, refusal
+from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError, NetworkError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor, Network, Rng
@@ -290,6 +290,14 @@ class MetadataQuorum:
     # What the peers tell.
 
     def on_answered(self, number: int, answer: Answer, records: bytes) -> None:
+        if answer.leader_id == self.node_id and not self.config.is_controller:
+            self.give_up(
+                ConfigError(
+                    f"another process leads the metadata quorum as node {self.node_id}, and this one is no controller: "
+                    "every node needs a node.id of its own; give this one another"
+                )
+            )
+            return
         if records:
             self._storage.fetched = (number, records)
         self._on(self._machine.on_answered, number, answer)
@@ -355,7 +363,7 @@ class MetadataQuorum:
         if not isinstance(error, TidelogError):
             logger.critical("the metadata quorum failed: a bug in Tidelog", exc_info=error)
         self._forget_askers()
-        self._on_failed(f"the metadata log failed: {error}")
+        self._on_failed(str(error) if isinstance(error, ConfigError) else f"the metadata log failed: {error}")
 
     # What the machine owes the world.
 

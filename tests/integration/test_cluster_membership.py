@@ -1,0 +1,318 @@
+"""Three nodes in processes of their own: who is taken in, who leads when one goes, and whom clients ask."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.admin_requests import RESOURCE_BROKER_LOGGER, alter, described, grow, replace_all, set_to
+from support.cluster_process import ClusterNode, ClusterProcesses
+from support.waiting import wait_until
+from support.wire_client import WireClient
+from tidelog.base.errors import Code
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
+from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.api_19_create_topics import (
+    CreatableTopic,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.api_43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from tidelog.wire.messages.api_57_update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
+from tidelog.wire.messages.api_60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.messages.api_64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+OLD_RELEASE = (
+    "import tidelog.metadata.features as features; "
+    "features.SUPPORTED_FEATURES = {features.METADATA_VERSION_FEATURE: (7, 21)}; "
+    "from tidelog.cli.app import main; main()"
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    """For tests that leave it as it was."""
+    with ClusterProcesses(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture
+def own_cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path) as started:
+        yield started
+
+
+def metadata(node: ClusterNode) -> MetadataResponse:
+    with WireClient(node.port) as client:
+        return client.ask(ApiKey.METADATA, 12, MetadataRequest(topics=[]), MetadataResponse)
+
+
+def live(node: ClusterNode) -> list[int]:
+    """The brokers that a node tells clients of."""
+    return sorted(one.node_id for one in metadata(node).brokers)
+
+
+def partitions(node: ClusterNode, topic: str) -> list[MetadataResponsePartition]:
+    with WireClient(node.port) as client:
+        return sorted(client.describe_topic(topic).partitions, key=lambda one: one.partition_index)
+
+
+def create(client: WireClient, topic: str, *, partitions: int = 3, replicas: int = 3) -> None:
+    request = CreateTopicsRequest(topics=[CreatableTopic(topic, partitions, replicas)], timeout_ms=20_000)
+    (row,) = client.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics
+    assert row.error_code == 0, row.error_message
+
+
+def leaders(node: ClusterNode, topic: str) -> set[int]:
+    return {one.leader_id for one in partitions(node, topic)}
+
+
+def active_controller(cluster: ClusterProcesses) -> ClusterNode:
+    return cluster.nodes[metadata(next(one for one in cluster.nodes.values() if one.is_running)).controller_id]
+
+
+# Whom clients ask.
+
+
+def test_every_node_names_all_brokers_and_the_node_that_leads_the_quorum(cluster: ClusterProcesses) -> None:
+    def named() -> set[int]:
+        return {metadata(node).controller_id for node in cluster.nodes.values()}
+
+    wait_until(lambda: all(live(node) == [1, 2, 3] for node in cluster.nodes.values()), "all know all")
+    wait_until(lambda: len(named()) == 1, "all agree on who leads")
+    for node in cluster.nodes.values():
+        with WireClient(node.port) as client:
+            answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(), DescribeClusterResponse)
+        assert {answer.controller_id} == named()
+        assert sorted(one.broker_id for one in answer.brokers) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("node_id", [1, 2, 3])
+def test_whatever_the_controller_decides_any_node_can_be_asked_and_shows_at_once(
+    cluster: ClusterProcesses, node_id: int
+) -> None:
+    """Two of the three are not the controller."""
+    topic, node = f"flights-{node_id}", cluster.nodes[node_id]
+    with WireClient(node.port) as client:
+        create(client, topic, partitions=2)
+        assert len(client.describe_topic(topic).partitions) == 2
+        assert grow(client, topic, 3).error_code == Code.NONE
+        assert len(client.describe_topic(topic).partitions) == 3
+        assert alter(client, topic, {"retention.ms": set_to("7")}).error_code == Code.NONE
+        assert described(client, topic)["retention.ms"].value == "7"
+        assert replace_all(client, topic, {"segment.bytes": "1048576"}).error_code == Code.NONE
+        assert described(client, topic)["retention.ms"].value != "7"
+        assert described(client, topic)["segment.bytes"].value == "1048576"
+        row = alter(client, topic, {"no.such.key": set_to("7")})
+        assert (row.error_code, "no.such.key" in str(row.error_message)) == (Code.INVALID_CONFIG, True)
+
+        elected = client.ask(ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(), ElectLeadersResponse)
+        assert elected.error_code == Code.NONE
+        features = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", max_version_level=99)])
+        refused = client.ask(ApiKey.UPDATE_FEATURES, 2, features, UpdateFeaturesResponse)
+        assert refused.error_code == Code.INVALID_UPDATE_VERSION
+        unknown = UnregisterBrokerRequest(broker_id=77)
+        answer = client.ask(ApiKey.UNREGISTER_BROKER, 0, unknown, UnregisterBrokerResponse)
+        assert answer.error_code == Code.BROKER_ID_NOT_REGISTERED
+
+        delete = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=20_000)
+        assert client.ask(ApiKey.DELETE_TOPICS, 6, delete, DeleteTopicsResponse).responses[0].error_code == Code.NONE
+        assert client.describe_topic(topic).error_code == Code.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_request_of_an_old_version_is_forwarded_as_it_came(cluster: ClusterProcesses) -> None:
+    """Its layout differs: a version below 6 names topics in another field."""
+    for node in cluster.nodes.values():
+        with WireClient(node.port) as client:
+            create(client, "old", partitions=1, replicas=1)
+            delete = DeleteTopicsRequest(topic_names=["old"], timeout_ms=20_000)
+            answer = client.ask(ApiKey.DELETE_TOPICS, 4, delete, DeleteTopicsResponse)
+            assert [one.error_code for one in answer.responses] == [Code.NONE]
+
+
+def test_the_loggers_of_a_broker_are_its_own_to_change(cluster: ClusterProcesses) -> None:
+    for node in cluster.nodes.values():
+        with WireClient(node.port) as client:
+            change = {"tidelog.server.lifecycle": set_to("DEBUG")}
+            row = alter(client, str(node.node_id), change, kind=RESOURCE_BROKER_LOGGER)
+            assert row.error_code == Code.NONE
+            shown = described(client, str(node.node_id), kind=RESOURCE_BROKER_LOGGER)
+            assert shown["tidelog.server.lifecycle"].value == "DEBUG"
+            other = str(node.node_id % 3 + 1)
+            assert alter(client, other, change, kind=RESOURCE_BROKER_LOGGER).error_code == Code.INVALID_REQUEST
+
+
+def test_what_clients_cause_to_be_created_is_created_wherever_they_ask(cluster: ClusterProcesses) -> None:
+    for node in cluster.nodes.values():
+        with WireClient(node.port) as client:
+            topic = f"automatic-{node.node_id}"
+            assert client.describe_topic(topic, create=True).error_code == Code.NONE
+            assert len(client.describe_topic(topic).partitions[0].replica_nodes) == 3
+            request = FindCoordinatorRequest(key_type=0, coordinator_keys=["a group"])
+            (found,) = client.ask(ApiKey.FIND_COORDINATOR, 4, request, FindCoordinatorResponse).coordinators
+            assert found.error_code == Code.NONE
+            assert found.port in {one.port for one in cluster.nodes.values()}
+
+
+def test_producer_ids_are_given_once_in_the_whole_cluster(cluster: ClusterProcesses) -> None:
+    given = []
+    for node in cluster.nodes.values():
+        with WireClient(node.port) as client:
+            given += [client.new_producer_id() for _ in range(3)]
+    assert len({producer_id for producer_id, _ in given}) == 9
+
+
+# Who is not taken in.
+
+
+@pytest.mark.parametrize("of_leader", [False, True])
+def test_a_second_node_with_the_id_of_another_is_refused_and_harms_nobody(
+    cluster: ClusterProcesses, tmp_path: Path, of_leader: bool
+) -> None:
+    leads = active_controller(cluster).node_id
+    node_id = leads if of_leader else leads % 3 + 1
+    others = {one: port for one, port in cluster.controller_ports.items() if one != node_id}
+    second = ClusterNode(tmp_path, node_id, others)
+    second.settings |= {
+        "process.roles": "broker",
+        "listeners": f"PLAINTEXT://127.0.0.1:{second.port}",
+        "broker.session.timeout.ms": "500",
+    }
+    second.format()
+    second.begin()
+    try:
+        assert second.wait_ended() != 0
+    finally:
+        second.close()
+    if of_leader:
+        assert f"another process leads the metadata quorum as node {node_id}" in second.log
+    else:
+        assert f"another process serves as broker {node_id} of this cluster" in second.log
+    assert "node.id of its own" in second.log
+    assert "Traceback" not in second.log
+    assert live(cluster.nodes[node_id]) == [1, 2, 3]
+    assert active_controller(cluster).node_id == leads
+
+
+def test_a_node_of_an_older_release_is_refused_and_harms_nobody(cluster: ClusterProcesses) -> None:
+    old = cluster.add(4)
+    old.settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://127.0.0.1:{old.port}"}
+    old.format()
+    try:
+        old.begin(program=OLD_RELEASE)
+        assert old.wait_ended() == 2
+    finally:
+        old.close()
+        del cluster.nodes[4]
+    assert "this node supports 7 (3.3-IV3) to 21 (3.9-IV0)" in old.log
+    assert "Traceback" not in old.log
+    assert live(cluster.nodes[2]) == [1, 2, 3]
+
+
+def test_a_node_of_another_cluster_is_refused_and_harms_nobody(cluster: ClusterProcesses) -> None:
+    stranger = cluster.add(5, initial_broker_registration_timeout_ms="3000")
+    stranger.settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://127.0.0.1:{stranger.port}"}
+    stranger.format(cluster_id="AAAAAAAAAAAAAAAAAAAAAA")
+    try:
+        stranger.begin()
+        assert stranger.wait_ended() == 1
+    finally:
+        stranger.close()
+        del cluster.nodes[5]
+    assert "AAAAAAAAAAAAAAAAAAAAAA" in stranger.log
+    assert "Traceback" not in stranger.log
+    assert live(cluster.nodes[3]) == [1, 2, 3]
+
+
+# Who leads when one goes.
+
+
+def test_a_node_that_is_killed_is_fenced_and_comes_back_without_waiting_for_its_session(
+    own_cluster: ClusterProcesses,
+) -> None:
+    nodes = own_cluster.nodes
+    victim = next(one for one in nodes.values() if one is not active_controller(own_cluster))
+    other = next(one for one in nodes.values() if one is not victim)
+    with WireClient(other.port) as client:
+        create(client, "flights")
+    wait_until(lambda: leaders(other, "flights") == {1, 2, 3}, "each leads one")
+    victim.kill()
+    wait_until(lambda: victim.node_id not in live(other), "it is fenced")
+    assert victim.node_id not in leaders(other, "flights")
+    assert -1 not in leaders(other, "flights")
+    victim.begin()
+    victim.wait_ready()
+    wait_until(lambda: live(other) == [1, 2, 3], "it is back")
+    wait_until(
+        lambda: all(len(one.isr_nodes) == 3 for one in partitions(other, "flights")), "it is in sync with the others"
+    )
+    assert "waits for that to end" not in victim.log
+
+    # Killed, and back before anybody missed it.
+    before = [one.leader_epoch for one in partitions(other, "flights")]
+    victim.kill()
+    victim.begin()
+    victim.wait_ready()
+    assert "waits for that to end" not in victim.log
+    wait_until(
+        lambda: all(len(one.isr_nodes) == 3 for one in partitions(other, "flights")), "it is in sync with the others"
+    )
+    assert [one.leader_epoch for one in partitions(other, "flights")] >= before
+
+
+def test_a_node_that_stops_has_its_leaderships_given_away_first(own_cluster: ClusterProcesses) -> None:
+    """Each in its turn, the active controller last: within the session nobody would have noticed."""
+    nodes = own_cluster.nodes
+    last = active_controller(own_cluster)
+    with WireClient(last.port) as client:
+        create(client, "flights")
+    for node in [*(one for one in nodes.values() if one is not last), last]:
+        wait_until(lambda: all(len(one.isr_nodes) == 3 for one in partitions(last, "flights")), "all are in sync again")
+        with WireClient(last.port) as client:
+            assert client.ask(ApiKey.ELECT_LEADERS, 2, ElectLeadersRequest(), ElectLeadersResponse).error_code == 0
+        wait_until(lambda: leaders(last, "flights") == {1, 2, 3}, "each leads one")
+        assert node.stop() == 0
+        other = next(one for one in nodes.values() if one.is_running)
+        state = partitions(other, "flights")
+        assert all(one.leader_id not in (-1, node.node_id) for one in state), state
+        assert all(node.node_id not in one.isr_nodes for one in state), state
+        assert "it stops all the same" not in node.log
+        node.begin()
+        node.wait_ready()
+
+
+def test_who_asks_while_the_controller_is_killed_is_answered_by_the_next(own_cluster: ClusterProcesses) -> None:
+    nodes = own_cluster.nodes
+    controller = active_controller(own_cluster)
+    others = [one for one in nodes.values() if one is not controller]
+    stop, problems = threading.Event(), []
+    counts = dict.fromkeys((one.node_id for one in others), 0)
+
+    def ask(node: ClusterNode) -> None:
+        with WireClient(node.port, timeout_seconds=40) as client:
+            while not stop.is_set():
+                topic = f"t-{node.node_id}-{counts[node.node_id]}"
+                request = CreateTopicsRequest(topics=[CreatableTopic(topic, 1, 1)], timeout_ms=30_000)
+                (row,) = client.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics
+                if row.error_code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):  # it was asked twice, perhaps
+                    problems.append((topic, row.error_code, row.error_message))
+                counts[node.node_id] += 1
+
+    threads = [threading.Thread(target=ask, args=(node,)) for node in others]
+    for thread in threads:
+        thread.start()
+    try:
+        wait_until(lambda: min(counts.values()) >= 3, "topics are made")
+        controller.kill()
+        so_far = dict(counts)
+        wait_until(lambda: all(counts[one] >= so_far[one] + 3 for one in counts), "topics are made again")
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert not problems
