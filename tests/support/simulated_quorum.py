@@ -96,6 +96,10 @@ class Quorum:
         self.nodes[node_id] = SimulatedNode(machine, properties, node_id=node_id)
         format_directory(machine, node_id, cluster_id)
 
+    def configure(self, node_id: int, **more: str) -> None:
+        """Other settings, from the next start on."""
+        self.nodes[node_id]._properties.update({key.replace("_", "."): value for key, value in more.items()})
+
     def machine(self, node_id: int) -> Machine:
         return self.nodes[node_id].machine
 

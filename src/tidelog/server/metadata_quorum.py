@@ -155,7 +155,7 @@ class MetadataQuorum:
         return self._peers.address_of(node_id)
 
     async def leader_changed(self) -> None:
-        """Return at the next change of the leader or of its epoch."""
+        """Return at the next change of the leader, of its epoch, or of the voters."""
         await self._leader_news.wait()
 
     async def committed(self, end_offset: Offset) -> None:
@@ -258,6 +258,7 @@ class MetadataQuorum:
         for voter in voters.voters:
             if voter.endpoints and voter.key.node_id != self.node_id:
                 self._peers.set_address(voter.key.node_id, Address(*voter.endpoints[0][1:]))
+        self._leader_news.tell()
 
     # What others ask.
 

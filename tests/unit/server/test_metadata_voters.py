@@ -186,7 +186,7 @@ def test_a_voter_that_listens_elsewhere_says_so() -> None:
         moved = next(node_id for node_id in (1, 2, 3) if node_id != leader)
         await quorum.set(2_000)
         await quorum.nodes[moved].stop()
-        quorum.add(moved, listeners=f"CONTROLLER://node-{moved}:19093")
+        quorum.configure(moved, listeners=f"CONTROLLER://node-{moved}:19093")
         await quorum.nodes[moved].start()
 
         def is_known() -> bool:
