@@ -88,6 +88,8 @@ class TestController:
         self.history: list[tuple[tuple[object, ...], Offset]] = []
         self.servers: list[ReplicatedBroker] = []
         self.answers_nothing = False
+        self.delay_seconds = 0.001
+        self.requests: list[AlterPartitionRequest] = []
         self.rng = world.rng.stream("controller")
         self.decide(lambda state: state.decide_bootstrap())
 
@@ -114,7 +116,8 @@ class TestController:
 
     async def alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """As the API does, but for the way there."""
-        await asyncio.sleep(0.001)
+        self.requests.append(request)
+        await asyncio.sleep(self.delay_seconds)
         if self.answers_nothing:
             raise NetworkError("the controller is away")
         wanted = [

@@ -55,13 +55,11 @@ class Deadlines:
 
     def _on_timer(self) -> None:
         self._timer = None
-        now_ms = self._clock.now_ms()
-        due = []
-        while self._heap and self._heap[0][0] <= now_ms:
-            due.append(heappop(self._heap)[2])
+        now_ms, end_number = self._clock.now_ms(), next(self._numbers)
+        heap = self._heap
         try:
-            for who in due:
-                who.on_due(now_ms)
+            while heap and heap[0][0] <= now_ms and heap[0][1] < end_number:  # what is added from now on comes later
+                heappop(heap)[2].on_due(now_ms)
         finally:
             if self._timer is None:
                 self._set_timer()

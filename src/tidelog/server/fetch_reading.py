@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
 from tidelog.log import NotCachedError
 from tidelog.records.compression import ZSTD
@@ -126,6 +126,10 @@ class FetchReading:
             self.not_cached.append(error)
             self._session.due[fetched] = None
             return None
+        except InvariantBrokenError as error:
+            if partition is not None:
+                broker.on_bug(partition, error)
+            raise
         except KafkaError as error:
             self.must_answer = True
             code = code_of(error, f"Fetch {fetched.topic or fetched.topic_id}-{wanted.partition}")

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError
+from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
 from tidelog.records import split_whole_batches
@@ -69,6 +69,10 @@ class FollowingHost(Protocol):
         """The log cannot be written: it goes offline, unless the disk is merely full."""
         ...
 
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold does not: the partition is to stop."""
+        ...
+
 
 class Following:
     """See the module.
@@ -121,49 +125,48 @@ class Following:
         diverging: EpochEntry | None = None,
     ) -> None:
         """Records, or none yet; or that our log is no prefix of the leader's."""
-        if self._is_stopped:
-            return
-        now_ms = self._host.now_ms()
         try:
             end_offset = _end_of(records)
         except KafkaError as error:
             self._tell_damage(error)
-            self.replica.on_unanswered(number, now_ms)
-        else:
+            self.on_unanswered(number)
+            return
+        fetched = Fetched(
+            end_offset,
+            None if high_watermark is None else Offset(high_watermark),
+            None if log_start_offset is None else Offset(log_start_offset),
+            diverging,
+        )
+        if not self._is_stopped:
             self._failures = 0
             self._records = records
-            fetched = Fetched(
-                end_offset,
-                None if high_watermark is None else Offset(high_watermark),
-                None if log_start_offset is None else Offset(log_start_offset),
-                diverging,
-            )
-            self.replica.on_fetched(number, fetched, now_ms)
-        self.run()
+        self._tell(lambda replica, now_ms: replica.on_fetched(number, fetched, now_ms))
 
     def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None) -> None:
         """Where an epoch ends; None where the leader does not know it."""
-        if not self._is_stopped:
-            self.replica.on_epoch_end(number, end, self._host.now_ms())
-            self.run()
+        self._tell(lambda replica, now_ms: replica.on_epoch_end(number, end, now_ms))
 
     def on_log_start(self, number: int, log_start_offset: int) -> None:
         """Where the leader's log starts."""
-        if not self._is_stopped:
-            self.replica.on_log_start(number, Offset(log_start_offset), self._host.now_ms())
-            self.run()
+        self._tell(lambda replica, now_ms: replica.on_log_start(number, Offset(log_start_offset), now_ms))
 
     def on_refused(self, number: int, code: Code) -> None:
         """That it does not answer, and why."""
-        if not self._is_stopped:
-            self.replica.on_refused(number, code, self._host.now_ms())
-            self.run()
+        self._tell(lambda replica, now_ms: replica.on_refused(number, code, now_ms))
 
     def on_unanswered(self, number: int) -> None:
         """Nothing."""
-        if not self._is_stopped:
-            self.replica.on_unanswered(number, self._host.now_ms())
-            self.run()
+        self._tell(lambda replica, now_ms: replica.on_unanswered(number, now_ms))
+
+    def _tell(self, tell: Callable[[FollowerReplica, int], None]) -> None:
+        """Tell the machine, and do what it then owes; nothing after `stop`."""
+        if self._is_stopped:
+            return
+        try:
+            tell(self.replica, self._host.now_ms())
+            self._carry_out()
+        except InvariantBrokenError as error:
+            self._host.on_bug(self.partition, error)
 
     # Time.
 
@@ -174,9 +177,11 @@ class Following:
         self._due_ms = None
         if self._retry_append_ms is not None and now_ms >= self._retry_append_ms:
             self._retry_append_ms = None
-            self.replica.on_appended(self.partition.log.log_end_offset)  # nothing: it is fetched once more
-        self.replica.on_tick(now_ms)
-        self.run()
+            self._tell(self._tell_appended)  # nothing: it is fetched once more
+        self._tell(lambda replica, now_ms: replica.on_tick(now_ms))
+
+    def _tell_appended(self, replica: FollowerReplica, now_ms: int) -> None:
+        replica.on_appended(self.partition.log.log_end_offset)
 
     def _mind_deadlines(self) -> None:
         if self._due_ms is not None:
@@ -193,7 +198,11 @@ class Following:
     # What is owed.
 
     def run(self) -> None:
-        """Do it, in the machine's order; what takes the disk time ends in another `run`."""
+        """Begin."""
+        self._tell(lambda replica, now_ms: None)
+
+    def _carry_out(self) -> None:
+        """Do it, in the machine's order; where the disk takes its time, what follows comes after that."""
         partition, log = self.partition, self.partition.log
         while not self._is_stopped and self.cutting is None:
             ready = self.replica.take_ready()
@@ -250,9 +259,7 @@ class Following:
             self._host.on_log_failed(self.partition, error)
             return
         self.cutting = None
-        if not self._is_stopped:
-            self.replica.on_appended(self.partition.log.log_end_offset)
-            self.run()
+        self._tell(self._tell_appended)
 
     def _begin_to_cut(self, truncation: Truncation) -> None:
         partition = self.partition
@@ -284,9 +291,7 @@ class Following:
                 self._host.on_log_failed(partition, error)
             return
         self.cutting = None
-        if not self._is_stopped:
-            self.replica.on_truncated(partition.log.log_end_offset)
-            self.run()
+        self._tell(lambda replica, now_ms: replica.on_truncated(partition.log.log_end_offset))
 
     def _tell_damage(self, error: Exception) -> None:
         logger.error(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from uuid import UUID
 
@@ -92,16 +93,17 @@ class IsrChanges:
                     for topic in answer.topics
                     for row in topic.partitions
                 }
-        for leading, proposal in proposed.items():
+        refused: Counter[int] = Counter()
+        for leading in proposed:
             partition = leading.partition
             code = codes.get((partition.topic_id, partition.topic_partition.partition), otherwise)
             if code == Code.NONE:
                 continue  # the metadata will say so
-            logger.info(
-                "%s: the controller refused the in-sync replicas %s: %s",
-                *(partition.topic_partition, sorted(proposal.isr), code),
-            )
+            refused[code] += 1
             leading.on_proposal_unanswered()
+        if refused and refused.keys() != {otherwise}:
+            told = ", ".join(f"{count} with {Code(code).name}" for code, count in refused.items())
+            logger.info("of %d proposals of in-sync replicas the controller refused %s", len(proposed), told)
 
     def _request(self, proposed: Mapping[Leading, IsrProposal], broker_epoch: BrokerEpoch) -> AlterPartitionRequest:
         topics: dict[UUID, AlterPartitionTopic] = {}

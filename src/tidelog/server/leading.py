@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, InvariantBrokenError
 from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, Offset
 from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry
@@ -44,6 +44,10 @@ class LeadingHost(Protocol):
         """So many were in sync, and now are."""
         ...
 
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold does not: the partition is to stop."""
+        ...
+
 
 class NoHost:
     """For a partition that has no other replica, and nobody to wait for."""
@@ -59,6 +63,10 @@ class NoHost:
 
     def on_isr_changed(self, before: int, after: int) -> None:
         """Nobody counts."""
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """Nobody else would hear of it."""
+        raise error
 
 
 class Leading:
@@ -133,8 +141,12 @@ class Leading:
         if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
             return
         self._due_ms = None
-        self.replica.on_tick(now_ms)
-        self.settle()
+        try:
+            self.replica.on_tick(now_ms)
+            self.settle()
+        except InvariantBrokenError as error:
+            self._host.on_bug(self.partition, error)
+            return
         self._mind_deadline()
         self._ask_who_may_join()
 

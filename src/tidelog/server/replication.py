@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Protocol
 
-from tidelog.base.errors import CorruptLogError, DiskError
+from tidelog.base.errors import CorruptLogError, DiskError, InvariantBrokenError
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.base.ports import Clock, Network, Rng
 from tidelog.metadata import MetadataImage
@@ -32,6 +32,8 @@ class Replicated(Protocol):
     """The broker."""
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None: ...
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None: ...
 
 
 class Replication:
@@ -167,3 +169,8 @@ class Replication:
         """A log cannot be written any more, or has no room."""
         if self.broker is not None:
             self.broker.on_log_failed(partition, error)
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold of a partition does not."""
+        if self.broker is not None:
+            self.broker.on_bug(partition, error)

@@ -1,0 +1,64 @@
+"""What leaders propose to the controller, and what becomes of it when that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+from support.replicated_brokers import ReplicatedCluster, run, until
+from tidelog.base.errors import Code
+
+LAGS = {"replica.lag.time.max.ms": "3000"}
+
+
+def test_what_several_partitions_propose_goes_in_few_requests() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(partitions=40)
+        await asyncio.sleep(1)  # everybody has fetched everything
+        cluster.controller.delay_seconds = 0.1
+        slow = cluster.brokers[3]
+        for other in (1, 2):
+            cluster.world.network.block(slow.machine.name, f"broker-{other}")
+        led = [index for index in range(40) if cluster.state(index).leader != 3]
+        for index in led:
+            leader = cluster.state(index).leader
+            assert (await cluster.produce("a", index=index, broker=leader, acks=1)).error_code == Code.NONE
+        await until(lambda: all(3 not in cluster.state(index).isr for index in led))
+        assert len(cluster.controller.requests) < len(led) / 2
+        cluster.world.network.heal()
+        await until(lambda: all(3 in cluster.state(index).isr for index in led))
+        replications = [broker.broker.replication for broker in cluster.brokers.values()]
+        assert sum(one.isr_shrinks for one in replications if one is not None) == len(led)
+        assert sum(one.isr_expands for one in replications if one is not None) == len(led)
+
+    run(story, properties=LAGS)
+
+
+def test_a_proposal_that_is_not_answered_is_made_again_and_nothing_is_committed_by_it() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(min_insync_replicas="2")
+        slow = cluster.followers[0]
+        cluster.controller.answers_nothing = True
+        slow.kill()
+        waiting = asyncio.ensure_future(cluster.produce("a"))
+        await until(lambda: len(cluster.controller.requests) > 3)
+        assert not waiting.done(), "whoever was proposed to leave may be in sync all the same"
+        cluster.controller.answers_nothing = False
+        assert (await waiting).error_code == Code.NONE
+        assert slow.broker_id not in cluster.state().isr
+
+    run(story, properties=LAGS)
+
+
+def test_who_was_let_in_after_it_was_fenced_is_proposed_though_it_has_nothing_new_to_say() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a")
+        follower = cluster.followers[0]
+        cluster.controller.fence(follower.broker_id)
+        await cluster.caught_up()
+        assert follower.broker_id not in cluster.state().isr
+        await asyncio.sleep(5)
+        cluster.controller.unfence(follower.broker_id)
+        await cluster.in_sync(1, 2, 3)
+
+    run(story)
