@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from support import planted_in_runs
 from tidelog.base.ids import BrokerId
 from tidelog.sim.cluster import ClusterStory
 from tidelog.sim.cluster_faults import CLUSTER_FAULTS
@@ -123,3 +124,8 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
     ours = run_seed(3, nodes=3, is_cluster=True, minutes=MINUTES)
     assert told == {f"{ours}\n"}
     assert run_seed(4, nodes=3, is_cluster=True, minutes=MINUTES).digest != ours.digest
+
+
+@pytest.mark.parametrize("name", ["says-synced", "one-is-a-majority", "grants-anybody", "own-writes-unseen"])
+def test_a_bug_planted_in_a_cluster_is_found(name: str) -> None:
+    assert planted_in_runs.seeds_until_found(planted_in_runs.PLANTED_IN_CLUSTERS[name], 1, seeds_max=10) is not None

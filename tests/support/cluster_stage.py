@@ -44,7 +44,7 @@ class Stage:
         self.world = world
         self.plan = plan
         self.nodes = make_nodes(world, plan, properties)
-        self.witness = ClusterWitness(plan, self.nodes)
+        self.witness = ClusterWitness(plan, self.nodes, lambda: world.loop.stepped)
         self.factory = AsyncFactory([node.bootstrap for node in self.nodes.values()], world=world.client_world(CLIENT))
 
     # Nodes.

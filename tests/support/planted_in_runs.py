@@ -14,15 +14,20 @@ import pytest
 
 from support.old_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
 from support.planted_bugs import WEAK_LEADERS, Found, print_table
+from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.client.core.positions import Intact
 from tidelog.client.core.reader import PartitionReader
 from tidelog.controller import brokers
 from tidelog.controller.leaders import changes_on_leaving
 from tidelog.controller.partition_changes import with_replicas
 from tidelog.metadata import PartitionImage
+from tidelog.quorum import QuorumNode, QuorumState, VoteAsked, VoterSet, format_quorum_state
 from tidelog.replica import FollowerFetch, FollowerReplica, FollowerState, LeaderReplica, stop
 from tidelog.replica.progress import FollowerProgress
+from tidelog.server.metadata_files import MetadataFiles
+from tidelog.server.node import Node
 from tidelog.server.partition import Partition
+from tidelog.sim.disk import SimulatedDisk
 from tidelog.sim.replicas import controller
 from tidelog.sim.run import run_seed
 
@@ -42,12 +47,14 @@ class PlantedInRuns:
         number: of the rule that it breaks; 570 for the section on StopReplica.
         words: what is done wrong.
         nodes: of the runs.
+        is_cluster: whether they are whole nodes, with their quorum.
     """
 
     number: str
     words: str
     plant: Patch
     nodes: int = 3
+    is_cluster: bool = False
 
 
 def _default(function: object, name: str, value: object) -> Patch:
@@ -90,6 +97,9 @@ def _in_the_same_epoch(before: PartitionImage, *args: object, **kwargs: object) 
     after = with_replicas(before, *args, **kwargs)  # type: ignore[arg-type]
     return replace(after, leader_epoch=before.leader_epoch) if after.leader == before.leader else after
 
+
+OF_REPLICAS = ("high-watermark", "unfenced", "commits-alone", "shrinks-unasked", "keeps-its-seat", "consumer-trusts")
+"""Of the bugs below, those that are planted in whole clusters as well."""
 
 PLANTED: Mapping[str, PlantedInRuns] = {
     "high-watermark": PlantedInRuns(
@@ -160,12 +170,79 @@ PLANTED: Mapping[str, PlantedInRuns] = {
 }
 
 
+def _forgets_votes(patch: pytest.MonkeyPatch) -> None:
+    def write(self: MetadataFiles, state: QuorumState) -> None:
+        data = format_quorum_state(state)
+        self._disk.open(self._quorum_state_path, create=True).truncate(0)
+        self._disk.open(self._quorum_state_path).append(data)
+
+    patch.setattr(MetadataFiles, "write_quorum_state", write)
+
+
+def _syncs_later(patch: pytest.MonkeyPatch) -> None:
+    on_appended = QuorumNode.on_appended
+
+    def appended(self: QuorumNode, log_end_offset: Offset, now_ms: int) -> None:
+        on_appended(self, log_end_offset, now_ms)
+        self.on_synced(log_end_offset, now_ms)
+
+    patch.setattr(QuorumNode, "on_appended", appended)
+
+
+def _grants_anybody(patch: pytest.MonkeyPatch) -> None:
+    """Whatever the candidate's log lacks."""
+    on_vote_asked = QuorumNode.on_vote_asked
+
+    def asked(self: QuorumNode, ticket: int, vote: VoteAsked, now_ms: int) -> None:
+        better = replace(vote, last_leader_epoch=LeaderEpoch(1 << 30), log_end_offset=Offset(1 << 60))
+        on_vote_asked(self, ticket, better, now_ms)
+
+    patch.setattr(QuorumNode, "on_vote_asked", asked)
+
+
+async def _at_once(*_: object) -> None:
+    """Wait for nothing."""
+
+
+PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
+    "votes-unsynced": PlantedInRuns(
+        "the quorum", "A vote is granted before it would survive a loss of power.", _forgets_votes, is_cluster=True
+    ),
+    "says-synced": PlantedInRuns(
+        "the quorum", "A voter says that records are on its disk when they are written.", _syncs_later, is_cluster=True
+    ),
+    "grants-anybody": PlantedInRuns(
+        "the quorum", "A voter does not look at how much a candidate has.", _grants_anybody, is_cluster=True
+    ),
+    "one-is-a-majority": PlantedInRuns(
+        "the quorum",
+        "What one voter has is committed.",
+        _attribute(VoterSet, "majority_size", property(lambda _: 1)),
+        is_cluster=True,
+    ),
+    "own-writes-unseen": PlantedInRuns(
+        "the promise",
+        "Who made a topic is answered before its broker knows of it.",
+        _attribute(Node, "caught_up", _at_once),
+        is_cluster=True,
+    ),
+    "same-boot": PlantedInRuns(
+        "7",
+        "A loss of power is taken for a crash.",
+        _attribute(SimulatedDisk, "boot_id", lambda _: "b"),
+        is_cluster=True,
+    ),
+    **{name: replace(PLANTED[name], nodes=3, is_cluster=True) for name in OF_REPLICAS},
+}
+
+
 def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> Found | None:
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
         for count in range(1, seeds_max + 1):
-            report = run_seed(first_seed + count - 1, nodes=bug.nodes, minutes=MINUTES)
+            seed = first_seed + count - 1
+            report = run_seed(seed, nodes=bug.nodes, is_cluster=bug.is_cluster, minutes=MINUTES)
             if report.broken:
                 return count, report.broken
     return None
@@ -173,8 +250,9 @@ def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> Fo
 
 if __name__ == "__main__":
     logging.disable(logging.CRITICAL)
+    planted = {**PLANTED, **{f"{name}-in-a-cluster": bug for name, bug in PLANTED_IN_CLUSTERS.items()}}
     print_table(
-        {name: (bug.number, bug.words, partial(seeds_until_found, bug)) for name, bug in PLANTED.items()},
+        {name: (bug.number, bug.words, partial(seeds_until_found, bug)) for name, bug in planted.items()},
         seeds_max=SEEDS_MAX,
         tries=TRIES,
         stride=TRY_STRIDE,

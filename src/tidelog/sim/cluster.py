@@ -62,7 +62,7 @@ class ClusterStory(Story):
     def __init__(self, world: SimulatedWorld, plan: ClusterPlan) -> None:
         nodes = make_nodes(world, plan)
         self.plan = plan
-        self.witness = witness = ClusterWitness(plan, nodes)
+        self.witness = witness = ClusterWitness(plan, nodes, lambda: world.loop.stepped)
         bootstrap = [node.bootstrap for node in nodes.values()]
         self.factory = AsyncFactory(bootstrap, world=world.client_world(CLIENT))
         self.operator = ClusterOperator(self.factory, witness)

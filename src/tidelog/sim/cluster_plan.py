@@ -112,5 +112,6 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         fetch_timeout_ms=one_of(500, 1_000, 2_000),
         election_timeout_ms=one_of(300, 1_000),
         checkpoint_ms=one_of(500, 5_000),
+        snapshot_bytes=(None, None, 1_500, 6_000)[rng.randrange(0, 4)],
         allows_unclean=rng.random() < 0.25,
     )

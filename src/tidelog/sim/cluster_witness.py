@@ -7,7 +7,7 @@ its log, what replicas hold from their disks, and only who leads, and what it ta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
@@ -30,12 +30,11 @@ from tidelog.sim.cluster_views import (
     hosted,
     is_registered,
     partition_view,
-    quorum_of,
     quorum_view,
-    running,
 )
 from tidelog.sim.disk import OnChange
 from tidelog.sim.node import SimulatedNode
+from tidelog.sim.process import Process
 from tidelog.sim.stored import StoredRecords
 
 DELETED_SUFFIX = "-delete"
@@ -57,6 +56,7 @@ class ClusterPartition(WatchedPartition):
         self.is_touched = True
         self.touched = set(nodes)
         self.state: PartitionImage | None = None
+        self.said: dict[BrokerId, object] = {}  # of its replica, by the node itself
         self._nodes = nodes
 
     def view(self, latest: MetadataImage) -> PartitionView | None:
@@ -107,14 +107,18 @@ class ClusterWitness(ClientWitness):
 
     Args:
         nodes: all of them, none started yet.
+        stepped: the process whose step was the last.
 
     Attributes:
         metadata: what is committed of it, and what it comes to.
         facts: what happened, counted.
     """
 
-    def __init__(self, plan: ClusterPlan, nodes: Mapping[BrokerId, SimulatedNode]) -> None:
+    def __init__(
+        self, plan: ClusterPlan, nodes: Mapping[BrokerId, SimulatedNode], stepped: Callable[[], Process | None]
+    ) -> None:
         super().__init__()
+        self._stepped = stepped
         self.metadata = MetadataLog()
         self.facts: Counter[str] = Counter()
         self.latest = MetadataImage.empty()
@@ -132,7 +136,6 @@ class ClusterWitness(ClientWitness):
         self._quorum_seen: dict[BrokerId, object] = {}
         self._images: dict[BrokerId, tuple[Node, MetadataImage]] = {}
         self._topics_seen: dict[str, TopicImage] = {}
-        self._replicas_seen: dict[tuple[BrokerId, TopicPartition], object] = {}
         for node_id, node in nodes.items():
             disk = node.machine.disk
             disk.on_change = partial(self._on_change, node_id, disk.on_change)
@@ -278,29 +281,35 @@ class ClusterWitness(ClientWitness):
         return None
 
     def _notice(self) -> None:
-        """What nodes say of themselves changes without a change of any disk."""
+        """What the node that took the step says of itself may have changed without a change of any disk."""
+        stepped = self._stepped()
         for node_id, node in self._nodes.items():
-            process, quorum = running(node), quorum_of(node)
-            if process is None or quorum is None:
+            if node.machine.runs(stepped):
+                process = node.node
+                if process is not None:
+                    self._listen(node_id, process)
+                break
+
+    def _listen(self, node_id: BrokerId, process: Node) -> None:
+        quorum = process.quorum
+        seen = (quorum.leader_epoch, quorum.leader_id, quorum.is_leader, quorum.high_watermark)
+        if self._quorum_seen.get(node_id) != seen:
+            self._quorum_seen[node_id] = seen
+            self._is_quorum_touched = True
+        broker = process.broker
+        before = self._images.get(node_id)
+        if before is None or broker.image is not before[1]:
+            self._check_image(node_id, process, broker.image)
+        for partition, known in self._partitions.items():
+            replica = broker.replica_of(partition)
+            if replica is None:
                 continue
-            seen = (quorum.leader_epoch, quorum.leader_id, quorum.is_leader, quorum.high_watermark)
-            if self._quorum_seen.get(node_id) != seen:
-                self._quorum_seen[node_id] = seen
-                self._is_quorum_touched = True
-            image = process.broker.image
-            before = self._images.get(node_id)
-            if before is None or image is not before[1]:
-                self._check_image(node_id, process, image)
-            for partition, known in self._partitions.items():
-                replica = process.broker.replica_of(partition)
-                if replica is None:
-                    continue
-                leader = replica.replica
-                isr = None if leader is None else leader.isr
-                said = (leader, replica.known_leader_epoch, replica.high_watermark, isr)
-                if self._replicas_seen.get((node_id, partition)) != said:
-                    self._replicas_seen[node_id, partition] = said
-                    known.is_touched = True
+            leader = replica.replica
+            isr = None if leader is None else leader.isr
+            said = (leader, replica.known_leader_epoch, replica.high_watermark, isr)
+            if known.said.get(node_id) != said:
+                known.said[node_id] = said
+                known.is_touched = True
 
     def _look_at_quorum(self) -> None:
         if not self._is_quorum_touched:

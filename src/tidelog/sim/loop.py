@@ -70,6 +70,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         events: callbacks run so far.
         now_us: virtual microseconds, whole.
         root: the tasks that belong to no other process: those of the simulation itself.
+        stepped: the process whose step was the last; None for one that belongs to none.
         after_step: called after every step of everybody; what it raises ends the run.
     """
 
@@ -81,6 +82,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().__init__()
         self.events = 0
         self.root = Process("the simulation")
+        self.stepped: Process | None = None
         self.after_step: Callable[[], None] | None = None
         self.now_us = round(START_SECONDS * 1e6)
         self._now = START_SECONDS
@@ -160,6 +162,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 except BaseException as error:
                     self._on_raised(step, error)
                 if self.after_step is not None:
+                    self.stepped = process
                     self.after_step()
             if self._stopping:
                 return

@@ -62,6 +62,10 @@ class Machine:
         """Whether a process is there, and was not killed in the very step that is being taken."""
         return self._process is not None and self._process.is_alive
 
+    def runs(self, process: Process | None) -> bool:
+        """Whether it is the one that is there, and lives."""
+        return process is not None and process is self._process and process.is_alive
+
     def start(self, main: Callable[[], Coroutine[Any, Any, T]]) -> asyncio.Task[T]:
         """Run a program, on a machine that has none; switch it on if need be.
 
