@@ -70,7 +70,9 @@ def decide_register_broker(
             "if it was killed a moment ago, its session will end soon",
         )
     broker_epoch = BrokerEpoch(next_offset)
-    changes = changes_on_leaving(metadata, broker.broker_id, TopicRules(metadata, settings), is_lost=is_lost)
+    changes = changes_on_leaving(
+        metadata, broker.broker_id, TopicRules(metadata, settings), is_lost=is_lost, directories=broker.log_dirs or None
+    )
     return Decision(
         (_registration(metadata, broker, broker_epoch, is_fenced=True), *changes),
         BrokerChange(broker_epoch),

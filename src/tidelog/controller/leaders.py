@@ -5,11 +5,12 @@ What becomes of one partition is decided in `partition_changes.py`; here it is d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from uuid import UUID
 
-from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerId, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.controller.partition_changes import (
     IsActive,
     change_record,
@@ -52,8 +53,18 @@ def partitions_of(metadata: MetadataView) -> Iterator[tuple[str, TopicId, Partit
             yield topic.name, topic_id, PartitionIndex(index), partition
 
 
+def directory_of(partition: PartitionImage, broker_id: BrokerId) -> UUID:
+    """In which log directory of a broker its replica lies, where that is known."""
+    return partition.directories[partition.replicas.index(broker_id)] if partition.directories else NO_DIRECTORY
+
+
 def changes_on_leaving(
-    metadata: MetadataView, broker_id: BrokerId, rules: TopicRules, *, is_lost: bool = False
+    metadata: MetadataView,
+    broker_id: BrokerId,
+    rules: TopicRules,
+    *,
+    is_lost: bool = False,
+    directories: Sequence[UUID] | None = None,
 ) -> list[PartitionChangeRecord]:
     """What follows when a broker may lead no longer: it was fenced, or a new incarnation of it takes its place.
 
@@ -62,20 +73,25 @@ def changes_on_leaving(
 
     Args:
         is_lost: its last shutdown was unclean, so its logs may lack what it had: it is not eligible any more.
+        directories: those that it has from now on; what lay in another one is gone. None where nothing is said.
     """
     is_active = is_active_in(metadata)
     records = []
     for name, topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.replicas:
             continue
+        is_gone = directories is not None and directory_of(partition, broker_id) not in (*directories, NO_DIRECTORY)
         changed = without(
             partition,
             broker_id,
             min_insync_replicas=rules.min_insync(name),
             is_active=is_active,
             is_lost=is_lost,
+            is_gone=is_gone,
             is_unclean_allowed=rules.allows_unclean(name),
         )
+        if is_gone and directories is not None:
+            changed = _moved(partition, changed, broker_id, directories)
         if changed is not None:
             records.append(change_record(topic_id, index, partition, changed))
     return records
@@ -110,9 +126,7 @@ def changes_on_lost_directories(
     for name, topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.replicas:
             continue
-        directory = NO_DIRECTORY
-        if partition.directories:
-            directory = partition.directories[partition.replicas.index(broker_id)]
+        directory = directory_of(partition, broker_id)
         if directory not in lost and directory != NO_DIRECTORY:
             continue
         changed = without(
@@ -184,6 +198,17 @@ def changes_on_min_insync(metadata: MetadataView, rules: TopicRules) -> list[Par
             changed = with_isr(partition, partition.isr, min_insync_replicas=min_insync)
             records.append(change_record(topic_id, index, partition, changed))
     return records
+
+
+def _moved(
+    before: PartitionImage, after: PartitionImage | None, broker_id: BrokerId, directories: Sequence[UUID]
+) -> PartitionImage:
+    """The replica begins anew, in the broker's only directory, or in one that it has to choose."""
+    if after is None:
+        after = replace(before, partition_epoch=PartitionEpoch(before.partition_epoch + 1))
+    chosen = directories[0] if len(directories) == 1 else NO_DIRECTORY
+    at = before.replicas.index(broker_id)
+    return replace(after, directories=(*before.directories[:at], chosen, *before.directories[at + 1 :]))
 
 
 def elect_leader(

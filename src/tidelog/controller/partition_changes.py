@@ -40,6 +40,7 @@ def with_isr(
     *,
     min_insync_replicas: int | None,
     lost: Collection[BrokerId] = (),
+    spares_last: bool = True,
 ) -> PartitionImage:
     """The partition with another ISR. Who leaves it stays eligible while fewer are in sync than must be.
 
@@ -51,9 +52,10 @@ def with_isr(
         lost: brokers whose logs may lack the end of what they had: their last shutdown was unclean. Where one replica
             in sync is enough, and it was the only one, it stays eligible: nobody was promised that a loss of its power
             is survived, and a crash of its process loses nothing.
+        spares_last: whether it does. Not where nothing is left of its log.
     """
     keeps_leader = partition.leader is None or partition.leader in isr
-    standing = _standing(partition, isr, min_insync_replicas, lost)
+    standing = _standing(partition, isr, min_insync_replicas, lost, spares_last=spares_last)
     return _next(partition, standing, partition.leader if keeps_leader else None, is_election=not keeps_leader)
 
 
@@ -105,6 +107,7 @@ def without(
     min_insync_replicas: int | None,
     is_active: IsActive,
     is_lost: bool = False,
+    is_gone: bool = False,
     is_unclean_allowed: bool = False,
 ) -> PartitionImage | None:
     """What follows when a broker may lead no longer: it loses its leadership and its seat in the ISR, even the last.
@@ -114,10 +117,12 @@ def without(
     Args:
         is_active: of the others.
         is_lost: whether its log may lack the end of what it had (rule 7).
+        is_gone: whether there is nothing of its log: the directory that it lay in is no more.
         is_unclean_allowed: see `elected`.
     """
     isr = [one for one in partition.isr if one != broker]
-    left = with_isr(partition, isr, min_insync_replicas=min_insync_replicas, lost=(broker,) if is_lost else ())
+    lost = (broker,) if is_lost or is_gone else ()
+    left = with_isr(partition, isr, min_insync_replicas=min_insync_replicas, lost=lost, spares_last=not is_gone)
     led = elected(
         left,
         min_insync_replicas=min_insync_replicas,
@@ -255,7 +260,12 @@ def _standing_of(partition: PartitionImage) -> _Standing:
 
 
 def _standing(
-    partition: PartitionImage, isr: Sequence[BrokerId], min_insync_replicas: int | None, lost: Collection[BrokerId]
+    partition: PartitionImage,
+    isr: Sequence[BrokerId],
+    min_insync_replicas: int | None,
+    lost: Collection[BrokerId],
+    *,
+    spares_last: bool = True,
 ) -> _Standing:
     """With another ISR; see `with_isr`."""
     if min_insync_replicas is None:
@@ -266,8 +276,8 @@ def _standing(
     held = dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
     stays = [broker for broker in held if broker not in isr and broker in partition.replicas]
     known = dict.fromkeys((*partition.last_known_eligible_leader_replicas, *stays))
-    was_alone = size_min == 1 and len(known) == 1
-    eligible = tuple(broker for broker in stays if was_alone or broker not in lost)
+    is_spared = spares_last and size_min == 1 and len(known) == 1
+    eligible = tuple(broker for broker in stays if is_spared or broker not in lost)
     gone = (broker for broker in known if broker not in isr and broker not in eligible)
     return _Standing(tuple(isr), eligible, tuple(broker for broker in gone if broker in partition.replicas))
 

@@ -155,6 +155,26 @@ def test_the_process_that_lost_its_directories_to_another_is_gone_and_not_waited
     assert cluster.register_beside(there).broker_epoch > cluster.epochs[ONE]
 
 
+def test_who_comes_back_with_an_empty_disk_is_not_elected_though_it_was_the_last() -> None:
+    """The others hold less than it did, and more than it does."""
+    cluster = three([TWO])
+    first = replace(cluster.registration(ONE), log_dirs=(UUID(int=1),))
+    cluster.epochs[ONE] = cluster.run(cluster.decide_register(first)).broker_epoch
+    cluster.hear(ONE)
+    cluster.create("b", [ONE, TWO], [TWO, ONE])
+    cluster.fence(TWO)
+    cluster.fence(ONE)
+    emptied = replace(cluster.registration(ONE), log_dirs=(UUID(int=3),))
+    cluster.epochs[ONE] = cluster.run(cluster.decide_register(emptied)).broker_epoch
+    cluster.hear(ONE)
+    state = cluster.partition("b")
+    assert (state.leader, state.isr, state.eligible_leader_replicas) == (None, (), ())
+    assert state.last_known_eligible_leader_replicas == (ONE,)
+    assert [one.directories[one.replicas.index(ONE)].int for one in (state, cluster.partition("b", 1))] == [3, 3]
+    again = replace(cluster.registration(ONE), log_dirs=(UUID(int=3),), previous_broker_epoch=cluster.epochs[ONE])
+    assert len(cluster.decide_register(again).records) == 1, "what it has since begun is known to lie there"
+
+
 def test_who_lacks_one_of_the_directories_has_lost_what_lay_there() -> None:
     cluster = three([TWO])
     first = replace(cluster.registration(ONE), log_dirs=(UUID(int=1), UUID(int=2)))
