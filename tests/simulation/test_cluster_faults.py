@@ -52,3 +52,8 @@ def test_plans_differ() -> None:
     assert {plan.clients.min_insync_replicas for plan in plans} == {1, 2, 3}
     assert {plan.allows_unclean for plan in plans} == {False, True}
     assert {plan.power_losses_max for plan in plans} == {None, 0, 1, 2}
+    parted = [plan for seed in range(30) if (plan := draw_cluster_plan(SeededRng(seed), 7)).is_parted]
+    assert len(parted) > 5
+    for plan in parted:
+        assert set(plan.voter_ids).isdisjoint(plan.broker_ids)
+        assert len(plan.broker_ids) >= plan.clients.replication_factor

@@ -97,6 +97,15 @@ def test_all_may_lose_power_at_once_and_the_metadata_log_loses_nothing() -> None
     assert facts["unclean election"] > 0
 
 
+def test_controllers_apart_may_lose_power_all_at_once_and_nobody_is_elected_uncleanly() -> None:
+    plan = replace(PLAIN, nodes=6, is_parted=True, clients=replace(CLIENTS, administers=True))
+    faults = [Fault("power loss of all voters", at_ms, lasts_ms=800) for at_ms in (1_000, 3_000)]
+    report, facts = run_story(plan, *faults)
+    assert report.broken == ()
+    assert report.faults["power loss of all voters"] == 2
+    assert "unclean election" not in facts
+
+
 def test_power_is_lost_as_often_as_the_run_allows() -> None:
     faults = [Fault("power loss", 1_000, lasts_ms=5_000, broker=BrokerId(node)) for node in (1, 2, 3)]
     report, _ = run_story(PLAIN, *faults)

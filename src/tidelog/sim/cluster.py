@@ -63,7 +63,7 @@ class ClusterStory(Story):
         nodes = make_nodes(world, plan)
         self.plan = plan
         self.witness = witness = ClusterWitness(plan, nodes, lambda: world.loop.stepped)
-        bootstrap = [node.bootstrap for node in nodes.values()]
+        bootstrap = [nodes[node_id].bootstrap for node_id in plan.broker_ids]
         self.factory = AsyncFactory(bootstrap, world=world.client_world(CLIENT))
         self.operator = ClusterOperator(self.factory, witness)
         self.nodes_by_id = {
@@ -143,7 +143,7 @@ class ClusterStory(Story):
         latest, end_offset = self.witness.latest, self.witness.metadata.end_offset
         for node_id, node in self.nodes_by_id.items():
             registered, process = latest.brokers.get(node_id), node.node.node
-            if registered is None or not registered.is_active:
+            if node_id in self.plan.broker_ids and (registered is None or not registered.is_active):
                 found = found or f"broker {node_id} is not active"
             if process is None or process.broker.image.last_offset != end_offset - 1:
                 found = found or f"broker {node_id} does not know the metadata of offset {end_offset - 1}"

@@ -134,7 +134,7 @@ class ClusterHurt:
             node_ids = self._plan.voter_ids
         if any(self._nodes[each].busy.locked() for each in node_ids):
             return False
-        if without_power and not self._plan.allows_unclean:
+        if without_power and not self._plan.allows_unclean and not set(node_ids).isdisjoint(self._plan.broker_ids):
             return False
         for node_id in node_ids:
             node = self._nodes[node_id]

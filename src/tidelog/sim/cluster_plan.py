@@ -13,6 +13,8 @@ from tidelog.sim.workload import Plan, draw_plan
 OFFSETS = TopicPartition("__consumer_offsets", PartitionIndex(0))
 NODES_MIN = 3
 NODES_MAX = 7
+PARTED_MIN = 6
+"""So many nodes are enough for controllers and brokers apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,7 @@ class ClusterPlan:
     Attributes:
         nodes: how many there are.
         voters: how many of them, the first, vote on the metadata log; the others are brokers alone.
+        is_parted: whether the voters are controllers alone.
         clients: what clients do, and what holds for every topic.
         session_ms: a broker that is silent for so long is fenced.
         lag_ms_max: who has not caught up for so long leaves the ISR.
@@ -35,6 +38,7 @@ class ClusterPlan:
 
     nodes: int = NODES_MIN
     voters: int = 3
+    is_parted: bool = False
     clients: Plan = field(default_factory=partial(Plan, replication_factor=3, min_insync_replicas=2))
     session_ms: int = 3_000
     lag_ms_max: int = 2_000
@@ -53,18 +57,22 @@ class ClusterPlan:
         return self.node_ids[: self.voters]
 
     @property
+    def broker_ids(self) -> list[BrokerId]:
+        return self.node_ids[self.voters :] if self.is_parted else self.node_ids
+
+    @property
     def power_losses_max(self) -> int | None:
         """Of so many replicas power may be lost at a time, and all that was acknowledged stands; None: of any."""
         return None if self.clients.syncs_each else self.clients.min_insync_replicas - 1
 
     def properties(self, node_id: BrokerId) -> dict[str, str]:
         """Of one node."""
-        host, is_voter = machine_of(node_id), node_id in self.voter_ids
-        listeners = [f"PLAINTEXT://{host}:{CLIENT_PORT}"]
-        if is_voter:
-            listeners.append(f"CONTROLLER://{host}:{CONTROLLER_PORT}")
+        host = machine_of(node_id)
+        of_brokers = ("broker", f"PLAINTEXT://{host}:{CLIENT_PORT}") if node_id in self.broker_ids else None
+        of_voters = ("controller", f"CONTROLLER://{host}:{CONTROLLER_PORT}") if node_id in self.voter_ids else None
+        roles, listeners = zip(*filter(None, (of_brokers, of_voters)), strict=True)
         properties = {
-            "process.roles": "broker,controller" if is_voter else "broker",
+            "process.roles": ",".join(roles),
             "listeners": ",".join(listeners),
             "controller.quorum.voters": ",".join(
                 f"{voter}@{machine_of(voter)}:{CONTROLLER_PORT}" for voter in self.voter_ids
@@ -103,9 +111,11 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         syncs_each=rng.random() < 0.2,
         acks=("all", "1") if rng.random() < 0.2 else (),
     )
+    is_parted = nodes >= PARTED_MIN and rng.random() < 0.4
     return ClusterPlan(
         nodes=nodes,
-        voters=min(nodes, one_of(3, 3, 5)) if nodes != 4 else 3,
+        voters=3 if nodes == 4 or is_parted else min(nodes, one_of(3, 3, 5)),
+        is_parted=is_parted,
         clients=clients,
         session_ms=one_of(1_000, 3_000, 9_000),
         lag_ms_max=one_of(500, 2_000, 10_000),
