@@ -153,6 +153,25 @@ def test_a_consumer_is_told_of_what_an_unclean_election_takes_from_it() -> None:
     assert witness.facts["unclean election"] == 1
 
 
+# A node that comes back with an empty disk.
+
+
+def test_the_leader_of_the_quorum_may_come_back_empty_and_leads_nothing_that_it_does_not_know() -> None:
+    """The others say that it leads their epoch: it does not any more, and takes what they have."""
+
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(1, 2, 3)
+        await stage.produce("m1", "m2")
+        await stage.until_settled()
+        stage.lose_disk(stage.controller)
+        await stage.start()
+        await stage.until(lambda: stage.controller != 0)
+        await stage.until_settled()
+        assert stage.values(1) == stage.values(2) == stage.values(3) == ["m1@0", "m2@0"]
+
+    tell(story)
+
+
 # KIP-1166: what is committed is known everywhere in a round trip.
 
 

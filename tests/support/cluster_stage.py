@@ -19,6 +19,7 @@ from tidelog.sim.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.cluster_views import hosted, quorum_of
 from tidelog.sim.cluster_witness import ClusterWitness
 from tidelog.sim.hurt_network import ways
+from tidelog.sim.node import LOGS
 from tidelog.sim.workload import TOPIC, Plan
 from tidelog.sim.world import SimulatedWorld
 
@@ -50,8 +51,10 @@ class Stage:
     # Nodes.
 
     async def start(self, *numbers: int) -> None:
-        """Return when they serve; all of them, if none is named."""
-        node_ids = [BrokerId(number) for number in numbers] or list(self.nodes)
+        """Return when they serve; all that do not run, if none is named."""
+        node_ids = [BrokerId(number) for number in numbers] or [
+            node_id for node_id, node in self.nodes.items() if not node.machine.is_running
+        ]
         starting = [self.nodes[node_id].start_soon() for node_id in node_ids]
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await asyncio.gather(*starting)
@@ -73,6 +76,16 @@ class Stage:
             node = self.nodes[node_id]
             (node.lose_power if without_power else node.kill)()
             self.witness.after_end(node_id)
+
+    def lose_disk(self, number: int) -> None:
+        """With its power; what it comes back with is formatted, and empty."""
+        node_id = BrokerId(number)
+        node = self.nodes[node_id]
+        self.witness.before_disk_lost(node_id)
+        node.lose_power()
+        node.format()
+        node.machine.disk.sync_dir(LOGS)
+        self.witness.after_end(node_id)
 
     def part(self, numbers: Iterable[int], others: Iterable[int]) -> None:
         """Let nothing through between these nodes and those, until `heal`."""

@@ -179,16 +179,16 @@ class ClusterHurt:
         return self._do(node.do_alone(lose()))
 
     def _others_know_all(self, node_id: BrokerId) -> bool:
-        """Whether nobody needs its vote: a voter that comes back empty with its old name could vote once more.
+        """Whether nobody needs its vote: a voter that comes back empty under its old name could vote once more.
 
         Configured voters have no other protection (KIP-853 has, for those that the log names). Whoever replaces a disk
-        waits for the others to be well; so does this.
+        waits until the others have a leader and all that is committed; so does this.
         """
         others = [quorum_of(node.node) for each, node in self._nodes.items() if each in self._plan.voter_ids]
         epochs = {None if quorum is None else (quorum.leader_epoch, quorum.leader_id) for quorum in others}
         return node_id not in self._plan.voter_ids or (
             len(epochs) == 1
-            and all(quorum is not None and quorum.leader_id not in (None, node_id) for quorum in others)
+            and all(quorum is not None and quorum.leader_id is not None for quorum in others)
             and self._witness.is_everywhere_but(node_id)
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.base.ids import BrokerId, Offset, TopicPartition
+from tidelog.base.ids import CLUSTER_METADATA, BrokerId, Offset, TopicPartition
 from tidelog.metadata.image import MetadataImage, PartitionImage
 from tidelog.quorum import QuorumState, parse_quorum_state
 from tidelog.server.metadata_quorum import MetadataQuorum
@@ -12,10 +12,11 @@ from tidelog.server.node import Node
 from tidelog.server.partition import Partition
 from tidelog.sim.checkers.quorum import QuorumView
 from tidelog.sim.checkers.views import PartitionView, ReplicaView
-from tidelog.sim.node import SimulatedNode
+from tidelog.sim.node import LOGS, SimulatedNode
 from tidelog.sim.stored import StoredRecords
 
-METADATA_DIRECTORY = "logs/__cluster_metadata-0"
+METADATA_NAME = str(CLUSTER_METADATA)
+METADATA_DIRECTORY = f"{LOGS}/{METADATA_NAME}"
 QUORUM_STATE = f"{METADATA_DIRECTORY}/quorum-state"
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.base.ports import Buffer
+from tidelog.log.directory import parse_directory_name
 from tidelog.metadata.image import MetadataImage, PartitionImage, TopicImage
 from tidelog.server.node import Node
 from tidelog.sim.checkers.history import PartitionHistory, is_unclean
@@ -27,17 +28,16 @@ from tidelog.sim.client_witness import ClientWitness, WatchedPartition
 from tidelog.sim.cluster_plan import OFFSETS, ClusterPlan
 from tidelog.sim.cluster_views import (
     METADATA_DIRECTORY,
+    METADATA_NAME,
     hosted,
     is_registered,
     partition_view,
     quorum_view,
 )
 from tidelog.sim.disk import OnChange
-from tidelog.sim.node import SimulatedNode
+from tidelog.sim.node import LOGS, SimulatedNode
 from tidelog.sim.process import Process
 from tidelog.sim.stored import StoredRecords
-
-DELETED_SUFFIX = "-delete"
 
 
 class ClusterPartition(WatchedPartition):
@@ -384,17 +384,17 @@ class ClusterWitness(ClientWitness):
                 self.note_of(TopicPartition(topic.name, PartitionIndex(number)), LeaderInIsr.name, found)
 
     def _on_change(self, node_id: BrokerId, tell_others: OnChange, operation: str, path: str, data: Buffer) -> None:
-        directory = path[len("logs/") :].partition("/")[0]
+        directory, is_inside, _ = path.removeprefix(f"{LOGS}/").partition("/")
         known = self._by_directory.get(directory)
         if known is not None and known.stored[node_id].on_change(operation, path):
             known.is_touched = True
             known.touched.add(node_id)
-        elif path.startswith(METADATA_DIRECTORY):
+        elif directory == METADATA_NAME:
             self._is_quorum_touched = True
             if self._metadata_logs[node_id].on_change(operation, path):
                 self._touched_logs.add(node_id)
-        elif operation.startswith("rename") and operation.endswith(DELETED_SUFFIX):
-            topic = directory.rpartition("-")[0]
-            what = f"{path} of node {node_id} goes, which nobody asked for"
-            self.expect(topic in self.may_be_deleted, "StoppedMeansStopped", what)
+        partition = None if is_inside or not operation.startswith("rename") else parse_directory_name(directory)
+        if partition is not None:
+            what = f"{path} of node {node_id} goes ({operation}), which nobody asked for"
+            self.expect(partition.topic in self.may_be_deleted, "StoppedMeansStopped", what)
         tell_others(operation, path, data)
