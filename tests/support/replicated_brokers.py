@@ -406,10 +406,10 @@ class ReplicatedCluster:
         index: int = 0,
         topic: str = TOPIC,
         timeout_ms: int = 30_000,
-        **batch: Any,
+        batch: Mapping[str, Any] | None = None,
     ) -> PartitionProduceResponse:
         """One batch to the leader, or to who is named."""
-        data = PartitionProduceData(index=index, records=memoryview(make_batch(*values, **batch)))
+        data = PartitionProduceData(index=index, records=memoryview(make_batch(*values, **(batch or {}))))
         request = ProduceRequest(
             acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
         )

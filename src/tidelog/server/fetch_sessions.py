@@ -45,6 +45,8 @@ class Watchable(Protocol):
 
     def unwatch(self, watcher: FetchedPartition) -> None: ...
 
+    def unwatch_log_end(self, watcher: FetchedPartition) -> None: ...
+
 
 @dataclass(slots=True, eq=False)
 class FetchedPartition:
@@ -76,9 +78,13 @@ class FetchedPartition:
                 partition.watch(self)
 
     def unwatch(self) -> None:
-        if self.watched is not None:
-            self.watched.unwatch(self)
-            self.watched = None
+        watched, self.watched = self.watched, None
+        if watched is None:
+            return
+        if self.session.is_follower:
+            watched.unwatch_log_end(self)
+        else:
+            watched.unwatch(self)
 
     def on_changed(self) -> None:
         """The partition changed. It does not tell again."""
@@ -87,6 +93,10 @@ class FetchedPartition:
         session.due[self] = None
         if session.on_due is not None:
             session.on_due()
+
+    def on_committed(self) -> None:
+        """The high watermark moved, which a follower is told with its next answer, and is not answered for."""
+        self.session.due[self] = None
 
     def is_news(self, row: PartitionData) -> bool:
         """Whether the reader has to be told, or knows it all."""

@@ -39,7 +39,7 @@ from tidelog.replica import (
     check_leader_epoch,
 )
 from tidelog.server.leading import Leading, LeadingHost, NoHost
-from tidelog.server.watchers import Watcher, Watchers
+from tidelog.server.watchers import LogEndWatcher, Watcher, Watchers
 
 if TYPE_CHECKING:
     from tidelog.server.following import Following
@@ -117,8 +117,8 @@ class Partition:
         self._host: LeadingHost = NoHost() if host is None else host
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
         self._high_watermark = bounds.clamped_high_watermark  # while nobody is led
-        self._watchers = Watchers()
-        self._follower_watchers = Watchers()
+        self._watchers: Watchers[Watcher] = Watchers()
+        self._follower_watchers: Watchers[LogEndWatcher] = Watchers()
         self.on_read_error: Callable[[], None] = lambda: None  # told on the loop that the disk refused a read
         self.produced_batches = 0
         self.produced_bytes = 0
@@ -180,12 +180,14 @@ class Partition:
         """Tell of the next change of what consumers see."""
         self._watchers.add(watcher)
 
-    def watch_log_end(self, watcher: Watcher) -> None:
+    def watch_log_end(self, watcher: LogEndWatcher) -> None:
         """Tell of the next change of what followers see: they read what is not committed too."""
         self._follower_watchers.add(watcher)
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.remove(watcher)
+
+    def unwatch_log_end(self, watcher: LogEndWatcher) -> None:
         self._follower_watchers.remove(watcher)
 
     def tell_followers(self) -> None:
@@ -458,6 +460,8 @@ class Partition:
         self._high_watermark = high_watermark
         self.log.producers.on_high_watermark(high_watermark)
         self._watchers.tell()
+        for watcher in self._follower_watchers.waiting:
+            watcher.on_committed()
 
     @property
     def last_stable_offset(self) -> Offset:

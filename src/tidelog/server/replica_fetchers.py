@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, cast
 from uuid import UUID
 
@@ -92,6 +92,10 @@ class _Followed:
     told_in: int = 0  # the request whose answer told these
     high_watermark: int | None = None
     log_start_offset: int | None = None
+
+    def says(self, following: Following, ask: AskRecords) -> bool:
+        """Whether the leader knows all that is in `ask` from what it was asked before."""
+        return self.following is following and replace(self.ask, number=ask.number) == ask
 
 
 class ReplicaFetchers:
@@ -233,7 +237,7 @@ class ReplicaFetcher:
     def _has_changed(self) -> bool:
         for following, ask in self._wanted.items():
             known = self._session.get(_key(following))
-            if known is None or known.ask is not ask:
+            if known is None or not known.says(following, ask):
                 return True
         return False
 
@@ -248,7 +252,8 @@ class ReplicaFetcher:
             key = _key(following)
             named.add(key)
             known = self._session.get(key)
-            if known is not None and known.ask is ask:
+            if known is not None and known.says(following, ask):
+                known.ask = ask
                 continue
             followed = _Followed(following, ask, self._requests)
             if known is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 
 class Watcher(Protocol):
@@ -11,24 +11,35 @@ class Watcher(Protocol):
     def on_changed(self) -> None: ...
 
 
-class Watchers:
+class LogEndWatcher(Watcher, Protocol):
+    """A follower, which waits for records, and hears of the high watermark when it is answered for another reason."""
+
+    def on_committed(self) -> None:
+        """The high watermark moved; the next change is still to be told."""
+        ...
+
+
+W = TypeVar("W", bound=Watcher)
+
+
+class Watchers(Generic[W]):
     """Some of them. A change costs nothing where those who once watched are gone, or have not looked since the last."""
 
-    __slots__ = ("_waiting",)
+    __slots__ = ("waiting",)
 
     def __init__(self) -> None:
-        self._waiting: dict[Watcher, None] = {}
+        self.waiting: dict[W, None] = {}
 
-    def add(self, watcher: Watcher) -> None:
-        self._waiting[watcher] = None
+    def add(self, watcher: W) -> None:
+        self.waiting[watcher] = None
 
-    def remove(self, watcher: Watcher) -> None:
-        self._waiting.pop(watcher, None)
+    def remove(self, watcher: W) -> None:
+        self.waiting.pop(watcher, None)
 
     def tell(self) -> None:
         """Something changed."""
-        waiting = self._waiting
+        waiting = self.waiting
         if waiting:
-            self._waiting = {}
+            self.waiting = {}
             for watcher in waiting:
                 watcher.on_changed()

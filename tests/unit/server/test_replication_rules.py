@@ -1,0 +1,223 @@
+"""What a leader takes a follower's fetch for, and what a follower does with its log, between brokers."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from support.replicated_brokers import PARTITION, TOPIC, ReplicatedCluster, run, until
+from tidelog.base.errors import Code
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.controller import ElectionType
+from tidelog.wire.messages.api_01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+
+async def fetch_as(
+    cluster: ReplicatedCluster,
+    follower: int,
+    offset: int,
+    *,
+    broker_epoch: int | None = None,
+    leader_epoch: int | None = None,
+    last_epoch: int = -1,
+) -> PartitionData:
+    """What the leader answers to a follower, at once."""
+    topic = cluster.controller.image.topics_by_name[TOPIC]
+    wanted = FetchPartition(
+        partition=0,
+        current_leader_epoch=cluster.state().leader_epoch if leader_epoch is None else leader_epoch,
+        fetch_offset=offset,
+        last_fetched_epoch=last_epoch,
+        partition_max_bytes=1 << 20,
+    )
+    known = cluster.controller.image.brokers.get(follower)  # type: ignore[call-overload]
+    epoch = broker_epoch if broker_epoch is not None else -1 if known is None else known.broker_epoch
+    request = FetchRequest(
+        replica_state=ReplicaState(follower, epoch),
+        max_wait_ms=0,
+        min_bytes=0,
+        topics=[FetchTopic(topic_id=topic.topic_id, partitions=[wanted])],
+    )
+    answer = await cluster.ask(cluster.leader.broker_id, request, FetchResponse, version=17)
+    return answer.responses[0].partitions[0]
+
+
+def test_only_an_accepted_fetch_proves_anything() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(replicas=2)
+        cluster.controller.fence(cluster.leader.broker_id)  # so that there is an older leader epoch
+        await cluster.caught_up()
+        for each in cluster.state().replicas:
+            cluster.controller.unfence(each)
+        await cluster.in_sync(*cluster.state().replicas)
+        await cluster.produce("a")
+        follower = cluster.followers[0]
+        outsider = next(each for each in cluster.brokers if each not in cluster.state().replicas)
+        follower.kill()
+        await cluster.produce("b", acks=1)
+        epoch = cluster.controller.image.brokers[follower.broker_id].broker_epoch
+        leader_epoch = cluster.state().leader_epoch
+        number = follower.broker_id
+        for code, fetch in (
+            (Code.FENCED_LEADER_EPOCH, fetch_as(cluster, number, 2, leader_epoch=leader_epoch - 1)),
+            (Code.UNKNOWN_LEADER_EPOCH, fetch_as(cluster, number, 2, leader_epoch=leader_epoch + 1)),
+            (Code.NOT_LEADER_OR_FOLLOWER, fetch_as(cluster, number, 2, broker_epoch=epoch - 1)),
+            (Code.UNKNOWN_LEADER_EPOCH, fetch_as(cluster, outsider, 2)),
+            (Code.OFFSET_OUT_OF_RANGE, fetch_as(cluster, number, 3)),
+        ):
+            assert (await fetch).error_code == code
+        assert cluster.leader.partition().high_watermark == 1
+        accepted = await fetch_as(cluster, number, 2)
+        assert (accepted.error_code, accepted.high_watermark) == (Code.NONE, 2)
+
+    run(story)
+
+
+def test_a_follower_whose_log_is_no_prefix_is_told_where_it_ends() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(replicas=2)
+        await cluster.produce("a", "b")
+        number = cluster.followers[0].broker_id
+        told = await fetch_as(cluster, number, 7, last_epoch=cluster.state().leader_epoch)
+        assert told.diverging_epoch is not None
+        assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (cluster.state().leader_epoch, 2)
+
+    run(story)
+
+
+def test_a_member_of_the_isr_that_lost_what_is_committed_leaves_at_once() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(replicas=2)
+        await cluster.produce("a", "b")
+        follower = cluster.followers[0]
+        follower.kill()
+        await fetch_as(cluster, follower.broker_id, 0)
+        await cluster.in_sync(cluster.leader.broker_id)
+
+    run(story)
+
+
+def test_what_an_unclean_election_lost_is_reported_by_those_that_had_it(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(replicas=2)
+        await cluster.produce("a")
+        first, second = cluster.leader, cluster.followers[0]
+        second.kill()
+        cluster.controller.fence(second.broker_id)
+        await cluster.caught_up()
+        await cluster.produce("lost", "lost too")
+        await asyncio.sleep(6)  # high watermarks are written meanwhile
+        first.kill()
+        cluster.controller.fence(first.broker_id)
+        await second.start()
+        assert cluster.state().leader is None
+        assert second.partition().following is not None
+        cluster.controller.decide(lambda state: state.decide_elect_leaders(ElectionType.UNCLEAN, [PARTITION]))
+        await cluster.caught_up()
+        await cluster.produce("b")
+        await first.start()
+        await until(lambda: first.values() == [b"a", b"b"])
+        assert any("COMMITTED RECORDS ARE LOST" in line and "offset 1 " in line for line in caplog.messages)
+        directory = first.files.directory_of(PARTITION)
+        assert directory is not None
+        assert (directory.high_watermark(PARTITION) or 0) <= 2
+
+    run(story)
+
+
+def test_a_replica_that_comes_back_empty_answers_as_its_leader_does_before_it_joins() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        for number in range(3):
+            await cluster.produce(f"of {number}")
+            leader = cluster.leader
+            cluster.controller.fence(leader.broker_id)
+            await cluster.caught_up()
+            cluster.controller.unfence(leader.broker_id)
+            await cluster.in_sync(1, 2, 3)
+        await cluster.produce("last")
+        empty = cluster.followers[0]
+        empty.lose_power()
+        cluster.controller.fence(empty.broker_id)
+        empty.machine.disk.remove_tree("logs")
+        empty.machine.disk.make_dirs("logs")
+        await empty.start()
+        await cluster.in_sync(1, 2, 3)
+        ours, theirs = empty.partition().log, cluster.leader.partition().log
+        assert len(theirs.lineage.entries) >= 4
+        assert [ours.lineage.end_offset_for(LeaderEpoch(e), Offset(4)) for e in range(9)] == [
+            theirs.lineage.end_offset_for(LeaderEpoch(e), Offset(4)) for e in range(9)
+        ]
+
+    run(story)
+
+
+def test_a_duplicate_is_acknowledged_when_its_original_is_committed() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        absent = cluster.followers[0]
+        absent.kill()
+        of_producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        first = await cluster.produce("a", timeout_ms=500, batch=of_producer)
+        assert first.error_code == Code.REQUEST_TIMED_OUT
+        again = asyncio.ensure_future(cluster.produce("a", batch=of_producer))
+        await asyncio.sleep(2)
+        assert not again.done()
+        cluster.controller.fence(absent.broker_id)
+        answer = await again
+        assert (answer.error_code, answer.base_offset) == (Code.NONE, 0)
+        assert cluster.leader.values() == [b"a"]
+
+    run(story)
+
+
+def test_a_follower_remembers_producers_so_the_next_leader_knows_a_duplicate() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        of_producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 0}
+        await cluster.produce("a", batch=of_producer)
+        old = cluster.leader
+        cluster.controller.fence(old.broker_id)
+        await cluster.caught_up()
+        assert cluster.leader is not old
+        answer = await cluster.produce("a", batch=of_producer)
+        assert (answer.error_code, answer.base_offset) == (Code.NONE, 0)
+        assert cluster.leader.values() == [b"a"]
+
+    run(story)
+
+
+def test_in_a_fetch_session_only_what_changed_is_named() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(partitions=60)
+        await asyncio.sleep(2)
+        leader = cluster.leader
+        sessions = leader.fetch_sessions
+        led = sum(cluster.state(index).leader == leader.broker_id for index in range(60))
+        assert len(sessions) == 2
+        assert sessions.partition_count == 2 * led
+        looked_at = 0
+        partition = leader.partition()
+        on_fetched = partition.on_fetched.__func__  # type: ignore[attr-defined]
+
+        def counting(self: object, fetch: object) -> object:
+            nonlocal looked_at
+            looked_at += 1
+            return on_fetched(self, fetch)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(partition), "on_fetched", counting)
+            for number in range(10):
+                await cluster.produce(f"{number}")
+            await asyncio.sleep(3)
+        assert looked_at < 200, "sixty partitions are not looked at for each record of one"
+
+    run(story)
