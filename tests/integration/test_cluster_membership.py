@@ -29,7 +29,7 @@ from tidelog.wire.messages.api_64_unregister_broker import UnregisterBrokerReque
 
 OLD_RELEASE = (
     "import tidelog.metadata.features as features; "
-    "features.SUPPORTED_FEATURES = {features.METADATA_VERSION_FEATURE: (7, 21)}; "
+    "features.SUPPORTED_FEATURES = {features.METADATA_VERSION_FEATURE: (10, 21)}; "
     "from tidelog.cli.app import main; main()"
 )
 
@@ -209,7 +209,7 @@ def test_a_node_of_an_older_release_is_refused_and_harms_nobody(cluster: Cluster
     finally:
         old.close()
         del cluster.nodes[4]
-    assert "this node supports 7 (3.3-IV3) to 21 (3.9-IV0)" in old.log
+    assert "this node supports 10 (3.5-IV1) to 21 (3.9-IV0)" in old.log
     assert "Traceback" not in old.log
     assert live(cluster.nodes[2]) == [1, 2, 3]
 

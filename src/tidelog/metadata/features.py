@@ -34,10 +34,7 @@ class MetadataVersion(NamedTuple):
 METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
     version.level: version
     for version in (
-        MetadataVersion(7, "3.3-IV3", True, "controlled shutdown (KIP-841)"),
-        MetadataVersion(8, "3.4-IV0", True),
-        MetadataVersion(9, "3.5-IV0"),
-        MetadataVersion(10, "3.5-IV1", False, "fetches of replicas tell the broker epoch (KIP-903)"),
+        MetadataVersion(10, "3.5-IV1", True, "controlled shutdown (KIP-841), broker epochs in fetches (KIP-903)"),
         MetadataVersion(11, "3.5-IV2", True),
         MetadataVersion(12, "3.6-IV0"),
         MetadataVersion(13, "3.6-IV1", True),
@@ -58,14 +55,13 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
     )
 }
 METADATA_VERSION_MIN = min(METADATA_VERSIONS)
-"""The first level of Kafka's that was meant for use without ZooKeeper."""
+"""Below it fetches of replicas do not tell the broker epoch, and nobody could join an ISR (rule 5). Kafka's is 7."""
 METADATA_VERSION = max(METADATA_VERSIONS)
 """What a new cluster begins with."""
 
 DIRECTORIES_SINCE = 17
 ELIGIBLE_LEADERS_SINCE = 23
-FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (10, 15), (9, 14))
-FETCH_VERSION_MIN = 13
+FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (METADATA_VERSION_MIN, 15))
 
 FeatureRange = tuple[str, int, int]
 """The name of a feature, and the lowest and the highest level that a node can work at."""
@@ -94,7 +90,7 @@ def knows_eligible_leaders(features: Mapping[str, int]) -> bool:
 def replica_fetch_version(features: Mapping[str, int]) -> int:
     """The version of Fetch with which brokers replicate data from each other."""
     level = metadata_version(features)
-    return next((version for since, version in FETCH_VERSIONS if level >= since), FETCH_VERSION_MIN)
+    return next(version for since, version in FETCH_VERSIONS if level >= since)
 
 
 def changes_metadata(low: int, high: int) -> bool:

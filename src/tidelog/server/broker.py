@@ -299,7 +299,7 @@ class Broker:
 
     def _follow_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Nothing is led or followed here before the metadata tells of the registration of this process (rule 6)."""
-        if not delta.changed_brokers and self.image.last_offset is not None:
+        if not delta.changed_brokers and not delta.are_features_changed and self.image.last_offset is not None:
             return
         us = image.brokers.get(self.broker_id)
         is_registered = self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)

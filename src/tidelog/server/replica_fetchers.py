@@ -55,8 +55,6 @@ from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
 
 logger = logging.getLogger("tidelog.server.replication")
 
-FETCH_VERSION_MAX = 17
-"""18 brings the high watermark of KIP-1166, which is for the metadata quorum alone."""
 FETCH_VERSION_MIN = 15
 """The first that carries the broker epoch: without it nobody joins the ISR (KIP-903)."""
 
@@ -104,6 +102,10 @@ class ReplicaFetchers:
     Args:
         broker_id: this broker.
         broker_epoch: of this incarnation, as far as it is known.
+
+    Attributes:
+        version_max: of Fetch: what all brokers serve at the level of the metadata (`replica_fetch_version`). Version 18
+            brings the high watermark of KIP-1166, which only the metadata quorum sets.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class ReplicaFetchers:
         self._peers = peers
         self._settings = settings
         self._broker_epoch = broker_epoch
+        self.version_max = FETCH_VERSION_MIN
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
@@ -133,6 +136,7 @@ class ReplicaFetchers:
                 self._settings,
                 number=key[1],
                 broker_epoch=self._broker_epoch,
+                version_max=lambda: self.version_max,
             )
             fetcher.start()
         fetcher.ask(following, request)
@@ -160,6 +164,7 @@ class ReplicaFetcher:
         *,
         number: int,
         broker_epoch: Callable[[], BrokerEpoch | None],
+        version_max: Callable[[], int],
     ) -> None:
         """For one leader; nothing is sent before `start`."""
         self.leader = leader
@@ -168,6 +173,7 @@ class ReplicaFetcher:
         self._peers = peers
         self._settings = settings
         self._broker_epoch = broker_epoch
+        self._version_max = version_max
         self._wanted: dict[Following, AskRecords] = {}  # not answered yet
         self._questions: dict[Following, AskEpochEnd | AskLogStart] = {}  # not sent yet
         self._news = asyncio.Event()
@@ -297,7 +303,7 @@ class ReplicaFetcher:
         try:
             connection = await self._peers.connection(self.leader, f"replica fetches {self._number} {lane}")
             version = connection.versions.version(
-                ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=FETCH_VERSION_MAX
+                ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=max(self._version_max(), FETCH_VERSION_MIN)
             )
             timeout_ms = request.max_wait_ms + self._settings.timeout_ms
             answer = await connection.send(request, FetchResponse, timeout_ms=timeout_ms, version=version)

@@ -10,6 +10,7 @@ from tidelog.base.errors import CorruptLogError, DiskError, InvariantBrokenError
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.base.ports import Clock, Network, Rng
 from tidelog.metadata import MetadataImage
+from tidelog.metadata.features import replica_fetch_version
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
@@ -85,7 +86,8 @@ class Replication:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def on_image(self, image: MetadataImage) -> None:
-        """Brokers came, went, moved, were fenced or are back."""
+        """Brokers came, went, moved, were fenced or are back; or the cluster was upgraded."""
+        self._fetchers.version_max = replica_fetch_version(image.features)
         self.active_brokers = {each.broker_id: each.broker_epoch for each in image.brokers.values() if each.is_active}
         addresses = {}
         for each in image.brokers.values():

@@ -111,10 +111,10 @@ def test_going_down_safely_where_the_records_are_the_same() -> None:
         (FeatureUpdate(NAME, 27, SAFELY), "would be an upgrade"),
         (FeatureUpdate(NAME, 27, UNSAFELY), "would be an upgrade"),
         (FeatureUpdate(NAME, 22, SAFELY), "only an unsafe downgrade"),
-        (FeatureUpdate(NAME, 6, UNSAFELY), "below the lowest level, 7 .3.3-IV3."),
+        (FeatureUpdate(NAME, 9, UNSAFELY), "below the lowest level, 10 .3.5-IV1."),
         (FeatureUpdate(NAME, 0, UNSAFELY), "below the lowest level"),
         (FeatureUpdate(NAME, -1, UNSAFELY), "below the lowest level"),
-        (FeatureUpdate(NAME, 28), "the active controller supports 7 .3.3-IV3. to 27 .4.1-IV1."),
+        (FeatureUpdate(NAME, 28), "the active controller supports 10 .3.5-IV1. to 27 .4.1-IV1."),
         (FeatureUpdate(NAME, 26, 0), "upgrade type 0 is none of"),
         (FeatureUpdate("metadata.versoin", 26), "no feature 'metadata.versoin'; there is metadata.version"),
     ],
@@ -130,12 +130,12 @@ def test_what_is_refused(wanted: FeatureUpdate, says: str) -> None:
 
 def test_a_broker_that_cannot_follow_holds_all_back_even_fenced() -> None:
     cluster = at(21, ONE)
-    old = replace(cluster.registration(TWO), features=((NAME, 7, 23),))
+    old = replace(cluster.registration(TWO), features=((NAME, 10, 23),))
     cluster.run(cluster.decide_register(old))
     (result,) = update(cluster, FeatureUpdate(NAME, 27))
     assert result.code == Code.INVALID_UPDATE_VERSION
     assert result.message == (
-        "metadata.version 27 (4.1-IV1): broker 2 supports 7 (3.3-IV3) to 23 (4.0-IV1); upgrade it, or unregister it"
+        "metadata.version 27 (4.1-IV1): broker 2 supports 10 (3.5-IV1) to 23 (4.0-IV1); upgrade it, or unregister it"
     )
     assert update(cluster, FeatureUpdate(NAME, 23))[0].code == Code.NONE
 

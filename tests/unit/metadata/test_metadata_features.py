@@ -40,11 +40,10 @@ def test_the_table_has_no_gaps() -> None:
         ("4.1-IV0", 26),
         ("3.9", 21),
         ("3.7", 19),
-        ("3.3-IV3", 7),
-        ("6", None),
+        ("9", None),
         ("28", None),
         ("4", None),
-        ("3.2", None),
+        ("3.4", None),
         ("4.1-IV", None),
         ("latest", None),
         ("", None),
@@ -64,8 +63,8 @@ def test_what_each_level_lets_be_said() -> None:
     assert min(level for level in METADATA_VERSIONS if knows_directories(at(level))) == 17
     assert min(level for level in METADATA_VERSIONS if knows_eligible_leaders(at(level))) == 23
     assert knows_eligible_leaders({}), "a log that says nothing was begun by this release"
-    assert {level: replica_fetch_version(at(level)) for level in (7, 8, 9, 10, 18, 19, 20, 21, 26, 27)} == {
-        7: 13, 8: 13, 9: 14, 10: 15, 18: 15, 19: 16, 20: 16, 21: 17, 26: 17, 27: 18
+    assert {level: replica_fetch_version(at(level)) for level in (10, 18, 19, 20, 21, 26, 27)} == {
+        10: 15, 18: 15, 19: 16, 20: 16, 21: 17, 26: 17, 27: 18
     }  # fmt: skip
 
 
@@ -73,18 +72,18 @@ def test_between_which_levels_the_records_differ() -> None:
     assert not changes_metadata(23, 27)
     assert not changes_metadata(17, 22)
     assert changes_metadata(22, 23)
-    assert changes_metadata(7, 27)
+    assert changes_metadata(10, 27)
     assert not changes_metadata(27, 27)
 
 
 def test_who_cannot_work_at_a_level_is_told_why() -> None:
-    old = (("metadata.version", 7, 21),)
+    old = (("metadata.version", 10, 21),)
     assert unsupported({}, old) is None
     assert unsupported(at(21), old) is None
     assert unsupported(at(27)) is None
     assert unsupported(at(27), own_features()) is None
     assert unsupported(at(27), old) == (
-        "the cluster is at metadata.version 27 (4.1-IV1), and this node supports 7 (3.3-IV3) to 21 (3.9-IV0)"
+        "the cluster is at metadata.version 27 (4.1-IV1), and this node supports 10 (3.5-IV1) to 21 (3.9-IV0)"
     )
     assert (
         unsupported({"share.version": 1}, old)
