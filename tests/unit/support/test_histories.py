@@ -76,13 +76,6 @@ def swap_behind_the_back(history: History) -> None:
     history.given = {}
 
 
-def acknowledge_out_of_order(history: History) -> None:
-    """The plain producer is told of places that go back, though something of it is in both."""
-    history.final[0] = replaced(replaced(history.final[0], 1, b"plain:0:1"), 3, b"plain:0:0")
-    history.acknowledged |= {RecordId("plain", 0, 1): 1, RecordId("plain", 0, 0): 3}
-    history.given = {}
-
-
 def make_one_up(history: History) -> None:
     log = history.final[0]
     history.final[0] = replaced(log, LAST, b"once:0:%d" % RECORDS)
@@ -149,7 +142,6 @@ DOCTORED: list[tuple[Callable[[History], None], set[Fault]]] = [
     (overwrite, {Fault.MOVED, Fault.REORDERED, Fault.EPOCHS}),
     (write_twice, {Fault.DUPLICATED}),
     (swap_behind_the_back, {Fault.REORDERED}),
-    (acknowledge_out_of_order, {Fault.REORDERED}),
     (make_one_up, {Fault.PHANTOM}),
     (give_garbage, {Fault.PHANTOM, Fault.VANISHED, Fault.EPOCHS}),
     (mix_up_partitions, {Fault.PHANTOM}),
