@@ -69,6 +69,8 @@ class Broker:
         """Told of each partition that this broker began or ceased to lead, on the loop, before the image says so."""
         self.on_image_changed: Callable[[MetadataDelta, MetadataImage], None] = _nobody_asked
         """Told of what each run of committed records changed, on the loop, before the image is published."""
+        self.on_directory_failed: Callable[[], None] = _nobody_asked
+        """Told that what lies in one of the log directories is offline until the next start."""
         self._files = files
         self.replication = replication
         if replication is not None:
@@ -439,6 +441,7 @@ class Broker:
         for topic_partition in list(directory.logs):
             if topic_partition in self._by_name:
                 self._take_offline(topic_partition, f"log directory {directory.path} failed: {reason}", is_alone=False)
+        self.on_directory_failed()
         if self._files.must_stop:
             self._on_failed(f"log directory {directory.path} failed: {reason}")
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, ConfigError, KafkaError, TidelogError, TimedOutError
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset
+from tidelog.base.ports import Rng
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.features import own_features, unsupported
 from tidelog.server.broker import Broker
@@ -65,6 +66,7 @@ class BrokerLifecycle:
         broker: Broker,
         files: LogFiles,
         channel: ControllerChannel,
+        rng: Rng,
         on_failed: Callable[[str], None],
     ) -> None:
         self.broker_epoch: BrokerEpoch | None = None
@@ -74,7 +76,10 @@ class BrokerLifecycle:
         self._broker = broker
         self._files = files
         self._channel = channel
+        self._rng = rng
         self._on_failed = on_failed
+        self._presents: BrokerEpoch | None = None  # of the incarnation that lost nothing since
+        self._has_shown = False  # that nothing was lost before this start, which its logs have yet to bear out
         self._has_noted = False  # its directories say which broker epoch writes to them
         self._wants_shut_down = False
         self._let_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -88,6 +93,8 @@ class BrokerLifecycle:
         Raises:
             TidelogError: it is not taken in; the text says why and what to do.
         """
+        self._presents = self._files.previous_broker_epoch
+        self._has_shown = self._presents is not None
         await self._register(self._config.broker_registration_timeout_ms)
         self._beating = asyncio.get_running_loop().create_task(self._beat())
         self._beating.add_done_callback(self._on_ended)
@@ -127,6 +134,10 @@ class BrokerLifecycle:
                     _settle(self._let_in)
             elif broker.in_controlled_shutdown:
                 self._wake.set()
+
+    def wake(self) -> None:
+        """There is something that the controller should hear of at once."""
+        self._wake.set()
 
     def _others(self) -> bool:
         """Whether anybody else could lead."""
@@ -187,7 +198,7 @@ class BrokerLifecycle:
                 raise self._refused(code)
             reason = f"{code.name}: {code.meaning}"
             await asyncio.sleep(RETRY_MS / 1000)
-        self.broker_epoch = BrokerEpoch(answer.broker_epoch)
+        self.broker_epoch = self._presents = BrokerEpoch(answer.broker_epoch)
         self._has_noted = False
         logger.info("broker %s is registered at broker epoch %s", self._config.node_id, self.broker_epoch)
 
@@ -199,10 +210,7 @@ class BrokerLifecycle:
     def _registration(self) -> BrokerRegistrationRequest:
         from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 
-        config, previous = self._config, self._files.previous_broker_epoch
-        if self.broker_epoch is not None:
-            previous = self.broker_epoch  # this very process: what it wrote, it has
-        incarnation_id = self._broker.incarnation_id
+        config, incarnation_id = self._config, self._broker.incarnation_id
         assert incarnation_id is not None
         return BrokerRegistrationRequest(
             broker_id=config.node_id,
@@ -214,7 +222,7 @@ class BrokerLifecycle:
             features=[Feature(*one) for one in own_features()],
             rack=config.rack,
             log_dirs=list(self._files.directory_ids),
-            previous_broker_epoch=-1 if previous is None else previous,
+            previous_broker_epoch=-1 if self._presents is None else self._presents,
         )
 
     async def _learn_why(self) -> None:
@@ -284,13 +292,18 @@ class BrokerLifecycle:
         if not self._has_noted:
             await self._files.write_incarnation(self.broker_epoch)
             self._has_noted = True
-        if self._has_seen_itself:
-            return
-        try:
-            async with asyncio.timeout(self._config.broker_heartbeat_interval_ms / 1000):
-                await self._broker.applied(Offset(self.broker_epoch + 1))
-        except TimeoutError:
-            pass
+        if not self._has_seen_itself:
+            try:
+                async with asyncio.timeout(self._config.broker_heartbeat_interval_ms / 1000):
+                    await self._broker.applied(Offset(self.broker_epoch + 1))
+            except TimeoutError:
+                return
+        has_shown, self._has_shown = self._has_shown, False
+        if has_shown and self._files.previous_broker_epoch is None:
+            logger.error("what this broker presented its logs belie: it registers as one that lost records")
+            self._presents, self._broker.incarnation_id = None, self._rng.uuid()
+            await self._register(None)
+            await self._prepare()
 
     @property
     def _has_seen_itself(self) -> bool:

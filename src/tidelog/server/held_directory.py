@@ -169,6 +169,16 @@ class HeldDirectory:
         self.logs[topic_partition] = log
         for fact in log.recovery.lines():
             logger.warning("%s: %s", log.topic_partition, fact)
+        high_watermark = self._high_watermarks.get(topic_partition, Offset(0))
+        if log.log_end_offset < high_watermark:
+            logger.error(
+                "%s: records from offset %d to %d were committed and are gone here",
+                topic_partition,
+                log.log_end_offset,
+                high_watermark,
+            )
+            self.previous_epoch = None
+            self.forget_incarnation()
         return log
 
     def _forget_checkpoints_of(self, topic_partitions: Iterable[TopicPartition]) -> None:

@@ -444,8 +444,10 @@ class Node:
             broker=self.broker,
             files=self.files,
             channel=self._channel,
+            rng=self.rng,
             on_failed=self._fail,
         )
+        self.broker.on_directory_failed = self._lifecycle.wake
         await self._lifecycle.start()
         await self._executor.run(partial(self.files.set_strays_aside, self.image))
 

@@ -102,9 +102,11 @@ class World:
             broker=self.broker,
             files=self.files,
             channel=self.channel,
+            rng=SystemRng(),
             on_failed=self.fail,
         )
         self.broker.on_image_changed = self.lifecycle.on_image_changed
+        self.broker.on_directory_failed = self.lifecycle.wake
         self.registers(EPOCH)
         self.hears(lambda _: SILENT)
 
@@ -143,7 +145,7 @@ class World:
             epoch,
             RegisterBrokerRecord(
                 broker_id=broker_id,
-                incarnation_id=UUID(int=broker_id),
+                incarnation_id=(broker_id == US and self.broker.incarnation_id) or UUID(int=broker_id),
                 broker_epoch=epoch,
                 end_points=[BrokerEndpoint("PLAINTEXT", "127.0.0.1", 9092, 0)],
                 features=[],
@@ -348,6 +350,49 @@ def test_a_broker_whose_id_another_process_has_taken_stops_its_node() -> None:
         assert "another process serves as broker 1" in str(world.failure)
 
     run(scenario, broker_session_timeout_ms="20")
+
+
+def test_logs_that_lack_what_was_committed_belie_what_was_presented() -> None:
+    """They are opened after it has registered; it leads nothing before that is put right."""
+    disk = MemoryDisk()
+
+    async def first(world: World) -> None:
+        await world.let_in()
+
+    async def second(world: World) -> None:
+        later = BrokerEpoch(EPOCH + 10)
+        world.registers(BrokerEpoch(EPOCH + 5), later)
+        world.hears(lambda _: LET_IN)
+        starting = asyncio.ensure_future(world.lifecycle.start())
+        await until(lambda: world.lifecycle.broker_epoch == EPOCH + 5)
+        world.files.directories[0].previous_epoch = None
+        world.commit_registration(epoch=EPOCH + 5)
+        await until(lambda: world.lifecycle.broker_epoch == later)
+        shown, belied = world.registrations
+        assert (shown.previous_broker_epoch, belied.previous_broker_epoch) == (EPOCH, -1)
+        assert shown.incarnation_id != belied.incarnation_id
+        assert not world.heartbeats
+        world.commit_registration(epoch=later)
+        await until(lambda: bool(world.heartbeats))
+        assert world.heartbeats[0].broker_epoch == later
+        starting.cancel()
+
+    run(first, disk)
+    disk.crash()
+    run(second, disk)
+
+
+def test_that_a_directory_failed_the_controller_hears_at_once() -> None:
+    async def scenario(world: World) -> None:
+        await world.let_in()
+        before = len(world.heartbeats)
+        directory = world.files.directories[0]
+        world.broker._fail_directory(directory, "its sync was refused")
+        await until(lambda: len(world.heartbeats) > before)
+        assert world.heartbeats[-1].offline_log_dirs == [directory.directory_id]
+        assert len(world.registrations) == 1
+
+    run(scenario)
 
 
 # Going.

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from uuid import UUID
 
 import pytest
 
 from support.memory_disk import MemoryDisk
-from tidelog.base.ids import BrokerEpoch, PartitionIndex, TopicPartition
+from tidelog.base.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
+from tidelog.log import Log, LogConfig
 from tidelog.log.checkpoint import format_incarnation, parse_incarnation
+from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
+from tidelog.server.held_directory import HeldDirectory
 from tidelog.server.log_files import LogFiles
 
 EPOCH = BrokerEpoch(17)
+PARTITION = TopicPartition("flights", PartitionIndex(0))
+TOPIC_ID = TopicId(UUID(int=5))
 INCARNATION = ".tidelog_incarnation"
 
 
@@ -42,6 +48,10 @@ def run_once(disk: MemoryDisk) -> LogFiles:
     files = start(disk)
     asyncio.run(files.write_incarnation(EPOCH))
     return files
+
+
+def open_log(held: HeldDirectory) -> Log:
+    return held.open_log(PARTITION, LogConfig(), topic_id=TOPIC_ID, now_ms=0)
 
 
 def test_a_first_start_has_nothing_to_show() -> None:
@@ -103,7 +113,32 @@ def test_after_an_error_of_a_disk_a_crash_may_lose_something() -> None:
 def test_after_the_failure_of_a_log_a_crash_may_lose_something() -> None:
     disk = MemoryDisk()
     files = run_once(disk)
-    files.directories[1].on_failed(TopicPartition("flights", PartitionIndex(0)))
+    files.directories[1].on_failed(PARTITION)
+    disk.crash()
+    assert start(disk).previous_broker_epoch is None
+
+
+def test_a_log_that_lacks_what_was_committed_takes_back_what_was_shown() -> None:
+    disk = MemoryDisk()
+    files = run_once(disk)
+    held = files.directories[1]
+    log = open_log(held)
+    builder = BatchBuilder()
+    builder.append(0, None, b"committed")
+    log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0)
+    held._high_watermarks[PARTITION] = log.log_end_offset
+    held.write_high_watermarks([])
+    disk.crash()
+
+    files = start(disk)
+    log = open_log(files.directories[1])
+    assert (log.log_end_offset, files.previous_broker_epoch) == (1, EPOCH)
+    disk.crash()
+
+    del disk.files[f"b/{PARTITION}/00000000000000000000.log"].data[40:]
+    files = start(disk)
+    log = open_log(files.directories[1])
+    assert (log.log_end_offset, files.previous_broker_epoch) == (0, None)
     disk.crash()
     assert start(disk).previous_broker_epoch is None
 
