@@ -111,8 +111,14 @@ class HeldDirectory:
             self.previous_epoch = self._directory.read_incarnation()
 
     def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
-        """Say who writes here from now on; synced when it returns. Raises DiskError."""
-        self._directory.write_incarnation(broker_epoch)
+        """Say who writes here from now on; synced when it returns. Raises DiskError.
+
+        Nobody does where a log failed: what that one holds would be shown as well.
+        """
+        if self._failed_logs:
+            self._directory.forget_incarnation()
+        else:
+            self._directory.write_incarnation(broker_epoch)
 
     def forget_incarnation(self) -> None:
         """After an error of the disk nobody knows what of the last writes it has, though the machine runs on."""

@@ -114,6 +114,7 @@ def test_after_the_failure_of_a_log_a_crash_may_lose_something() -> None:
     disk = MemoryDisk()
     files = run_once(disk)
     files.directories[1].on_failed(PARTITION)
+    asyncio.run(files.write_incarnation(BrokerEpoch(EPOCH + 1)))  # it had to register again
     disk.crash()
     assert start(disk).previous_broker_epoch is None
 
