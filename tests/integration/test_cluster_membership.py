@@ -316,3 +316,12 @@ def test_who_asks_while_the_controller_is_killed_is_answered_by_the_next(own_clu
         for thread in threads:
             thread.join()
     assert not problems
+
+    # With one of three nobody can lead, and whoever asks is told so in the time that he gave.
+    gone, left = others
+    gone.kill()
+    with WireClient(left.port) as client:
+        request = CreateTopicsRequest(topics=[CreatableTopic("late", 1, 1)], timeout_ms=1_500)
+        (row,) = client.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics
+        assert (row.error_code, "1500 ms" in str(row.error_message)) == (Code.REQUEST_TIMED_OUT, True)
+        client.describe_topic("t-0")  # it serves what it knows
