@@ -7,10 +7,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.client.core.values import RecordMetadata
 from tidelog.client.descriptions import NewTopic
 from tidelog.client.factory import AsyncFactory
-from tidelog.client.futures import Future
 from tidelog.metadata.image import PartitionImage
 from tidelog.server.partition import Partition
 from tidelog.sim.cluster import make_nodes
@@ -167,20 +165,12 @@ class Stage:
         async with (self.factory_at(*at) if at else self.factory).producer() as producer:
             sent = [(value, await producer.send(TOPIC, value.encode())) for value in values]
             for value, future in sent:
-                self._acknowledge(value.encode(), await future)
+                self.acknowledge(value, (await future).offset)
 
-    def _acknowledge(self, value: bytes, metadata: RecordMetadata) -> None:
-        assert metadata.offset is not None
-        self.witness.on_acknowledged(PARTITION, metadata.offset, value)
-
-    def on_outcome(self, value: str) -> Callable[[Future[RecordMetadata]], None]:
-        """For a record that is sent with acks=all, and waited for by nobody."""
-
-        def tell(future: Future[RecordMetadata]) -> None:
-            if future.exception() is None:
-                self._acknowledge(value.encode(), future.result())
-
-        return tell
+    def acknowledge(self, value: str, offset: int | None) -> None:
+        """A producer with acks=all was told where its record is."""
+        assert offset is not None
+        self.witness.on_acknowledged(PARTITION, offset, value.encode())
 
 
 def tell(
