@@ -28,6 +28,7 @@ CLUSTER_FAULTS = Kinds(
     steps={
         **{kind: _of_node(NODE_FAULTS.steps[kind]) for kind in OF_ONE_NODE},
         "kill of all": Kind("kill all nodes at once; start them within {seconds:.3f} s", lasts_ms_max=4_000),
+        "stop of all": Kind("stop all nodes cleanly at once; start them within {seconds:.3f} s", lasts_ms_max=4_000),
         "power loss of several": Kind(
             "several nodes lose power at once; start them within {seconds:.3f} s",
             weight=2,

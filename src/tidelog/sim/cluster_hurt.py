@@ -70,6 +70,7 @@ class ClusterHurt:
         """What goes wrong once; it is over, or begins to be mended, when its time is."""
         steps: dict[str, Callable[[Fault], bool]] = {
             "kill of all": partial(self._end_several, without_power=False),
+            "stop of all": self._stop_all,
             "power loss of several": partial(self._end_several, without_power=True),
             "power loss of all": partial(self._end_several, without_power=True),
             "power loss of all voters": partial(self._end_several, without_power=True),
@@ -139,6 +140,15 @@ class ClusterHurt:
         for node_id in node_ids:
             node = self._nodes[node_id]
             self._do(node.do_alone(node.kill(round(random.random() * fault.lasts_ms), without_power=without_power)))
+        return True
+
+    def _stop_all(self, fault: Fault) -> bool:
+        """At once: the last of them find no majority of the quorum any more."""
+        if any(node.busy.locked() for node in self._nodes.values()):
+            return False
+        random = _random(fault)
+        for node in self._nodes.values():
+            self._do(node.do_alone(node.stop_and_start(round(random.random() * fault.lasts_ms))))
         return True
 
     def _restart_all(self, fault: Fault) -> bool:

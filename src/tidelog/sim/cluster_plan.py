@@ -30,6 +30,8 @@ class ClusterPlan:
         lag_ms_max: who has not caught up for so long leaves the ISR.
         fetch_timeout_ms: a node of the quorum that hears nothing of its leader for so long asks for an election.
         election_timeout_ms: a candidate waits for so long.
+        segment_bytes: of the logs of records; None for one segment in a run.
+        fetch_bytes: what a follower asks for of one partition; with little, it is behind for long.
         checkpoint_ms: how often high watermarks and recovery points are written.
         snapshot_bytes: of the metadata log, after which there is a snapshot; None for never in a run.
         allows_unclean: whether an operator lets anybody lead where nobody else may, and power may be lost beyond what
@@ -44,6 +46,8 @@ class ClusterPlan:
     lag_ms_max: int = 2_000
     fetch_timeout_ms: int = 1_000
     election_timeout_ms: int = 500
+    segment_bytes: int | None = None
+    fetch_bytes: int = 1 << 20
     checkpoint_ms: int = 5_000
     snapshot_bytes: int | None = None
     allows_unclean: bool = False
@@ -82,10 +86,13 @@ class ClusterPlan:
             "broker.session.timeout.ms": str(self.session_ms),
             "broker.heartbeat.interval.ms": str(self.session_ms // 4),
             "replica.lag.time.max.ms": str(self.lag_ms_max),
+            "replica.fetch.max.bytes": str(self.fetch_bytes),
             "replica.high.watermark.checkpoint.interval.ms": str(self.checkpoint_ms),
             "log.flush.offset.checkpoint.interval.ms": str(self.checkpoint_ms),
             **self.clients.properties,
         }
+        if self.segment_bytes is not None:
+            properties["log.segment.bytes"] = str(self.segment_bytes)
         if self.snapshot_bytes is not None:
             properties["metadata.log.max.record.bytes.between.snapshots"] = str(self.snapshot_bytes)
         return properties
@@ -121,6 +128,8 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         lag_ms_max=one_of(500, 2_000, 10_000),
         fetch_timeout_ms=one_of(500, 1_000, 2_000),
         election_timeout_ms=one_of(300, 1_000),
+        segment_bytes=(None, 700, 5_000)[rng.randrange(0, 3)],
+        fetch_bytes=one_of(1 << 20, 1 << 20, 500),
         checkpoint_ms=one_of(500, 5_000),
         snapshot_bytes=(None, None, 1_500, 6_000)[rng.randrange(0, 4)],
         allows_unclean=rng.random() < 0.25,
