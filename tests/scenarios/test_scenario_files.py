@@ -82,6 +82,19 @@ ORDERS = [
     ("brokers A\npush B", "there is no broker B"),
 ]
 
+QUORUMS = [
+    ("quorum A B C\nexplode", r"story.txt:2: 'explode': no such command. Possible are: quorum VOTER.*append VALUE"),
+    ("quorum A B\nquorum A", "story.txt:2: 'quorum A': a story has one beginning: quorum A B"),
+    ("quorum A C", "nodes are the first letters: quorum A B C observers=DE"),
+    ("quorum A observers=C", "nodes are the first letters: quorum A B C observers=DE"),
+    ("quorum A\npass long", "it is used as: pass COUNT"),
+    ("quorum A B C\ncrash D", "there is no node D. There are: A B C"),
+    ("quorum A B C\ncrash B\ncrash B", "it is down already; what can follow: start NODE"),
+    ("quorum A B C\nstart B", "it is up"),
+    ("quorum A B C\nclose A", "it has no connection to a leader"),
+    ("quorum A B C\ncrash A\nappend t1", "nobody leads; what helps: settle"),
+]
+
 
 def check(tmp_path: Path, text: str, *, is_rewriting: bool = False) -> str:
     path = tmp_path / "story.txt"
@@ -98,7 +111,7 @@ def test_a_story_that_goes_otherwise_fails_and_can_be_written_anew(tmp_path: Pat
     assert check(tmp_path, wrong, is_rewriting=True) == STORY
 
 
-@pytest.mark.parametrize(("commands", "message"), REPLICAS + CLIENTS + ORDERS)
+@pytest.mark.parametrize(("commands", "message"), REPLICAS + CLIENTS + ORDERS + QUORUMS)
 def test_what_cannot_be_played_is_named(tmp_path: Path, commands: str, message: str) -> None:
     with pytest.raises(StoryError, match=message):
         check(tmp_path, f"{commands}\n----\n")
@@ -138,6 +151,7 @@ def test_a_story_without_a_beginning_is_named(tmp_path: Path) -> None:
             "no-validation",
         ),
         ("brokers A\ncreate t on=A\nlearn A\n----\nA knows 1  t#1 epoch=0 serves\n", "without-epochs"),
+        ("quorum A\n----\nA leader      epoch=1  [+@1 |]\n", "parks-all-that-is-empty"),
     ],
 )
 def test_a_replay_that_breaks_nothing_proves_nothing(tmp_path: Path, story: str, rule: str) -> None:

@@ -63,6 +63,7 @@ class Conditions:
         drop, duplicate: how likely it is that a message is lost, or comes twice.
         cut: (from, to) between whom nothing passes, in silence.
         sends_high_watermark: Fetch 18; else 17, by which nobody tells (before KIP-1166).
+        asks_pre_votes: else whoever tries takes an epoch at once (before KIP-996).
     """
 
     delay_ms: tuple[int, int] = (1, 1)
@@ -71,6 +72,7 @@ class Conditions:
     duplicate: float = 0.0
     cut: set[tuple[BrokerId, BrokerId]] = field(default_factory=set)
     sends_high_watermark: bool = True
+    asks_pre_votes: bool = True
 
 
 class Sent(NamedTuple):
@@ -210,7 +212,8 @@ class Machine:
         self.pump()
 
     def on_answer(self, number: int, answer: Answer, records: tuple[Record, ...]) -> None:
-        assert self.node is not None
+        if self.node is None:
+            return
         if isinstance(answer, FetchAnswer) and records:
             self._arrived[number] = records
             end_offset = Offset(answer.fetch_offset + len(records))
@@ -346,6 +349,7 @@ class QuorumWorld:
         self.settings = QuorumSettings() if settings is None else settings
         self.conditions = Conditions() if conditions is None else conditions
         self.now_ms = 0
+        self.events: list[str] = []
         self.committed: list[Record] = []
         self.leaders: dict[LeaderEpoch, ReplicaKey] = {}
         self.sent: list[Sent] | None = None  # a list, to have all of them in it
@@ -431,6 +435,10 @@ class QuorumWorld:
             if sender.state.voted_id != sender.id:
                 raise BrokenError(f"SavedBeforeSent: {sender.id} asks for votes, and did not vote for itself")
         receiver = self.machines.get(request.target)
+        if isinstance(message, VoteAsked) and message.is_pre_vote and not self.conditions.asks_pre_votes:
+            granted = VoteAnswer(Code.NONE, message.leader_epoch, None, is_granted=True)
+            self.after(0, lambda: sender.on_answer(request.number, granted, ()))
+            return
         self._note(sender.id, request.target, message)
         incarnation = sender.incarnation
 
@@ -544,7 +552,8 @@ class QuorumWorld:
             raise BrokenError(f"OneLeaderAnEpoch: {first} and {machine.key} lead in {change.leader_epoch}")
         if any(record.leader_epoch == change.leader_epoch for record in machine.records):
             raise BrokenError(f"EpochOffsetUnique: {machine.id} opens {change.leader_epoch} again")
-        if machine.records[: len(self.committed)] != self.committed:
+        is_newest = not self.committed or change.leader_epoch > self.committed[-1].leader_epoch
+        if is_newest and machine.records[: len(self.committed)] != self.committed:
             raise BrokenError(f"CommittedStays: leader {machine.id} of {change.leader_epoch} lacks some of it")
 
     def on_committed(self, machine: Machine, high_watermark: int) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from support.old_rules import OLD_RULES
+from support.small_quorum import QuorumBounds, SmallQuorum
 from support.small_stop_world import StopBounds, StopWorld
 from support.small_world import Bounds, SmallWorld
 from support.small_world_search import World
@@ -15,15 +16,19 @@ class Size(NamedTuple):
     """A world under today's rules: nothing is broken in it."""
 
     name: str
-    bounds: Bounds | StopBounds
+    bounds: Bounds | StopBounds | QuorumBounds
 
     def world(self) -> World:
+        if isinstance(self.bounds, QuorumBounds):
+            return SmallQuorum(self.bounds)
         return StopWorld(self.bounds) if isinstance(self.bounds, StopBounds) else SmallWorld(self.bounds)
 
     @property
     def text(self) -> str:
         """The bounds, as the tables show them."""
         bounds = self.bounds
+        if isinstance(bounds, QuorumBounds):
+            return bounds.text
         if isinstance(bounds, StopBounds):
             kind = "orders as served" if bounds.is_tagged else "orders as in the text"
             restarts = "a restart" if bounds.crashes == 1 else f"{bounds.crashes} restarts"
@@ -88,6 +93,10 @@ TESTED = (
     Size("crashes and power", _power(3)),
     Size("StopReplica", StopBounds()),
     Size("StopReplica", StopBounds(is_tagged=False)),
+    Size("metadata quorum", QuorumBounds(epochs=2)),
+    Size("metadata quorum", QuorumBounds(records=0, epochs=2, candidates=2, has_pre_votes=True, is_told=True)),
+    Size("metadata quorum", QuorumBounds(records=0, epochs=2, losses=0, late_answers=1)),
+    Size("metadata quorum", QuorumBounds(nodes=2, is_sync_late=True)),
 )
 """What every run of the tests explores."""
 
@@ -102,5 +111,9 @@ FULL = (
     Size("crashes and power", _power(3, crashes=2, unclean=1)),
     Size("StopReplica", StopBounds(changes=9, topics=4, crashes=2)),
     Size("StopReplica", StopBounds(changes=9, topics=4, crashes=2, is_tagged=False)),
+    Size("metadata quorum", QuorumBounds(records=0, losses=0)),
+    Size("metadata quorum", QuorumBounds(candidates=2, losses=0)),
+    Size("metadata quorum", QuorumBounds(epochs=2, losses=0, late_answers=1)),
+    Size("metadata quorum", QuorumBounds(epochs=2, losses=0, has_pre_votes=True, is_told=True)),
 )
 """What `make worlds` explores."""

@@ -8,11 +8,17 @@ from typing import Any
 
 from support.datadriven import Command, StoryError, blocks
 from support.played_story import PlayedStory
+from support.quorum_story import QuorumStory
 from support.reader_story import ReaderStory
 from support.stop_story import StopStory
 from support.story import Story
 
-KINDS: dict[str, type[PlayedStory[Any, Any]]] = {"cluster": Story, "topic": ReaderStory, "brokers": StopStory}
+KINDS: dict[str, type[PlayedStory[Any, Any]]] = {
+    "cluster": Story,
+    "topic": ReaderStory,
+    "brokers": StopStory,
+    "quorum": QuorumStory,
+}
 
 
 def player_of(path: Path) -> Callable[[list[Command]], list[str]]:

@@ -26,7 +26,6 @@ from tidelog.quorum.values import (
     Voter,
     VoterSet,
 )
-from tidelog.quorum.voter import QuorumVoter
 from tidelog.quorum.voter_changes import check_may_change, decide_add_voter, decide_remove_voter, decide_update_voter
 
 __all__ = [
@@ -48,7 +47,6 @@ __all__ = [
     "QuorumRequest",
     "QuorumSettings",
     "QuorumState",
-    "QuorumVoter",
     "ReplicaDescription",
     "ReplicaKey",
     "ReplicaProgress",

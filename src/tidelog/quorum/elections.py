@@ -178,13 +178,14 @@ class Elections:
 
     def learn(self, leader_epoch: LeaderEpoch, leader_id: BrokerId | None, now_ms: int) -> None:
         """Somebody speaks of that epoch, and knows, or not, who leads in it."""
+        was_waiting = self.standing.role is Role.UNATTACHED
         if not self.standing.learn(leader_epoch, leader_id):
             return
         self._leave()
         if self.standing.role is Role.FOLLOWER:
             self._defeats = 0
             self._campaign_ms = now_ms + self._settings.fetch_timeout_ms
-        else:
+        elif not was_waiting:  # else it waits on: newer epochs, one after the other, must not keep it from trying
             self._campaign_ms = now_ms + self._election_timeout_ms()
 
     def hear(self, now_ms: int) -> None:
@@ -318,7 +319,7 @@ class Elections:
                 self._lose(now_ms)
         elif self.standing.role is Role.CANDIDATE:
             self._become_leader(ballot, now_ms)
-        elif self._yield_ms is None:
+        elif self._yield_ms is None or now_ms >= self._campaign_ms:
             self._become_candidate(Cause.PRE_VOTE_WON, now_ms)
             self._count(now_ms)
 
