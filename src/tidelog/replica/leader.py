@@ -121,6 +121,11 @@ class LeaderReplica:
         return len(self._isr.committed) > len(self._followers)
 
     @property
+    def active_followers(self) -> frozenset[BrokerId]:
+        """Those that are neither fenced nor shutting down."""
+        return frozenset(self._followers.keys() & self._active_brokers.keys())
+
+    @property
     def lag_max(self) -> int:
         """How many records the follower lacks that has fewest, of those that have fetched in this epoch."""
         known = [each.end_offset for each in self._followers.values() if each.end_offset is not None]

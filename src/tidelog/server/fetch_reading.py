@@ -191,6 +191,8 @@ class FetchReading:
             self._now_ms(),
         )
         diverging = partition.on_fetched(fetch)
+        if diverging is None and partition.leading is not None:
+            partition.leading.on_log_start_told(fetch.follower, wanted.log_start_offset)
         log = partition.log
         row = PartitionData(
             partition_index=wanted.partition,
@@ -202,6 +204,8 @@ class FetchReading:
         fetched.watch(partition)
         if diverging is not None:
             return self._diverged(row, diverging)
+        if fetched.log_start_offset is not None and row.log_start_offset != fetched.log_start_offset:
+            self.must_answer = True  # whoever deletes records waits until followers have deleted them
         if wanted.fetch_offset == log.log_end_offset:
             return row
         return self._read_records(partition, fetched, row, log.log_end_offset, to_follower=True)

@@ -76,7 +76,17 @@ class Leading:
         replica: the machine.
     """
 
-    __slots__ = ("_due_ms", "_host", "_is_stopped", "_last_correlation_id", "_waiting", "partition", "replica")
+    __slots__ = (
+        "_deletions",
+        "_due_ms",
+        "_host",
+        "_is_stopped",
+        "_last_correlation_id",
+        "_log_starts",
+        "_waiting",
+        "partition",
+        "replica",
+    )
 
     def __init__(self, partition: Partition, replica: LeaderReplica, host: LeadingHost) -> None:
         """Do nothing until `settle`."""
@@ -87,6 +97,8 @@ class Leading:
         self._last_correlation_id = 0
         self._due_ms: int | None = None
         self._is_stopped = False
+        self._log_starts: dict[BrokerId, int] = {}  # of followers, as they told last
+        self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
 
     def stop(self) -> None:
         """The leadership is over: whoever waits is told."""
@@ -94,6 +106,10 @@ class Leading:
         self.replica.on_stopped()
         for ack in self.replica.take_ready().acks:
             self._tell(ack.correlation_id, ack.code)
+        for _, future in self._deletions:
+            if not future.done():
+                future.set_result(False)
+        self._deletions.clear()
 
     # What happened.
 
@@ -122,6 +138,7 @@ class Leading:
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Who is neither fenced nor shutting down, in which incarnation."""
         self.replica.on_brokers(active)
+        self._settle_deletions()
         self._ask_who_may_join()
 
     def on_settings(self, settings: ReplicationSettings) -> None:
@@ -165,6 +182,30 @@ class Leading:
         self.replica.on_produced(correlation_id, Offset(end_offset), deadline_ms)
         self._due_at(deadline_ms)
         return future
+
+    def on_log_start_told(self, follower: BrokerId, log_start_offset: int) -> None:
+        """A follower whose fetch was accepted says where its log starts."""
+        self._log_starts[follower] = log_start_offset
+        if self._deletions:
+            self._settle_deletions()
+
+    def deleted(self, offset: int) -> asyncio.Future[bool]:
+        """See `Partition.deleted`."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._deletions.append((offset, future))
+        self._settle_deletions()
+        return future
+
+    def _settle_deletions(self) -> None:
+        starts = [self._log_starts.get(broker, -1) for broker in self.replica.active_followers]
+        lowest = min(starts, default=self.partition.log.log_start_offset)
+        waiting = []
+        for offset, future in self._deletions:
+            if offset > lowest:
+                waiting.append((offset, future))
+            elif not future.done():
+                future.set_result(True)
+        self._deletions = waiting
 
     # What is owed.
 

@@ -267,6 +267,16 @@ class Partition:
         future.set_result(Code.NOT_LEADER_OR_FOLLOWER)
         return future
 
+    def deleted(self, offset: int) -> asyncio.Future[bool]:
+        """Tell when no replica that is up keeps anything below `offset`, where the log starts here; whoever leads next
+        does not bring it back then. False: the leadership ended first.
+        """
+        if self.leading is not None:
+            return self.leading.deleted(offset)
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        future.set_result(False)
+        return future
+
     def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
         """A follower asks for records, which proves what it has, if it is accepted (rule 3).
 

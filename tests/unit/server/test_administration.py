@@ -94,7 +94,7 @@ def test_a_loss_of_power_after_the_answer_brings_no_deleted_record_back(seed: in
     async def scenario() -> None:
         disk = MemoryDisk()
         node = await filled(disk)
-        assert await delete_records(node, [RecordsToDelete("t", 0, 7)]) == [7]
+        assert await delete_records(node, [RecordsToDelete("t", 0, 7)], timeout_ms=1_000) == [7]
         after = copy.deepcopy(disk)
         await node.stop()
         after.lose_power(random.Random(seed))
@@ -120,7 +120,7 @@ def test_deleted_records_stay_deleted_where_the_partition_goes_offline_later() -
         partition.append(memoryview(bytearray(batch_of(*[b"v"] * 10))), acks_all=False, now_ms=1_700_000_000_000)
         directory = node.files.directory_of(partition.topic_partition)
         assert directory is not None
-        assert await delete_records(node, [RecordsToDelete("u", 0, 7)]) == [7]
+        assert await delete_records(node, [RecordsToDelete("u", 0, 7)], timeout_ms=1_000) == [7]
         node.broker.on_disk_error(partition, DiskError(partition.log.directory, "one bad sector"))
         directory.write_recovery_points(node.broker.partitions)
         await node.stop()
@@ -139,7 +139,7 @@ def test_what_could_not_be_written_is_not_answered_as_gone_and_keeps_its_segment
         segments = {path for path in disk.files if path.startswith("logs/t-0/") and path.endswith(".log")}
         disk.refusals.add("log-start-offset-checkpoint.tmp")
         disk.refusals.add("log-start-offset-checkpoint")
-        (outcome,) = await delete_records(node, [RecordsToDelete("t", 0, 7)])
+        (outcome,) = await delete_records(node, [RecordsToDelete("t", 0, 7)], timeout_ms=1_000)
         assert isinstance(outcome, KafkaError)
         assert outcome.code == Code.KAFKA_STORAGE_ERROR
         assert segments <= disk.files.keys()

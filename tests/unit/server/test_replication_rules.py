@@ -18,6 +18,13 @@ from tidelog.wire.messages.api_01_fetch import (
     PartitionData,
     ReplicaState,
 )
+from tidelog.wire.messages.api_21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 
 
 async def fetch_as(
@@ -221,3 +228,35 @@ def test_in_a_fetch_session_only_what_changed_is_named() -> None:
         assert looked_at < 200, "sixty partitions are not looked at for each record of one"
 
     run(story)
+
+
+def test_deleted_records_are_gone_from_every_replica_that_is_up_when_that_is_answered() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        for number in range(4):
+            await cluster.produce(f"{number}")
+        await asyncio.sleep(3)
+        answer = await delete_before(cluster, 3)
+        assert (answer.error_code, answer.low_watermark) == (Code.NONE, 3)
+        assert [each.partition().log.log_start_offset for each in cluster.brokers.values()] == [3, 3, 3]
+        absent = cluster.followers[0]
+        absent.kill()
+        late = await delete_before(cluster, 4, timeout_ms=300)
+        assert late.error_code == Code.REQUEST_TIMED_OUT
+        waiting = asyncio.ensure_future(delete_before(cluster, 4))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        cluster.controller.fence(absent.broker_id)
+        assert (await waiting).low_watermark == 4
+
+    run(story, properties={"replica.fetch.wait.max.ms": "20000"})
+
+
+async def delete_before(
+    cluster: ReplicatedCluster, offset: int, *, timeout_ms: int = 30_000
+) -> DeleteRecordsPartitionResult:
+    """As an operator asks the leader to."""
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(TOPIC, [partition])], timeout_ms=timeout_ms)
+    answer = await cluster.ask(cluster.leader.broker_id, request, DeleteRecordsResponse, version=2)
+    return answer.topics[0].partitions[0]

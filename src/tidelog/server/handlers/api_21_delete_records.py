@@ -1,7 +1,8 @@
 """DeleteRecords 0-2: the oldest records of partitions go, up to an offset (KIP-107).
 
 Behaviour: -1 stands for the high watermark, beyond which nothing is deleted (OFFSET_OUT_OF_RANGE). The new log start is
-on the disk before it is answered. A topic that is only compacted keeps its records (POLICY_VIOLATION), and so do the
+on the disk before it is answered, and every follower that is up has gone along, or else the answer is REQUEST_TIMED_OUT:
+whoever leads next does not bring the records back. A topic that is only compacted keeps its records (POLICY_VIOLATION), and so do the
 cluster's own. A partition that is named twice is refused.
 """
 
@@ -35,7 +36,7 @@ async def handle(node: Node, request: DeleteRecordsRequest, context: RequestCont
     ]
     outcomes = {
         (one.topic, one.partition): outcome
-        for one, outcome in zip(wanted, await delete_records(node, wanted), strict=True)
+        for one, outcome in zip(wanted, await delete_records(node, wanted, timeout_ms=request.timeout_ms), strict=True)
     }
     topics = []
     for topic in request.topics:
