@@ -86,6 +86,7 @@ class Broker:
         self._asking: dict[HeldDirectory, asyncio.Task[None]] = {}
         self._committed: deque[_Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
+        self._image_lock = asyncio.Lock()  # held while one image follows another
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
 
     # What clients ask.
@@ -173,6 +174,11 @@ class Broker:
         self._waiting.append((end_offset, future))
         await future
 
+    async def set_strays_aside(self) -> None:
+        """Rename logs that the metadata assigns to nobody here; no image comes meanwhile, whose logs lie there first."""
+        async with self._image_lock:
+            await self._executor.run(partial(self._files.set_strays_aside, self.image))
+
     def on_disk_error(self, partition: Partition, error: DiskError) -> None:
         """The disk failed under a partition: it goes offline, and the others serve on.
 
@@ -221,7 +227,8 @@ class Broker:
     async def _apply_all(self) -> None:
         try:
             while self._committed:
-                await self._apply(self._committed.popleft())
+                async with self._image_lock:
+                    await self._apply(self._committed.popleft())
         except Exception as error:
             # Without the metadata this broker would answer from the past, for ever. It must not.
             logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)

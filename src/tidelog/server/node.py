@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, refusal
@@ -449,7 +448,7 @@ class Node:
         )
         self.broker.on_directory_failed = self._lifecycle.wake
         await self._lifecycle.start()
-        await self._executor.run(partial(self.files.set_strays_aside, self.image))
+        await self.broker.set_strays_aside()
 
     def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._dynamic_configs.on_image_changed(delta, image)

@@ -320,3 +320,19 @@ def test_every_replica_compacts_its_own_log() -> None:
         assert not any(one.done() for one in cleaning)
 
     run(story, properties={"log.cleaner.backoff.ms": "500"})
+
+
+def test_a_partition_that_comes_while_strays_are_looked_for_is_none() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        node = cluster.leader
+        node.machine.executor.faults.wait_ms_max = 20_000
+        looking = asyncio.ensure_future(node.machine.do(node.broker.set_strays_aside))
+        await asyncio.sleep(0)
+        node.machine.executor.faults.wait_ms_max = 1
+        await cluster.create(topic="another")
+        await looking
+        assert [name for name in node.machine.disk.list("logs") if name.endswith("-stray")] == []
+        assert node.partition(topic="another").log.log_end_offset == 0
+
+    run(story)
