@@ -175,7 +175,7 @@ class Broker:
         await future
 
     async def set_strays_aside(self) -> None:
-        """Rename logs that the metadata assigns to nobody here. No image comes meanwhile: its logs would lie there first."""
+        """Rename logs that are assigned to nobody here. No image comes meanwhile: its logs would lie there first."""
         async with self._image_lock:
             await self._executor.run(partial(self._files.set_strays_aside, self.image))
 
