@@ -24,7 +24,11 @@ from tidelog.wire.messages.api_19_create_topics import (
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.wire.messages.api_43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from tidelog.wire.messages.api_57_update_features import FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse
-from tidelog.wire.messages.api_60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from tidelog.wire.messages.api_60_describe_cluster import (
+    ENDPOINT_CONTROLLERS,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 from tidelog.wire.messages.api_64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 OLD_RELEASE = (
@@ -90,6 +94,16 @@ def test_every_node_names_all_brokers_and_the_node_that_leads_the_quorum(cluster
             answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 1, DescribeClusterRequest(), DescribeClusterResponse)
         assert {answer.controller_id} == named()
         assert sorted(one.broker_id for one in answer.brokers) == [1, 2, 3]
+
+
+def test_a_controller_tells_of_the_voters_and_of_who_leads_them(cluster: ClusterProcesses) -> None:
+    leads = active_controller(cluster).node_id
+    for port in cluster.controller_ports.values():
+        with WireClient(port) as client:
+            request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
+            answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 1, request, DescribeClusterResponse)
+        assert answer.controller_id == leads
+        assert {one.broker_id: one.port for one in answer.brokers} == cluster.controller_ports
 
 
 @pytest.mark.parametrize("node_id", [1, 2, 3])

@@ -84,7 +84,8 @@ async def ask_controller(node: Node, request: Any, response: type[Any], *, versi
         raise refusal(Code.NOT_CONTROLLER, node.failure.result())
     timeout_ms = max(getattr(request, "timeout_ms", TIMEOUT_MS), TIMEOUT_MS_MIN)
     deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
-    answer = await node.channel.request(request, response, timeout_ms=timeout_ms, version=version)
+    lane = type(request).__name__  # what takes long, as a voter that has to catch up, holds up only its like
+    answer = await node.channel.request(request, response, timeout_ms=timeout_ms, version=version, lane=lane)
     try:
         async with asyncio.timeout_at(deadline):
             await node.caught_up()

@@ -129,7 +129,8 @@ class GroupCoordinators:
         values = broker_values(self._properties)
         replication_factor = cast(int, values[REPLICATION_FACTOR_KEY])
         if REPLICATION_FACTOR_KEY not in self._properties:
-            replication_factor = min(replication_factor, max(len(self._broker.image.brokers), 1))
+            active_count = sum(one.is_active for one in self._broker.image.brokers.values())
+            replication_factor = min(replication_factor, max(active_count, 1))
         topic = NewTopic(
             CONSUMER_OFFSETS_TOPIC,
             num_partitions=cast(int, values["offsets.topic.num.partitions"]),

@@ -29,8 +29,8 @@ def handle(node: Node, request: DescribeClusterRequest, context: RequestContext)
     if request.endpoint_type != ours:
         return _refused(ours, Code.MISMATCHED_ENDPOINT_TYPE, f"this listener belongs to a {context.listener_role}")
     if ours == ENDPOINT_CONTROLLERS:
-        listener = node.listener(context.connection.listener_name)
-        nodes = [DescribeClusterBroker(node.config.node_id, listener.host, listener.port)]
+        found = ((one, node.quorum.address_of(one)) for one in node.quorum.voters.ids)
+        nodes = [DescribeClusterBroker(node_id, at.host, at.port) for node_id, at in found if at is not None]
         controller_id = -1 if node.quorum.leader_id is None else node.quorum.leader_id
     else:
         nodes = []
