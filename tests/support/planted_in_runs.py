@@ -216,7 +216,7 @@ PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
     ),
     "one-is-a-majority": PlantedInRuns(
         "the quorum",
-        "What one voter has is committed.",
+        "What one voter has is committed, and who votes for itself leads.",
         _attribute(VoterSet, "majority_size", property(lambda _: 1)),
         is_cluster=True,
     ),
