@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
@@ -15,6 +16,8 @@ from tidelog.sim.workload import TOPIC
 ROUND_TRIP_MS_MAX = 10
 """Of the simulated network, a slow one, with the disks of a majority in it."""
 FETCH_WAIT_MS_MAX = 500
+WRITE_WAITS_MS_MAX = 300
+"""In a controlled shutdown, the time in which a client learns of the new leader included."""
 
 
 async def read(stage: Stage, count: int, resets: list[PositionReset] | None = None) -> list[str]:
@@ -170,6 +173,44 @@ def test_the_leader_of_the_quorum_may_come_back_empty_and_leads_nothing_that_it_
         assert stage.values(1) == stage.values(2) == stage.values(3) == ["m1@0", "m2@0"]
 
     tell(story)
+
+
+# A controlled shutdown.
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_no_write_waits_long_for_a_leader_that_stops(is_controller: bool) -> None:
+    """Others lead before it goes; if it leads the quorum too, it says so to the others before it goes."""
+
+    async def story(stage: Stage) -> None:
+        numbers = sorted((1, 2, 3), key=lambda number: (number == stage.controller) != is_controller)
+        await stage.make_topic(*numbers)
+        await stage.until_settled()
+        assert (stage.leader == stage.controller) == is_controller
+        loop = asyncio.get_running_loop()
+        waited_ms: list[float] = []
+        async with stage.factory.producer() as producer:
+
+            def on_outcome(sent_at: float, _: object) -> None:
+                waited_ms.append((loop.time() - sent_at) * 1000)
+
+            async def produce() -> None:
+                for number in range(200):
+                    future = await producer.send(TOPIC, b"m%d" % number)
+                    future.add_done_callback(partial(on_outcome, loop.time()))
+                    await asyncio.sleep(0.01)
+
+            producing = asyncio.create_task(produce())
+            await asyncio.sleep(1)
+            await stage.stop(stage.leader)
+            await producing
+            await producer.flush()
+        assert len(waited_ms) == 200
+        assert max(waited_ms) < WRITE_WAITS_MS_MAX
+        await stage.start()
+        await stage.until_settled()
+
+    tell(story, session_ms=9_000)
 
 
 # KIP-1166: what is committed is known everywhere in a round trip.

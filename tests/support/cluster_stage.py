@@ -63,6 +63,13 @@ class Stage:
         """As `kill -9`."""
         self._end(numbers, without_power=False)
 
+    async def stop(self, number: int) -> None:
+        """Cleanly, as SIGTERM does."""
+        node_id = BrokerId(number)
+        self.witness.before_end(node_id, without_power=False)
+        assert await self.nodes[node_id].stop()
+        self.witness.after_end(node_id)
+
     def lose_power(self, *numbers: int) -> None:
         """All at once."""
         self._end(numbers, without_power=True)
