@@ -214,6 +214,7 @@ class MetadataQuorum:
             rng=self._rng,
             now_ms=self._clock.now_ms(),
             voters_end_offset=storage.voters.end_offset,
+            previous_voters=storage.voters.previous,
         )
         self._is_open = True
 

@@ -33,6 +33,12 @@ class VoterHistory:
         return self._changes[-1][0] if self._changes else self._base_end_offset
 
     @property
+    def previous(self) -> VoterSet | None:
+        """The set before the current one: until that is committed, who was in it may be needed to lead."""
+        sets = [self._base, *(voters for _, voters in self._changes)]
+        return sets[-2] if len(sets) > 1 else None
+
+    @property
     def is_in_log(self) -> bool:
         """Whether the log, not the configuration, says who votes."""
         return self.current.version >= IN_THE_LOG
