@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support.admin_requests import RESOURCE_BROKER_LOGGER, alter, described, grow, replace_all, set_to
-from support.cluster_process import ClusterNode, ClusterProcesses
+from support.cluster_process import ClusterNode, ClusterProcesses, free_port
 from support.waiting import wait_until
 from support.wire_client import WireClient
 from tidelog.base.errors import Code
@@ -339,3 +339,34 @@ def test_who_asks_while_the_controller_is_killed_is_answered_by_the_next(own_clu
         (row,) = client.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics
         assert (row.error_code, "1500 ms" in str(row.error_message)) == (Code.REQUEST_TIMED_OUT, True)
         client.describe_topic("t-0")  # it serves what it knows
+
+
+def test_controllers_and_brokers_may_be_nodes_of_their_own(tmp_path: Path) -> None:
+    with ClusterProcesses(tmp_path, 0) as cluster:
+        ports = cluster.controller_ports
+        ports[1] = free_port()
+        controller, *brokers = (cluster.add(node_id) for node_id in (1, 2, 3))
+        controller.settings |= {
+            "process.roles": "controller",
+            "listeners": f"CONTROLLER://127.0.0.1:{ports[1]}",
+        }
+        for broker in brokers:
+            broker.settings |= {"process.roles": "broker", "listeners": f"PLAINTEXT://127.0.0.1:{broker.port}"}
+        for node in cluster.nodes.values():
+            node.format()
+        cluster.start()
+        first, second = brokers
+        wait_until(lambda: live(first) == live(second) == [2, 3], "the brokers are there, and the controller is none")
+        with WireClient(first.port) as client:
+            create(client, "flights", partitions=2, replicas=2)
+        assert metadata(second).controller_id in (2, 3), "whom clients can reach"
+        wait_until(lambda: leaders(second, "flights") == {2, 3}, "each leads one")
+        assert first.stop() == 0
+        assert leaders(second, "flights") == {3}
+        assert controller.stop() == 0
+        with WireClient(second.port) as client:
+            assert client.describe_topic("flights").error_code == Code.NONE
+        controller.begin()
+        controller.wait_ready()
+        with WireClient(second.port) as client:
+            create(client, "later", partitions=1, replicas=1)
