@@ -1,0 +1,67 @@
+"""Kafka's tools that ask the controller, against three nodes: they go to any broker, which asks in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.cluster_process import ClusterProcesses
+from support.kafka_tools import KafkaTools
+from support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def cluster(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    with ClusterProcesses(tmp_path_factory.mktemp("cluster")) as started:
+        yield started
+
+
+@pytest.fixture(params=[1, 2, 3])
+def at(cluster: ClusterProcesses, request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Each node in turn: two of them are not the controller."""
+    return "--bootstrap-server", cluster.nodes[request.param].bootstrap
+
+
+def test_leaders_are_elected(tools: KafkaTools, at: tuple[str, str]) -> None:
+    topic = f"elected-{at[1].rpartition(':')[2]}"
+    tools.run("kafka-topics", *at, "--create", "--topic", topic, "--partitions", "3", "--replication-factor", "3")
+    tools.run("kafka-leader-election", *at, "--election-type", "preferred", "--all-topic-partitions")
+    one = ("--election-type", "unclean", "--topic", topic, "--partition", "0")
+    assert "Valid replica already elected" in tools.run("kafka-leader-election", *at, *one).output
+
+
+def test_levels_of_features_go_down_safely_and_up_again(tools: KafkaTools, at: tuple[str, str]) -> None:
+    assert "4.1-IV1" in tools.run("kafka-features", *at, "describe").output
+    assert (
+        "downgraded to 25" in tools.run("kafka-features", *at, "downgrade", "--feature", "metadata.version=25").output
+    )
+    assert "upgraded to 27" in tools.run("kafka-features", *at, "upgrade", "--feature", "metadata.version=27").output
+    refused = tools.run("kafka-features", *at, "upgrade", "--feature", "metadata.version=99", status=1)
+    assert "the active controller supports" in refused.output
+
+
+def test_the_quorum_and_the_endpoints_are_described(tools: KafkaTools, cluster: ClusterProcesses) -> None:
+    at = ("--bootstrap-server", cluster.nodes[2].bootstrap)
+    said = tools.run("kafka-metadata-quorum", *at, "describe", "--status").output
+    assert all(f'"id": {node_id}' in said for node_id in cluster.nodes)
+    brokers = tools.run("kafka-cluster", "list-endpoints", *at).output
+    assert all(str(node.port) in brokers for node in cluster.nodes.values())
+    controller = ("--bootstrap-controller", f"127.0.0.1:{cluster.controller_ports[3]}")
+    controllers = tools.run("kafka-cluster", "list-endpoints", *controller).output
+    assert all(str(port) in controllers for port in cluster.controller_ports.values())
+
+
+def test_a_broker_that_is_gone_is_unregistered(tools: KafkaTools, cluster: ClusterProcesses) -> None:
+    at = ("--bootstrap-server", cluster.nodes[1].bootstrap)
+    refused = tools.run("kafka-cluster", "unregister", *at, "--id", "77", status=1)
+    assert "broker 77 is not registered" in refused.output + refused.errors
+    gone = cluster.nodes[3]
+    gone.stop()
+    listed = (*at, "--include-fenced-brokers")
+    wait_until(lambda: " fenced" in tools.run("kafka-cluster", "list-endpoints", *listed).output, "it is fenced")
+    assert "no longer registered" in tools.run("kafka-cluster", "unregister", *at, "--id", "3").output
+    assert str(gone.port) not in tools.run("kafka-cluster", "list-endpoints", *listed).output
+    gone.begin()
+    gone.wait_ready()
+    assert str(gone.port) in tools.run("kafka-cluster", "list-endpoints", *at).output
