@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -20,12 +20,24 @@ PROMPT = {
 """Times that make silence noticed sooner than by default, so that tests do not wait for it."""
 
 
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes of the test's own, all of them voters and brokers."""
-    started = Cluster(tmp_path / "cluster", config=PROMPT)
+@pytest.fixture(scope="module")
+def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes, all of them voters and brokers, for the tests of one file."""
+    started = Cluster(tmp_path_factory.mktemp("cluster") / "data", config=PROMPT)
     try:
-        started.start()
         yield started
     finally:
         started.close()
+
+
+@pytest.fixture
+def cluster(module_cluster: Cluster) -> Cluster:
+    """The cluster of the file, with all nodes running, whatever the test before did to them."""
+    module_cluster.start()
+    return module_cluster
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name of the test's own."""
+    return re.sub("[^a-z-]+", "-", request.node.name.removeprefix("test_")).strip("-")

@@ -18,14 +18,13 @@ from tidelog.cli.node_directories import format_directory, owner_of
 from tidelog.cli.ports import free_ports
 from tidelog.records import split_whole_batches
 
-TOPIC = "verified"
 RECORDS = 100
 HOST = "127.0.0.1"
 
 
 def check_unharmed(cluster: Cluster) -> None:
     """All three serve and are in sync, and nothing is wrong with what goes in and comes out."""
-    topic = f"{TOPIC}-{len(list(cluster.nodes[1].directory.glob(f'{TOPIC}-*')))}"
+    topic = f"unharmed-{len(list(cluster.nodes[1].directory.glob('unharmed-*')))}"
     cluster.create_topic(topic, 1)
     with verifying_load(cluster.bootstrap, topic, 1, producers=["ours"], readers=["ours"]) as load:
         load.until_acknowledged(RECORDS)

@@ -8,19 +8,18 @@ from support.cluster import Cluster
 from support.verifying import verifying_load
 from support.verifying_groups import verifying_group
 
-TOPIC = "verified"
 PARTITIONS = 4
 RECORDS = 300
 COMMITS = 10
 
 
 @pytest.mark.timeout(240)
-def test_a_group_survives_its_coordinator(cluster: Cluster) -> None:
+def test_a_group_survives_its_coordinator(cluster: Cluster, topic: str) -> None:
     """The coordinator is killed, comes back, and is stopped: each time another node takes its groups over."""
-    cluster.create_topic(TOPIC, PARTITIONS)
+    cluster.create_topic(topic, PARTITIONS)
     with (
-        verifying_load(cluster.bootstrap, TOPIC, PARTITIONS, producers=["librdkafka"], readers=[]) as load,
-        verifying_group(cluster.bootstrap, "verifiers", TOPIC) as group,
+        verifying_load(cluster.bootstrap, topic, PARTITIONS, producers=["librdkafka"], readers=[]) as load,
+        verifying_group(cluster.bootstrap, "verifiers", topic) as group,
     ):
         coordinator = cluster.coordinator_of("verifiers")
         coordinator.kill()
