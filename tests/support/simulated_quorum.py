@@ -96,6 +96,14 @@ class Quorum:
         self.nodes[node_id] = SimulatedNode(machine, properties, node_id=node_id)
         format_directory(machine, node_id, cluster_id)
 
+    def twin(self, node_id: int) -> SimulatedNode:
+        """A second machine that takes itself for this node, formatted, that does not run yet."""
+        machine = self.world.machine(f"twin-{node_id}")
+        listeners = {"listeners": f"CONTROLLER://twin-{node_id}:{PORT}"}
+        twin = SimulatedNode(machine, {**self.nodes[node_id]._properties, **listeners}, node_id=node_id)
+        format_directory(machine, node_id)
+        return twin
+
     def configure(self, node_id: int, **more: str) -> None:
         """Other settings, from the next start on."""
         self.nodes[node_id]._properties.update({key.replace("_", "."): value for key, value in more.items()})

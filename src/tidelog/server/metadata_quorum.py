@@ -44,7 +44,7 @@ from tidelog.server.metadata_storage import MetadataStorage
 from tidelog.server.news import News
 from tidelog.server.quorum_askers import QuorumAskers
 from tidelog.server.quorum_config import Endpoints, QuorumConfig
-from tidelog.server.quorum_peers import QuorumPeers
+from tidelog.server.quorum_peers import Namesake, QuorumPeers
 
 R = TypeVar("R")
 
@@ -73,6 +73,7 @@ class MetadataQuorum:
     _storage: MetadataStorage
     _machine: QuorumNode
     _peers: QuorumPeers
+    _namesake: Namesake
 
     def __init__(
         self,
@@ -190,6 +191,7 @@ class MetadataQuorum:
             self.node_id, cluster_id, self.config.settings, self, network=self._network, rng=self._rng
         )
         self._peers.endpoints = endpoints
+        self._namesake = Namesake(self.node_id, self.config.settings, is_controller=self.config.is_controller)
         self._storage = storage = MetadataStorage(
             opened,
             self.config,
@@ -292,13 +294,10 @@ class MetadataQuorum:
     # What the peers tell.
 
     def on_answered(self, number: int, answer: Answer, records: bytes) -> None:
-        if answer.leader_id == self.node_id and not self.config.is_controller:
-            self.give_up(
-                ConfigError(
-                    f"another process leads the metadata quorum as node {self.node_id}, and this one is no controller: "
-                    "every node needs a node.id of its own; give this one another"
-                )
-            )
+        machine = self._machine
+        leads = machine.role is Role.LEADER and machine.leader_epoch == answer.leader_epoch
+        if self._namesake.is_seen(answer, leads=leads, now_ms=self._clock.now_ms()):
+            self.give_up(self._namesake.error())
             return
         if records:
             self._storage.fetched = (number, records)

@@ -12,8 +12,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol
 
-from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError
-from tidelog.base.ids import BrokerId, ClusterId
+from tidelog.base.errors import Code, ConfigError, KafkaError, NetworkError, TidelogError
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch
 from tidelog.base.ports import Network, Rng
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
@@ -170,3 +170,32 @@ class QuorumPeers:
             )
         else:
             logger.warning("node %s at %s: %s: %s", target, self.address_of(target), error.code.name, error)
+
+
+class Namesake:
+    """Notices another process that leads the quorum as the node that this one is.
+
+    A leader that lost its directory, and is back, is named as well: until those who followed it notice that it leads no
+    more, which takes them less than `patience_ms`. A node that is no controller never led.
+    """
+
+    def __init__(self, node_id: BrokerId, settings: QuorumSettings, *, is_controller: bool) -> None:
+        self.patience_ms = 3 * settings.fetch_timeout_ms + 2 * settings.election_timeout_ms if is_controller else 0
+        self._node_id = node_id
+        self._named_in: LeaderEpoch | None = None
+        self._since_ms = 0
+
+    def is_seen(self, answer: Answer, *, leads: bool, now_ms: int) -> bool:
+        """Whether the answer shows it: others go on naming us for the leader of an epoch that we do not lead in."""
+        if answer.leader_id != self._node_id or leads:
+            return False
+        if answer.leader_epoch != self._named_in:
+            self._named_in, self._since_ms = answer.leader_epoch, now_ms
+        return now_ms >= self._since_ms + self.patience_ms
+
+    def error(self) -> ConfigError:
+        """What to end with."""
+        return ConfigError(
+            f"another process leads the metadata quorum as node {self._node_id}, and this one does not: "
+            "every node needs a node.id of its own; give this one another"
+        )

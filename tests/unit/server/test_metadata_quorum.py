@@ -6,10 +6,11 @@ import asyncio
 
 import pytest
 
-from support.simulated_quorum import METADATA, Quorum, run_quorum
+from support.simulated_quorum import METADATA, Quorum, format_directory, run_quorum
 from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError
-from tidelog.base.ids import ClusterId
-from tidelog.quorum.values import Role
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch
+from tidelog.quorum.values import QuorumSettings, Role, VoteAnswer
+from tidelog.server.quorum_peers import Namesake
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 
@@ -209,6 +210,62 @@ def test_a_node_of_another_cluster_is_refused_and_the_cluster_is_unharmed(caplog
             assert 1 <= len(told) <= 3, told  # each of the three is told, and tells, once
 
     run_quorum(story)
+
+
+def test_a_second_process_with_the_id_of_the_leader_ends_and_says_why() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        twin = quorum.twin(leader)
+        await twin.start()
+        assert twin.node is not None
+        why = await twin.node.failure
+        assert f"another process leads the metadata quorum as node {leader}" in why
+        await quorum.set(3_000)
+        await quorum.until_all_have(3_000)
+        assert await quorum.leader() == leader
+        assert quorum.node(leader).quorum.leader_epoch == 1
+
+    run_quorum(story)
+
+
+def test_a_leader_that_lost_its_directory_follows_the_next_one() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        await quorum.set(2_000)
+        leader = await quorum.leader()
+        quorum.nodes[leader].kill()
+        quorum.machine(leader).disk.remove_tree("logs")
+        format_directory(quorum.machine(leader), leader)
+        await quorum.nodes[leader].start()
+        await quorum.until_all_have(2_000)
+        assert await quorum.leader() != leader
+
+    run_quorum(story)
+
+
+def test_to_be_named_for_a_moment_shows_no_namesake() -> None:
+    """As a leader is that lost its directory: until the others notice that nobody leads."""
+    settings = QuorumSettings()
+    namesake = Namesake(BrokerId(1), settings, is_controller=True)
+
+    def is_seen(now_ms: int, leader_epoch: int = 5, leader_id: int | None = 1, *, leads: bool = False) -> bool:
+        who = None if leader_id is None else BrokerId(leader_id)
+        answer = VoteAnswer(Code.NONE, LeaderEpoch(leader_epoch), who)
+        return namesake.is_seen(answer, leads=leads, now_ms=now_ms)
+
+    assert namesake.patience_ms > settings.fetch_timeout_ms + 2 * settings.election_timeout_ms
+    assert not is_seen(1_000)
+    assert not is_seen(1_000 + namesake.patience_ms - 1)
+    assert not is_seen(1_000 + namesake.patience_ms, leader_id=2)
+    assert not is_seen(1_000 + namesake.patience_ms, leader_id=None)
+    assert not is_seen(1_000 + namesake.patience_ms, leads=True)
+    assert not is_seen(1_000 + namesake.patience_ms, leader_epoch=6), "this one may have led in it, and lost it"
+    assert not is_seen(1_000 + 2 * namesake.patience_ms - 1, leader_epoch=6)
+    assert is_seen(1_000 + 2 * namesake.patience_ms, leader_epoch=6)
+    assert Namesake(BrokerId(1), settings, is_controller=False).is_seen(
+        VoteAnswer(Code.NONE, LeaderEpoch(5), BrokerId(1)), leads=False, now_ms=0
+    )
 
 
 def test_a_directory_that_nobody_formatted_is_refused_where_others_vote_too() -> None:
