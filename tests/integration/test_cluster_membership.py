@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,15 @@ import pytest
 from support.admin_requests import RESOURCE_BROKER_LOGGER, alter, described, grow, replace_all, set_to
 from support.cluster_process import ClusterNode, ClusterProcesses, free_port
 from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_02_list_offsets import LATEST_TIMESTAMP
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.api_19_create_topics import (
     CreatableTopic,
+    CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -74,6 +78,18 @@ def create(client: WireClient, topic: str, *, partitions: int = 3, replicas: int
 
 def leaders(node: ClusterNode, topic: str) -> set[int]:
     return {one.leader_id for one in partitions(node, topic)}
+
+
+def committed(nodes: Mapping[int, ClusterNode], index: int) -> list[bytes | None]:
+    """What the leader of a partition gives readers; nothing while there is none."""
+    leader_id = partitions(nodes[1], "flights")[index].leader_id
+    if leader_id not in nodes:
+        return []
+    with WireClient(nodes[leader_id].port) as client:
+        answer = client.list_offset("flights", LATEST_TIMESTAMP, partition=index)
+        if answer.error_code != Code.NONE or answer.offset < 1:
+            return []
+        return [record.value for record in client.read_all("flights", partition=index)]
 
 
 def active_controller(cluster: ClusterProcesses) -> ClusterNode:
@@ -370,3 +386,28 @@ def test_controllers_and_brokers_may_be_nodes_of_their_own(tmp_path: Path) -> No
         controller.wait_ready()
         with WireClient(second.port) as client:
             create(client, "later", partitions=1, replicas=1)
+
+
+def test_a_kill_of_every_node_at_once_loses_nothing_and_leaves_somebody_to_lead(own_cluster: ClusterProcesses) -> None:
+    """The machine runs on, so each has all that it wrote, and can show so; else nobody could be elected cleanly."""
+    nodes = own_cluster.nodes
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic("flights", 3, 3, configs=[CreatableTopicConfig("min.insync.replicas", "2")])],
+        timeout_ms=20_000,
+    )
+    with WireClient(nodes[1].port) as client:
+        (row,) = client.ask(ApiKey.CREATE_TOPICS, 7, request, CreateTopicsResponse).topics
+        assert row.error_code == Code.NONE, row.error_message
+    wait_until(lambda: leaders(nodes[1], "flights") == {1, 2, 3}, "each leads one")
+    for state in partitions(nodes[1], "flights"):
+        with WireClient(nodes[state.leader_id].port) as client:
+            batch = batch_of(b"acknowledged")
+            answer = client.produce("flights", batch, partition=state.partition_index, acks=-1)
+            assert answer.error_code == Code.NONE
+    for node in nodes.values():
+        os.kill(node.pid, signal.SIGKILL)
+    for node in nodes.values():
+        node.wait_ended()
+    own_cluster.start()
+    wait_until(lambda: -1 not in leaders(nodes[1], "flights"), "all partitions are led")
+    wait_until(lambda: all(committed(nodes, one) == [b"acknowledged"] for one in range(3)), "all is there")
