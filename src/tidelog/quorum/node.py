@@ -133,6 +133,12 @@ class QuorumNode:
     def log_end_offset(self) -> Offset:
         return self._log.log_end_offset
 
+    @property
+    def awaited_fetch(self) -> int | None:
+        """The number of the fetch that has to be answered yet: the records of no other one are ever to be appended."""
+        awaited = self._following.awaited
+        return None if awaited is None else awaited.number
+
     def progress_of(self, key: ReplicaKey) -> ReplicaProgress | None:
         """What we know of another replica as its leader; None if it has not fetched, or we do not lead."""
         return None if self._leading is None else self._leading.progress_of(key)

@@ -299,7 +299,7 @@ class MetadataQuorum:
         if self._namesake.is_seen(answer, leads=leads, now_ms=self._clock.now_ms()):
             self.give_up(self._namesake.error())
             return
-        if records:
+        if records and number == self._machine.awaited_fetch:  # others come late, and are not appended
             self._storage.fetched = (number, records)
         self._on(self._machine.on_answered, number, answer)
 

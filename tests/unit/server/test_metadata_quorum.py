@@ -8,8 +8,8 @@ import pytest
 
 from support.simulated_quorum import METADATA, Quorum, format_directory, run_quorum
 from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError
-from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch
-from tidelog.quorum.values import QuorumSettings, Role, VoteAnswer
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
+from tidelog.quorum.values import FetchAnswer, QuorumSettings, Role, VoteAnswer
 from tidelog.server.quorum_peers import Namesake
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
@@ -143,6 +143,26 @@ def test_an_observer_follows_whoever_leads() -> None:
         await quorum.leader()
         await quorum.set(3_000)
         await quorum.until_all_have(3_000)
+        assert len(quorum.running) == 3
+
+    run_quorum(story)
+
+
+def test_an_answer_that_nobody_waits_for_does_not_take_the_place_of_what_is_to_be_appended() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        follower = quorum.node(next(number for number in (1, 2, 3) if number != leader)).quorum
+        storage = follower._storage
+        await quorum.set(1_000)
+        await quorum.until_all_have(1_000)
+        async with storage.log_lock:  # its disk is at work
+            setting = asyncio.ensure_future(quorum.set(2_000))
+            await quorum.until(lambda: storage.fetched is not None, "records wait to be appended")
+            late = FetchAnswer(Code.NONE, LeaderEpoch(0), None, Offset(0), end_offset=Offset(1))
+            follower.on_answered(1, late, b"of a leader that was silent for long")
+        await setting
+        await quorum.until_all_have(2_000)
         assert len(quorum.running) == 3
 
     run_quorum(story)
