@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from tidelog.log import LogConfig
 from tidelog.metadata import ConfigResource, MetadataDelta, MetadataImage, ResourceType
-from tidelog.metadata.configs import broker_settings
+from tidelog.metadata.configs import TABLE, broker_settings
+from tidelog.metadata.min_insync import MIN_INSYNC
 from tidelog.replica import ReplicationSettings
 from tidelog.server.broker import Broker
 from tidelog.server.connections import Connections
@@ -29,6 +30,17 @@ class DynamicConfigs:
         self._broker = broker
         self._files = files
         self._connections = connections
+
+    def tell_what_does_not_count(self, image: MetadataImage) -> None:
+        """To be called when this node has started: whoever wrote its file may believe in what is not so."""
+        text = self._static.get(MIN_INSYNC)
+        in_force = image.cluster_configs().get(MIN_INSYNC, TABLE["broker"][MIN_INSYNC].default)
+        if text is not None and text != in_force:
+            logger.warning(
+                "%s=%s in this node's file does not count: the cluster goes by %s, which is in its metadata. Take it "
+                "out of the file, or change what all go by: `tidelog configs alter broker all --config %s=%s`",
+                *(MIN_INSYNC, text, in_force, MIN_INSYNC, text),
+            )
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published: who is answered from it finds it in force."""

@@ -449,6 +449,7 @@ class Node:
         self.broker.on_directory_failed = self._lifecycle.wake
         await self._lifecycle.start()
         await self.broker.set_strays_aside()
+        self._dynamic_configs.tell_what_does_not_count(self.image)
 
     def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._dynamic_configs.on_image_changed(delta, image)

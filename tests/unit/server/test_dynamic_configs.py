@@ -1,0 +1,28 @@
+"""Settings that do not count are not passed over in silence."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, cast
+
+import pytest
+
+from tidelog.metadata import ConfigResource, MetadataImage, ResourceType
+from tidelog.server.dynamic_configs import DynamicConfigs
+
+ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
+
+
+@pytest.mark.parametrize(
+    ("of_file", "of_metadata", "tells"),
+    [(None, "2", False), ("2", "2", False), ("1", None, False), ("2", "3", True), ("2", None, True)],
+)
+def test_who_set_how_many_must_be_in_sync_where_it_does_not_count_is_told(
+    of_file: str | None, of_metadata: str | None, tells: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    nothing = cast(Any, None)
+    configs = DynamicConfigs({} if of_file is None else {"min.insync.replicas": of_file}, nothing, nothing, nothing)
+    in_metadata = {} if of_metadata is None else {ALL_BROKERS: {"min.insync.replicas": of_metadata}}
+    with caplog.at_level(logging.WARNING):
+        configs.tell_what_does_not_count(MetadataImage(configs=in_metadata))
+    assert ("in this node's file does not count" in caplog.text) == tells
