@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tidelog.cli.progress import Reporter
 from tidelog.spark.demo.flights import Totals, Verdict, books_of, compare
-from tidelog.spark.demo.report import RunLog, carrier_rows, plot, verdict_line
-from tidelog.spark.demo.run import Directories
+from tidelog.spark.demo.ledger import LedgerVerdict
+from tidelog.spark.demo.report import Outage, RunLog, carrier_rows, ledger_line, plot, verdict_line
+from tidelog.spark.demo.run import Directories, Outcome
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,time_hour\n"
 BOOKS = {
@@ -84,10 +86,35 @@ def test_carriers() -> None:
     ]
 
 
-@pytest.mark.parametrize("log", [RunLog(), RunLog([(1.0, 2), (3.0, 4)], killed_at=1.5, back_at=2.5)])
+def test_the_ledger_tells_of_all_that_it_counted() -> None:
+    assert ledger_line(LedgerVerdict(12_345, 1, 2, 3, 4, 1_250)) == (
+        "ledger: 12,345 records acknowledged, 1 of them lost, 2 duplicated; 3 refused to the writer, "
+        "4 losses told to the reader; the longest wait for an acknowledgement: 1.2 s"
+    )
+
+
+@pytest.mark.parametrize("fault", ["lost", "duplicated", "told"])
+def test_what_is_not_clean_shows(tmp_path: Path, fault: str) -> None:
+    balance = LedgerVerdict(9, 0, 0, 0, 0, 10)
+    clean = Outcome(BOOKS, compare(BOOKS, BOOKS), balance, tmp_path, tmp_path, 0)
+    assert clean.is_clean
+    assert not replace(clean, ledger=balance._replace(**{fault: 1})).is_clean
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        RunLog(),
+        RunLog(
+            written=[(0.5, 1)],
+            progress=[(1.0, 2), (3.0, 4)],
+            outages=[Outage("the leader", 0.5, 2.5), Outage("the controller", 2.0)],
+        ),
+    ],
+)
 def test_the_picture_is_drawn(tmp_path: Path, log: RunLog) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'tidelog[demo]'")
-    plot(tmp_path / "x.png", BOOKS, log, compare(BOOKS, BOOKS))
+    plot(tmp_path / "x.png", BOOKS, log, compare(BOOKS, BOOKS), LedgerVerdict(9, 0, 0, 0, 0, 10))
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 

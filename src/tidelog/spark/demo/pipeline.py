@@ -77,12 +77,12 @@ def delays(spark: SparkSession, bootstrap: str) -> DataFrame:
 class DelaysQuery:
     """The streaming query, which writes the groups that each batch changed to `results/batch=<id>/`.
 
-    A batch that runs again overwrites its folder; the latest batch of a group counts. It lives through an outage of
-    the broker; should it fail nevertheless, it is started again from its checkpoint, and that is counted.
+    A batch that runs again overwrites its folder; the latest batch of a group counts. It lives through outages of
+    nodes; should it fail nevertheless, it is started again from its checkpoint, and that is counted.
 
     Args:
         spark: the session.
-        bootstrap: of the broker.
+        bootstrap: of the nodes.
         results: the folder of the results.
         checkpoint: Spark's.
     """

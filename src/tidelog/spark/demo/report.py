@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import MissingExtraError
 from tidelog.spark.demo.flights import Books, Totals, Verdict
+from tidelog.spark.demo.ledger import LedgerVerdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,21 +18,45 @@ if TYPE_CHECKING:
 
 WEEKS = 53
 _INK, _FAINT, _LINE, _OUTAGE = "#22303c", "#8a97a3", "#1f77b4", "#d1495b"
+_WRITTEN = "#2a9d8f"
+
+
+@dataclass
+class Outage:
+    """A node that was killed.
+
+    Attributes:
+        who: it was, in words.
+        killed_at: in seconds since the run began.
+        back_at: when it served again; None if it never did.
+    """
+
+    who: str
+    killed_at: float
+    back_at: float | None = None
 
 
 @dataclass
 class RunLog:
-    """When what went through, in seconds since the query started.
+    """When what went through, in seconds since the run began.
 
     Attributes:
-        progress: (seconds, records so far), growing.
-        killed_at: when the broker was killed; None if it was not.
-        back_at: when it served again.
+        began: in `time.monotonic`.
+        written: (seconds, flights that are in the topic), growing.
+        query_began_at: when the streaming query was started.
+        progress: (seconds, records that the query has read so far), growing.
+        outages: in the order in which they came.
     """
 
+    began: float = 0.0
+    written: list[tuple[float, int]] = field(default_factory=list)
+    query_began_at: float = 0.0
     progress: list[tuple[float, int]] = field(default_factory=list)
-    killed_at: float | None = None
-    back_at: float | None = None
+    outages: list[Outage] = field(default_factory=list)
+
+    def seconds(self) -> float:
+        """Since the run began."""
+        return time.monotonic() - self.began
 
 
 def carrier_rows(books: Books) -> list[dict[str, object]]:
@@ -52,7 +78,7 @@ def carrier_rows(books: Books) -> list[dict[str, object]]:
 
 
 def verdict_line(verdict: Verdict) -> str:
-    """The last line of the demo."""
+    """What became of the flights."""
     end = "" if verdict.is_clean else f"; {verdict.differing_days} days of a carrier differ from the file"
     return (
         f"{verdict.flights_in:,} flights in, {verdict.flights_out:,} out, "
@@ -60,7 +86,17 @@ def verdict_line(verdict: Verdict) -> str:
     )
 
 
-def plot(path: Path, books: Books, log: RunLog, verdict: Verdict) -> None:
+def ledger_line(verdict: LedgerVerdict) -> str:
+    """What became of the numbers that were written all the while."""
+    return (
+        f"ledger: {verdict.acknowledged:,} records acknowledged, {verdict.lost:,} of them lost, "
+        f"{verdict.duplicated:,} duplicated; {verdict.refused:,} refused to the writer, "
+        f"{verdict.told:,} losses told to the reader; the longest wait for an acknowledgement: "
+        f"{verdict.longest_pause_ms / 1000:.1f} s"
+    )
+
+
+def plot(path: Path, books: Books, log: RunLog, verdict: Verdict, ledger: LedgerVerdict) -> None:
     """Draw the run, with the outage in it, above what it computed.
 
     Raises:
@@ -77,8 +113,8 @@ def plot(path: Path, books: Books, log: RunLog, verdict: Verdict) -> None:
         2, 1, figsize=(12, 8.4), dpi=120, height_ratios=(1, 1.55), layout="constrained", facecolor="white"
     )
     figure.suptitle(
-        f"{verdict.flights_in:,} flights through Tidelog and Spark: "
-        f"{verdict.lost:,} lost, {verdict.duplicated:,} duplicated",
+        f"{verdict.flights_in + ledger.acknowledged:,} acknowledged records through three nodes and Spark: "
+        f"{verdict.lost + ledger.lost:,} lost, {verdict.duplicated + ledger.duplicated:,} duplicated",
         fontsize=17,
         fontweight="bold",
         color=_INK,
@@ -90,36 +126,53 @@ def plot(path: Path, books: Books, log: RunLog, verdict: Verdict) -> None:
 
 
 def _draw_run(axes: Axes, log: RunLog, flights: int) -> None:
-    seconds = [0.0, *(at for at, _ in log.progress)]
+    seconds = [log.query_began_at, *(at for at, _ in log.progress)]
     records = [0, *(count for _, count in log.progress)]
+    if log.written:
+        axes.step(*zip(*log.written, strict=True), where="post", color=_WRITTEN, linewidth=2.2, label="written")
     axes.fill_between(seconds, records, step="post", color=_LINE, alpha=0.12, linewidth=0)
-    axes.step(seconds, records, where="post", color=_LINE, linewidth=2.2)
-    axes.set_xlim(0, max(seconds) * 1.02 + 0.1)
+    axes.step(seconds, records, where="post", color=_LINE, linewidth=2.2, label="read and summed up")
+    end = max([*seconds, *(outage.back_at or outage.killed_at for outage in log.outages)]) * 1.02 + 0.1
+    axes.set_xlim(0, end)
     axes.set_ylim(0, flights * 1.14)
-    if log.killed_at is not None and log.back_at is not None:
-        axes.axvspan(log.killed_at, log.back_at, color=_OUTAGE, alpha=0.28, linewidth=0)
-        axes.axvline(log.killed_at, color=_OUTAGE, linewidth=1.4)
-        axes.annotate(
-            f"kill -9, back after {log.back_at - log.killed_at:.1f} s",
-            (log.killed_at, flights * 0.1),
-            xytext=(9, 0),
-            textcoords="offset points",
-            color=_OUTAGE,
-            fontsize=11,
-            fontweight="bold",
-            backgroundcolor=(1, 1, 1, 0.8),
-        )
+    for outage in log.outages:
+        _draw_outage(axes, outage, end, flights)
+    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, frameon=False, fontsize=10.5, labelcolor=_INK)
     axes.axhline(flights, color=_FAINT, linewidth=1, linestyle=(0, (4, 4)))
     axes.annotate(
         f"all {flights:,}", (0, flights), xytext=(6, 4), textcoords="offset points", color=_FAINT, fontsize=10
     )
-    axes.set_xlabel("seconds since the query started", color=_INK)
+    axes.set_xlabel("seconds since Spark began to write", color=_INK)
     axes.set_ylabel("flights processed", color=_INK)
     axes.yaxis.set_major_formatter(lambda value, _: f"{value / 1000:.0f} k" if value else "0")
-    axes.set_title("A streaming query whose broker is killed half way", loc="left", fontsize=12.5, color=_INK)
+    axes.set_title(
+        "Three nodes: a leader is killed while Spark writes, the controller while it reads",
+        loc="left",
+        fontsize=12.5,
+        color=_INK,
+    )
     axes.grid(axis="y", color="#e6eaee", linewidth=0.8)
     axes.set_axisbelow(True)
     _tidy(axes)
+
+
+def _draw_outage(axes: Axes, outage: Outage, end: float, flights: int) -> None:
+    back_at = end if outage.back_at is None else outage.back_at
+    axes.axvspan(outage.killed_at, back_at, color=_OUTAGE, alpha=0.28, linewidth=0)
+    axes.axvline(outage.killed_at, color=_OUTAGE, linewidth=1.4)
+    back = "" if outage.back_at is None else f",\nback after {outage.back_at - outage.killed_at:.1f} s"
+    is_late = outage.killed_at > end * 0.6  # there is room on its left only
+    axes.annotate(
+        f"kill -9: {outage.who}{back}",
+        (outage.killed_at if is_late else back_at, flights * (0.76 if is_late else 0.1)),
+        xytext=(-9 if is_late else 9, 0),
+        textcoords="offset points",
+        ha="right" if is_late else "left",
+        color=_OUTAGE,
+        fontsize=10.5,
+        fontweight="bold",
+        backgroundcolor=(1, 1, 1, 0.8),
+    )
 
 
 def _draw_delays(figure: Figure, axes: Axes, books: Books) -> None:

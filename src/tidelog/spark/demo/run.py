@@ -16,10 +16,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.base.errors import TidelogError
+from tidelog.base.errors import KafkaError, NetworkError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.spark.demo.broker import DemoBroker
+from tidelog.spark.demo import ledger
 from tidelog.spark.demo.flights import Books, Verdict, books_of, compare, extract
+from tidelog.spark.demo.killer import Killer
+from tidelog.spark.demo.ledger import Ledger, LedgerVerdict
+from tidelog.spark.demo.nodes import DemoCluster
 from tidelog.spark.demo.pipeline import PARTITIONS, TOPIC, DelaysQuery, write_flights
 from tidelog.spark.demo.report import RunLog, plot
 from tidelog.spark.session import local_session
@@ -30,9 +33,8 @@ if TYPE_CHECKING:
     from tidelog import Admin
 
 STANDSTILL_SECONDS_MAX = 60.0
-LOOK_PAUSE_SECONDS = 0.3
-DOWN_SECONDS = 1.0
-"""How long the broker stays dead. A restart alone would be over before a micro-batch noticed."""
+LOOK_PAUSE_SECONDS = 0.05
+REPLICATION_FACTOR = 3
 
 
 class Listener(Protocol):
@@ -49,15 +51,21 @@ class Outcome:
 
     books: Books
     verdict: Verdict
+    ledger: LedgerVerdict
     picture: Path
     results: Path
     query_restarts: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing that was acknowledged was lost, nothing was duplicated, and so nobody had to be told."""
+        return self.verdict.is_clean and not (self.ledger.lost or self.ledger.duplicated or self.ledger.told)
 
 
 class Directories:
     """What the demo makes below its output directory. Only that is ever removed.
 
-    `results` and the picture stay; `work`, with the broker's files, Spark's checkpoint, their logs and the unpacked
+    `results` and the picture stay; `work`, with the nodes' files, Spark's checkpoint, their logs and the unpacked
     flights, is removed at the end, unless it is to be kept or something went wrong.
     """
 
@@ -99,21 +107,23 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outc
 
     Args:
         output: the directory for results and picture; what a demo before left there is replaced.
-        port: the broker's; 0 for a free one.
-        keep: leave the broker's files and the checkpoint where they are.
+        port: the first node's; 0 for free ones.
+        keep: leave the nodes' files and the checkpoint where they are.
         listener: hears of every step.
 
     Raises:
         TidelogError: a part of it could not start or go on; says which, and why.
     """
+    from tidelog import Admin
+
     directories = Directories(output)
     directories.prepare()
     with _termination_as_interrupt(), directories.cleaned_up(keep, listener), ExitStack() as stack:
         flights = extract(directories.work)
-        broker = DemoBroker(directories.work / "broker", port)
-        stack.callback(broker.close)
-        seconds = broker.start()
-        listener.say(f"broker on {broker.bootstrap}, pid {broker.pid}, up in {seconds:.2f} s")
+        cluster = DemoCluster(directories.work / "cluster", port)
+        stack.callback(cluster.close)
+        seconds = cluster.start()
+        listener.say(f"{cluster.NODES} nodes on {cluster.bootstrap}, up in {seconds:.2f} s")
         listener.say("starting Spark ...")
         with _stderr_into(directories.work / "spark.log"):
             spark = local_session("tidelog demo", cores=2, heap="1g", settings={"spark.log.level": "ERROR"})
@@ -121,64 +131,97 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outc
         listener.say(f"Spark {spark.version} runs in this process")
         expected = books_of(flights)
         total = sum(totals.flights for totals in expected.values())
-        _fill(spark, flights, broker, total, listener)
-        query = DelaysQuery(spark, broker.bootstrap, directories.results, directories.work / "checkpoint")
+        admin = stack.enter_context(Admin(cluster.bootstrap, client_id="tidelog-demo"))
+        _create_topics(admin)
+        scene = Scene(cluster, admin, RunLog(began=time.monotonic()), listener, total)
+        numbers = Ledger(cluster.bootstrap)
+        stack.callback(numbers.abandon)
+        numbers.start()
+        scene.fill(spark, flights)
+        query = DelaysQuery(spark, cluster.bootstrap, directories.results, directories.work / "checkpoint")
         stack.callback(query.stop)
-        log = _query_through_an_outage(query, broker, total, listener)
+        scene.read(query)
         query.stop()
+        listener.say("reading what is left of the ledger ...")
+        balance = numbers.stop()
         books = query.books()
         verdict = compare(expected, books)
-        plot(directories.picture, books, log, verdict)
-        directories.is_worth_keeping = not verdict.is_clean
-        return Outcome(books, verdict, directories.picture, directories.results, query.restarts)
+        outcome = Outcome(books, verdict, balance, directories.picture, directories.results, query.restarts)
+        plot(directories.picture, books, scene.log, verdict, balance)
+        directories.is_worth_keeping = not outcome.is_clean
+        return outcome
 
 
-def _fill(spark: SparkSession, flights: Path, broker: DemoBroker, total: int, listener: Listener) -> None:
-    from tidelog import Admin, NewTopic
+def _create_topics(admin: Admin) -> None:
+    from tidelog import NewTopic
 
-    with Admin(broker.bootstrap, client_id="tidelog-demo") as admin:
-        admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])
-        listener.begin(f"Spark writes {total:,} flights to the topic {TOPIC}", total)
+    admin.create_topics(
+        [
+            NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR),
+            NewTopic(ledger.TOPIC, num_partitions=ledger.PARTITIONS, replication_factor=REPLICATION_FACTOR),
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What every step of the demo works with."""
+
+    cluster: DemoCluster
+    admin: Admin
+    log: RunLog
+    listener: Listener
+    total: int
+
+    def fill(self, spark: SparkSession, flights: Path) -> None:
+        """Spark writes; a third of the way a leader is killed."""
+        killer = Killer(self.cluster, self.log, self.listener)
+        self.listener.begin(f"Spark writes {self.total:,} flights to the topic {TOPIC}", self.total)
 
         def look() -> None:
-            with suppress(TidelogError):  # the next look will tell
-                listener.advance(_written(admin))
+            with suppress(KafkaError, NetworkError):  # the next look will tell
+                written = self._written()
+                self.log.written.append((self.log.seconds(), written))
+                if written * 3 >= self.total and not killer.has_struck:
+                    leader = self.admin.describe_topics([TOPIC])[TOPIC].partitions[0].leader
+                    if leader is not None:
+                        killer.strike(f"the leader of {TOPIC}-0", leader)
+                self.listener.advance(written)
 
         with _again_and_again(look):
-            write_flights(spark, flights, broker.bootstrap)
-        listener.advance(_written(admin))
+            write_flights(spark, flights, self.cluster.bootstrap)
+        self.log.written.append((self.log.seconds(), self._written()))
+        self.listener.advance(self.total)
+        killer.join()
 
+    def read(self, query: DelaysQuery) -> None:
+        """Spark reads; half way the active controller is killed."""
+        killer = Killer(self.cluster, self.log, self.listener)
 
-def _written(admin: Admin) -> int:
-    ends = admin.list_offsets({TopicPartition(TOPIC, PartitionIndex(n)): "latest" for n in range(PARTITIONS)})
-    return sum(end.offset for end in ends.values() if end is not None)
+        def on_progress(records: int) -> None:
+            self.log.progress.append((self.log.seconds(), records))
+            self.listener.advance(records)
 
+        self.listener.begin("A streaming query sums up delays by carrier and day", self.total)
+        self.log.query_began_at = self.log.seconds()
+        query.start()
+        query.run_until(self.total // 2, seconds_max=STANDSTILL_SECONDS_MAX, on_progress=on_progress)
+        leader = self.admin.describe_quorum().leader_id
+        if leader is not None:
+            killer.strike("the active controller", leader)
+        query.run_until(self.total, seconds_max=STANDSTILL_SECONDS_MAX, on_progress=on_progress)
+        killer.join()
+        if query.restarts:
+            self.listener.say(
+                f"the query failed on an outage and was started from its checkpoint {query.restarts} times"
+            )
+        else:
+            self.listener.say("the query lived through both outages")
 
-def _query_through_an_outage(query: DelaysQuery, broker: DemoBroker, total: int, listener: Listener) -> RunLog:
-    log = RunLog()
-    began = time.monotonic()
-
-    def on_progress(records: int) -> None:
-        log.progress.append((time.monotonic() - began, records))
-        listener.advance(records)
-
-    listener.begin("A streaming query sums up delays by carrier and day", total)
-    query.start()
-    query.run_until(total // 2, seconds_max=STANDSTILL_SECONDS_MAX, on_progress=on_progress)
-    killed_pid = broker.pid
-    broker.kill()
-    log.killed_at = time.monotonic() - began
-    listener.say(f"kill -9 {killed_pid}: the broker is gone, half way through")
-    time.sleep(DOWN_SECONDS)
-    seconds = broker.start()
-    log.back_at = time.monotonic() - began
-    listener.say(f"broker restarted on the same files in {seconds:.2f} s, pid {broker.pid}")
-    query.run_until(total, seconds_max=STANDSTILL_SECONDS_MAX, on_progress=on_progress)
-    if query.restarts:
-        listener.say(f"the query failed on the outage and was started from its checkpoint {query.restarts} times")
-    else:
-        listener.say("the query lived through the outage")
-    return log
+    def _written(self) -> int:
+        partitions = [TopicPartition(TOPIC, PartitionIndex(index)) for index in range(PARTITIONS)]
+        ends = self.admin.list_offsets(dict.fromkeys(partitions, "latest"))
+        return sum(end.offset for end in ends.values() if end is not None)
 
 
 @contextmanager
