@@ -1,9 +1,11 @@
-"""The cluster itself from the command line, as far as one node can show it."""
+"""The cluster itself from the command line: as far as one node can show it, and three of which one is killed."""
 
 from __future__ import annotations
 
 from support.cli import rows, tidelog
+from support.cluster import Cluster
 from support.node import NodeProcess
+from support.waiting import wait_until
 
 
 def test_partitions_are_filtered_by_their_state(shared_node: NodeProcess) -> None:
@@ -37,3 +39,76 @@ def test_brokers_and_features_are_described(shared_node: NodeProcess) -> None:
     features = {row["feature"]: row for row in rows(tidelog(shared_node, "features", "describe", "-o", "json"))}
     version = features["metadata.version"]
     assert version["supported_min"] <= version["level"] <= version["supported_max"]
+
+
+def test_a_cluster_is_watched_through_the_end_of_a_node(cluster: Cluster) -> None:
+    topic = "cli-watched"
+    tidelog(cluster, "topics", "create", topic, "--partitions", "3", "--config", "min.insync.replicas=2")
+    cluster.wait_until_in_sync(topic)
+    tidelog(cluster, "produce", topic, "--partition", "0", stdin="a\nb\n")
+    [quorum] = rows(tidelog(cluster, "quorum", "describe", "-o", "json"))
+    assert (quorum["voters"], quorum["observers"]) == ([1, 2, 3], [])
+    replication = rows(tidelog(cluster, "quorum", "describe", "--replication", "-o", "json"))
+    assert [(row["node"], row["role"]) for row in replication] == [
+        (node_id, "leader" if node_id == quorum["leader"] else "voter") for node_id in (1, 2, 3)
+    ]
+    assert tidelog(cluster, "topics", "describe", topic, "--under-replicated", "--offline") == "no such partition\n"
+
+    node = cluster.leader_of(topic)
+    node.kill()
+    cluster.wait_until_led_by_another(topic, node)
+    cluster.wait_until_in_sync(topic, without=[node.node_id])
+    tidelog(cluster, "produce", topic, "--partition", "0", stdin="c\n")
+    at_min = rows(tidelog(cluster, "topics", "describe", topic, "--at-min-isr", "-o", "json"))
+    assert [row["partition"] for row in at_min] == [0, 1, 2]
+    assert all(node.node_id not in row["isr"] for row in at_min)
+    brokers = rows(tidelog(cluster, "cluster", "describe", "-o", "json"))
+    assert [row["broker"] for row in brokers if row["fenced"]] == [node.node_id]
+    told = tidelog(cluster, "log", "lineage", topic, "--partition", "0")
+    assert f"node {node.node_id} does not tell: " in told
+    from_disk = ("--data", str(node.directory.parent))
+    on_disk = rows(tidelog(cluster, "log", "lineage", topic, "--partition", "0", *from_disk, "-o", "json"))
+    assert len(on_disk) == 2
+    assert str(node.node_id) not in on_disk[1]["replicas"]
+    assert [row["differs"] for row in on_disk] == [None, None]
+
+    node.start()
+    cluster.wait_until_in_sync(topic)
+    elected = rows(tidelog(cluster, "elect", "--type", "preferred", "--all", "-o", "json"))
+    assert (topic, 0, node.node_id, "elected") in [
+        (row["topic"], row["partition"], row["leader"], row["outcome"]) for row in elected
+    ]
+    again = rows(tidelog(cluster, "elect", "--type", "preferred", "--topic", topic, "-o", "json"))
+    assert {row["outcome"] for row in again} == {"ELECTION_NOT_NEEDED"}
+
+
+def test_what_nobody_alive_holds_cannot_be_elected(cluster: Cluster) -> None:
+    cluster.create_topic("cli-lost", 3, replication_factor=1)
+    node = cluster.leader_of("cli-lost")
+    partition = next(one.partition for one in cluster.describe("cli-lost") if one.leader == node.node_id)
+    node.kill()
+    other = cluster.running[0]
+    wait_until(
+        lambda: cluster.describe("cli-lost", through=other)[partition].leader is None, "nobody leads it", seconds=60
+    )
+    [offline] = rows(tidelog(cluster, "topics", "describe", "--offline", "-o", "json"))
+    assert (offline["topic"], offline["partition"]) == ("cli-lost", partition)
+    arguments = ("elect", "--type", "unclean", "--topic", "cli-lost", "--partition", str(partition))
+    assert "ELIGIBLE_LEADERS_NOT_AVAILABLE" in tidelog(cluster, *arguments, status=1)
+    tidelog(cluster, "cluster", "unregister", "--broker", str(node.node_id))
+    brokers = rows(tidelog(cluster, "cluster", "describe", "-o", "json"))
+    assert node.node_id not in [row["broker"] for row in brokers]
+
+
+def test_what_the_quorum_does_not_do_is_refused_in_words(cluster: Cluster) -> None:
+    voters = tidelog(cluster, "quorum", "remove-voter", "--node-id", "9", status=2)
+    assert "no voter has this id; there are 1, 2, 3" in voters
+    file = str(cluster.nodes[2].directory) + ".properties"
+    refused = tidelog(cluster, "quorum", "add-voter", "--config-file", file, status=1)
+    assert "voter 2: " in refused
+    features = {row["feature"]: row for row in rows(tidelog(cluster, "features", "describe", "-o", "json"))}
+    version = features["metadata.version"]
+    beyond = f"metadata.version={version['supported_max'] + 1}"
+    assert "metadata.version" in tidelog(cluster, "features", "upgrade", "--feature", beyond, status=1)
+    same = f"metadata.version={version['level']}"
+    assert rows(tidelog(cluster, "features", "upgrade", "--feature", same, "-o", "json")) == [version]

@@ -6,15 +6,20 @@ import json
 import os
 import subprocess
 import sys
-from typing import Any
-
-from support.node import NodeProcess
+from typing import Any, Protocol
 
 SECONDS_MAX = 60.0
 
 
-def tidelog(node: NodeProcess, *arguments: str, stdin: str = "", status: int = 0) -> str:
-    """Run `tidelog ARGUMENTS…` against a node; returns what it printed, or its errors if it was to fail."""
+class Reached(Protocol):
+    """A node, or a cluster."""
+
+    @property
+    def bootstrap(self) -> str: ...
+
+
+def tidelog(node: Reached, *arguments: str, stdin: str = "", status: int = 0) -> str:
+    """Run `tidelog ARGUMENTS…` against whoever is named; returns what it printed, or its errors if it was to fail."""
     ran = subprocess.run(
         [sys.executable, "-m", "tidelog", *arguments],
         input=stdin,

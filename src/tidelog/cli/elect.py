@@ -18,13 +18,14 @@ from tidelog.cli.command import (
     output_option,
     timeout_option,
 )
-from tidelog.cli.output import Row, Rows
+from tidelog.cli.output import Row, Rows, Section, Sections
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tidelog.client.admin import Admin
     from tidelog.client.cluster_descriptions import ElectionType
+    from tidelog.client.descriptions import PartitionDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +64,16 @@ class ElectLeaders:
     output: str = output_option()
     log_level: str = log_level_option()
 
-    def run(self) -> Rows:
+    def run(self) -> Sections:
         if self.all == (self.topic is not None):
             raise UsageError("say which partitions: --topic TOPIC, with --partition N if you like, or --all")
         if self.partition and self.topic is None:
             raise UsageError("--partition needs --topic")
         election: ElectionType = "unclean" if self.type == "unclean" else "preferred"
-        # An iterator: the rows of what was elected are printed before the error of what was not.
-        return Rows(self._rows(election), nothing="no partition needs it")
+        return Sections(self._sections(election))
 
-    def _rows(self, election: ElectionType) -> Iterator[Row]:
+    def _sections(self, election: ElectionType) -> Iterator[Section]:
+        """What came of it; and then the error, if a partition could not elect."""
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
             results = admin.elect_leaders(election, self._partitions(admin))
             described = admin.describe_topics(sorted({each.topic for each in results})) if results else {}
@@ -81,18 +82,10 @@ class ElectLeaders:
             for name, topic in described.items()
             for each in topic.partitions
         }
-        failed: list[KafkaError] = []
-        for partition, error in results.items():
-            state = leaders.get(partition)
-            if error is not None and error.code is not Code.ELECTION_NOT_NEEDED:
-                failed.append(error)
-            yield {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                "leader": None if state is None else state.leader,
-                "leader_epoch": None if state is None else state.leader_epoch,
-                "outcome": "elected" if error is None else error.code.name,
-            }
+        rows = [_row(partition, leaders.get(partition), error) for partition, error in results.items()]
+        facts = {"type": self.type}
+        yield Section(f"{self.type} election", facts, Rows(rows, nothing="no partition needs it"))
+        failed = [error for error in results.values() if error and error.code is not Code.ELECTION_NOT_NEEDED]
         if failed:
             more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
             raise KafkaError(f"{failed[0]}{more}", code=failed[0].code)
@@ -104,3 +97,13 @@ class ElectLeaders:
         if not indexes:
             indexes = tuple(each.partition for each in admin.describe_topics([self.topic])[self.topic].partitions)
         return [TopicPartition(self.topic, PartitionIndex(index)) for index in dict.fromkeys(indexes)]
+
+
+def _row(partition: TopicPartition, state: PartitionDescription | None, error: KafkaError | None) -> Row:
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader": None if state is None else state.leader,
+        "leader_epoch": None if state is None else state.leader_epoch,
+        "outcome": "elected" if error is None else error.code.name,
+    }
