@@ -86,6 +86,7 @@ class Cluster:
         self._refreshed: asyncio.Future[None] | None = None
         self._listeners: list[Callable[[MetadataChanges], None]] = []
         self._keeper: asyncio.Task[None] | None = None
+        self._passed_on: Connection | None = None
         self._unchanged = 0  # answers in a row that brought nothing new
         self._closed = False
 
@@ -97,11 +98,15 @@ class Cluster:
     async def any_broker(self) -> Connection:
         """A connection to whichever broker answers first: one that is open, else each that is known, in random order.
 
+        Once this client has asked for a change, it is the one that passed it on: that one has seen it.
+
         Raises:
             NetworkError: none can be reached; names all addresses, and the last reason.
             UnsupportedVersionError: what answers is too old, or too new.
         """
         self._check_open()
+        if self._passed_on is not None and self._passed_on.closed is None:
+            return self._passed_on
         open_ones = self.pool.open_connections()
         if open_ones:
             return min(open_ones, key=_in_flight)
@@ -124,10 +129,13 @@ class Cluster:
         controller_id = self.metadata.controller_id
         if controller_id is not None and controller_id in self.metadata.brokers:
             try:
-                return await self.pool.connection(controller_id)
+                self._passed_on = await self.pool.connection(controller_id)
+                return self._passed_on
             except NetworkError as error:
                 logger.debug("the controller cannot be reached: %s", error)
-        return await self.any_broker()
+        self._passed_on = None
+        self._passed_on = await self.any_broker()
+        return self._passed_on
 
     async def leader(self, partition: TopicPartition, lane: str = CONTROL_LANE) -> Connection:
         """The connection to a partition's leader.

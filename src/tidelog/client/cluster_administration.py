@@ -188,9 +188,8 @@ class ClusterAdministration:
     # Features.
     async def describe_features(self) -> dict[str, FeatureDescription]:
         async def ask() -> dict[str, FeatureDescription]:
-            # Tokens do not reach ApiVersions: whoever passed a change on has waited for it, and shows it.
             response = await self._request(
-                await self._controller(),
+                await self._cluster.any_broker(),
                 ApiVersionsRequest(client_software_name="tidelog", client_software_version="1"),
                 ApiVersionsResponse,
                 min_version=_API_VERSIONS_WITH_FEATURES,

@@ -17,6 +17,7 @@ from tidelog.base.ids import PartitionIndex, uuid_text
 from tidelog.client.async_admin import AsyncAdmin
 from tidelog.client.cluster_descriptions import Endpoint, FeatureDescription, FeatureUpdate, QuorumReplica
 from tidelog.wire import ApiKey
+from tidelog.wire.messages import api_03_metadata as metadata
 from tidelog.wire.messages import api_18_api_versions as api_versions
 from tidelog.wire.messages import api_23_offset_for_leader_epoch as epoch_end
 from tidelog.wire.messages import api_43_elect_leaders as elect
@@ -300,6 +301,33 @@ def test_a_replica_that_does_not_tell_is_an_answer_too() -> None:
         replica = (await admin.describe_lineages([P0]))[P0].replicas[1]
         assert replica.spans == ()
         assert "NOT_LEADER_OR_FOLLOWER" in str(replica.error)
+
+    run(work)
+
+
+def test_who_passed_a_change_on_is_asked_what_came_of_it() -> None:
+    async def work(cluster: ModelCluster, admin: aio.Admin) -> None:
+        async with ModelCluster() as other:
+            brokers = [
+                metadata.MetadataResponseBroker(1, "127.0.0.1", cluster.port),
+                metadata.MetadataResponseBroker(2, "127.0.0.1", other.port),
+            ]
+
+            def answer(request: metadata.MetadataRequest, version: int) -> metadata.MetadataResponse:
+                return metadata.MetadataResponse(brokers=brokers, cluster_id="two", controller_id=2)
+
+            for each in (cluster, other):
+                each.on(ApiKey.METADATA, answer)
+            other.on(ApiKey.UNREGISTER_BROKER, in_turn(unregister.UnregisterBrokerResponse()))
+            assert await admin.list_topics() == []
+            asked = len(cluster.requests)
+            await admin.unregister_broker(3)
+            for _ in range(3):
+                await admin.list_topics()
+            assert len(cluster.requests) == asked
+            await other.stop()
+            await admin.list_topics()
+            assert len(cluster.requests) > asked
 
     run(work)
 
