@@ -12,7 +12,7 @@ from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log, LogConfig, LogSlice
-from tidelog.metadata import PartitionImage
+from tidelog.metadata import MetadataImage, PartitionImage
 from tidelog.records import BatchBuilder, read_records, split_whole_batches
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
 from tidelog.server.dispatch import BROKER, RequestContext
@@ -40,6 +40,7 @@ class ToyBroker:
 
     def __init__(self, partitions: int) -> None:
         self.disk = MemoryDisk()
+        self.image = MetadataImage.empty()
         self.epochs = [0] * partitions
         self.look_ups = 0
         self.partitions: dict[int, Partition] = {}
@@ -60,9 +61,6 @@ class ToyBroker:
 
     def partition_by_id(self, topic_id: TopicId, index: int) -> Partition:
         return self.partition(TOPIC, index)
-
-    def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        return -1, -1
 
     def lead(self, index: int) -> None:
         partition = self.partitions[index]

@@ -113,13 +113,6 @@ class Broker:
             raise self._missing(TopicPartition(topic.name, PartitionIndex(index)))
         return found
 
-    def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int]:
-        """(leader id, leader epoch) by the published image; (-1, -1) where there is no such partition."""
-        state = self.image.partition(topic_partition.topic, topic_partition.partition)
-        if state is None:
-            return -1, -1
-        return (-1 if state.leader is None else state.leader), state.leader_epoch
-
     def preferred_read_replica(self, partition: Partition, rack: str, offset: int) -> BrokerId | None:
         """Which other broker a consumer in `rack` is to read a partition from (KIP-392); None: this one."""
         if self.replication is None or partition.replica is None:

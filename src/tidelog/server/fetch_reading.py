@@ -16,6 +16,7 @@ from tidelog.replica import FollowerFetch
 from tidelog.server.broker import Broker
 from tidelog.server.dispatch import code_of
 from tidelog.server.fetch_sessions import FetchedPartition, FetchSession
+from tidelog.server.leader_hints import MISLED, leader_of
 from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
     EpochEndOffset,
@@ -44,6 +45,7 @@ class FetchReading:
 
     Attributes:
         must_answer: something was found that the reader has to know at once.
+        leaders: whom those are told of that asked the wrong broker.
         not_cached: what a thread has to bring into memory before `read_due` can go on with what is due.
     """
 
@@ -60,6 +62,7 @@ class FetchReading:
     ) -> None:
         self.must_answer = not session.partitions
         self.not_cached: list[NotCachedError] = []
+        self.leaders: list[int] = []
         self._broker = broker
         self._session = session
         self._now_ms = now_ms
@@ -104,6 +107,8 @@ class FetchReading:
         session = self._session
         topics: dict[object, FetchableTopicResponse] = {}
         for fetched, row in session.tell():
+            if row.current_leader is not None:
+                self.leaders.append(row.current_leader.leader_id)
             of_topic = fetched.topic_id if session.is_by_id else fetched.topic
             topic = topics.get(of_topic)
             if topic is None:
@@ -135,8 +140,8 @@ class FetchReading:
             code = code_of(error, f"Fetch {fetched.topic or fetched.topic_id}-{wanted.partition}")
             # No records are empty, never null: librdkafka drops the connection over a null.
             row = PartitionData(partition_index=wanted.partition, error_code=code, high_watermark=-1, records=b"")
-            if partition is not None and code in (Code.NOT_LEADER_OR_FOLLOWER, Code.FENCED_LEADER_EPOCH):
-                leader_id, leader_epoch = broker.leader_of(partition.topic_partition)
+            if code in MISLED:
+                leader_id, leader_epoch = leader_of(broker.image, fetched.topic or fetched.topic_id, wanted.partition)
                 row.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
             return row
 

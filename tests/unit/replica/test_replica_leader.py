@@ -370,3 +370,76 @@ def test_what_is_not_said_is_as_kafka_has_it() -> None:
     assert settings.min_insync_replicas == values["min.insync.replicas"]
     assert settings.lag_ms_max == values["replica.lag.time.max.ms"]
     assert settings.proposal_backoff_ms == FollowerSettings().fetch_backoff_ms == 1000
+
+
+# What is the case.
+
+
+def test_who_is_missing_from_the_isr_and_who_is_there_at_all() -> None:
+    alone = leader_of(state_of([1], [1]))
+    assert (alone.has_followers, alone.is_isr_whole, alone.isr_size_min, alone.active_followers) == (
+        False,
+        True,
+        1,
+        frozenset(),
+    )
+    whole = leader_of(min_insync=2)
+    assert (whole.has_followers, whole.is_isr_whole, whole.isr_size_min) == (True, True, 2)
+    assert whole.active_followers == {2, 3}
+    whole.on_brokers({LEADER: BrokerEpoch(1), TWO: BrokerEpoch(20)})
+    assert whole.active_followers == {2}
+    assert not leader_of(state_of([1, 2, 3], [1, 3])).is_isr_whole
+
+
+def test_what_the_slowest_follower_lacks_that_has_fetched() -> None:
+    leader = leader_of()
+    assert leader.lag_max == 0, "nobody has said anything yet"
+    fetch(leader, 2, 9)
+    assert leader.lag_max == 1
+    fetch(leader, 3, 4)
+    assert leader.lag_max == 6
+    fetch(leader, 3, 10)
+    leader.on_appended(Offset(12), now_ms=0)
+    assert leader.lag_max == 3
+
+
+def test_who_in_sync_has_all_below_an_offset() -> None:
+    leader = leader_of(state_of([1, 2, 3], [1, 2]))
+    assert leader.in_sync_at(0) == {}, "nobody has said anything yet"
+    fetch(leader, 2, 9)
+    fetch(leader, 3, 9)
+    assert leader.in_sync_at(9) == {TWO: 9}
+    assert leader.in_sync_at(10) == {}
+
+
+@pytest.mark.parametrize(
+    ("epoch", "offset", "told"),
+    [(5, 10, None), (5, 11, (5, 10)), (4, 10, (3, 10)), (3, 10, None), (3, 11, (3, 10)), (2, 4, None), (2, 5, (2, 4))],
+)
+def test_where_a_log_ceases_to_be_a_prefix(epoch: int, offset: int, told: tuple[int, int] | None) -> None:
+    assert leader_of().diverging(LeaderEpoch(epoch), offset) == told
+
+
+def test_nothing_can_be_said_of_an_epoch_that_is_newer_and_of_none() -> None:
+    assert leader_of().diverging(None, 99) is None
+    with pytest.raises(OffsetOutOfRangeError):
+        leader_of().diverging(LeaderEpoch(EPOCH + 1), 10)
+
+
+def test_a_follower_that_had_all_until_more_was_written_is_caught_up_as_of_then() -> None:
+    """In a fetch session it does not name what has not changed, be it for hours."""
+    leader = leader_of(state_of([1, 2, 3], [1, 2, 3]))
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 9)
+    later_ms = 10 * LAG_MS_MAX
+    leader.on_appended(Offset(11), now_ms=later_ms)
+    leader.on_tick(later_ms)
+    proposal = leader.take_ready().isr_proposal
+    assert proposal is not None
+    assert proposal.isr == {1, 2}
+    leader.on_appended(Offset(12), now_ms=later_ms + 5)
+    leader.on_proposal_unanswered(later_ms)
+    leader.on_tick(later_ms + LAG_MS_MAX + 1)
+    proposal = leader.take_ready().isr_proposal
+    assert proposal is not None
+    assert proposal.isr == {1}, "what it lacked was not written anew"

@@ -6,10 +6,17 @@ import asyncio
 
 import pytest
 
-from support.replicated_brokers import PARTITION, TOPIC, ReplicatedCluster, run, until
+from support.logs import make_batch
+from support.replicated_brokers import PARTITION, PORT, TOPIC, ReplicatedCluster, run, until
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.controller import ElectionType
+from tidelog.wire.messages.api_00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tidelog.wire.messages.api_01_fetch import (
     FetchPartition,
     FetchRequest,
@@ -260,3 +267,37 @@ async def delete_before(
     request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(TOPIC, [partition])], timeout_ms=timeout_ms)
     answer = await cluster.ask(cluster.leader.broker_id, request, DeleteRecordsResponse, version=2)
     return answer.topics[0].partitions[0]
+
+
+def test_who_asks_the_wrong_broker_is_told_where_the_leader_is() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        wrong, leader = cluster.followers[0], cluster.leader
+        partition = PartitionProduceData(index=0, records=memoryview(make_batch("a")))
+        produce = ProduceRequest(
+            acks=1, timeout_ms=1_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=[partition])]
+        )
+        refused = await cluster.ask(wrong.broker_id, produce, ProduceResponse, version=10)
+        row = refused.responses[0].partition_responses[0]
+        assert row.error_code == Code.NOT_LEADER_OR_FOLLOWER
+        assert row.current_leader is not None
+        assert row.current_leader.leader_id == leader.broker_id
+        (endpoint,) = refused.node_endpoints
+        assert (endpoint.node_id, endpoint.host, endpoint.port) == (leader.broker_id, leader.machine.name, PORT)
+        wanted = FetchPartition(
+            partition=0, fetch_offset=0, current_leader_epoch=cluster.state().leader_epoch, partition_max_bytes=1
+        )
+        topic_id = cluster.controller.image.topics_by_name[TOPIC].topic_id
+        fetch = FetchRequest(
+            replica_state=ReplicaState(7, 1),
+            max_wait_ms=0,
+            min_bytes=0,
+            topics=[FetchTopic(topic_id=topic_id, partitions=[wanted])],
+        )
+        told = await cluster.ask(wrong.broker_id, fetch, FetchResponse, version=16)
+        leads = told.responses[0].partitions[0].current_leader
+        assert leads is not None
+        assert leads.leader_id == leader.broker_id
+        assert [each.node_id for each in told.node_endpoints] == [leader.broker_id]
+
+    run(story)

@@ -4,9 +4,9 @@ Behaviour: each partition stands for itself; what is acknowledged has been writt
 (KIP-101), and synced first where `flush.messages` asks for it. acks=all is answered once all in sync have it, and
 `min.insync.replicas` at least; REQUEST_TIMED_OUT says that this took longer than the request allows: the records may
 be committed yet. A duplicate of an idempotent producer is answered with the offsets of the original, and with acks=all
-once that is committed. acks=0 has no answer: where it fails, the connection is closed, which is all that the
-protocol offers. Internal topics take records from their coordinators and, as in Kafka, from clients that call
-themselves `__admin_client`.
+once that is committed. Who asked the wrong broker is told where the leader is (10+, KIP-951). acks=0 has no answer:
+where it fails, the connection is closed, which is all that the protocol offers. Internal topics take records from their
+coordinators and, as in Kafka, from clients that call themselves `__admin_client`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ from tidelog.base.errors import (
 )
 from tidelog.base.ids import TopicId
 from tidelog.server.dispatch import RequestContext, code_of
+from tidelog.server.leader_hints import MISLED, endpoints_of, leader_of
 from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_00_produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
@@ -41,6 +44,7 @@ if TYPE_CHECKING:
     from tidelog.server.node import Node
 
 TOPIC_IDS_FROM_VERSION = 13
+LEADERS_FROM_VERSION = 10
 
 ADMIN_CLIENT_ID = "__admin_client"
 
@@ -65,8 +69,20 @@ def handle(
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     response = ProduceResponse(responses=topics)
     if owed.unsynced or owed.uncommitted:
-        return _answer_when_safe(node, owed, response, acks)
+        return _answer_when_safe(node, owed, response, acks, context)
+    if owed.misled:
+        _tell_leaders(node, owed, response, context)
     return _answer(response, acks)
+
+
+def _tell_leaders(node: Node, owed: _Owed, response: ProduceResponse, context: RequestContext) -> None:
+    """To those that asked the wrong broker, where the right one is (KIP-951)."""
+    for topic, row in owed.misled:
+        row.current_leader = LeaderIdAndEpoch(*leader_of(node.image, topic, row.index))
+    if context.api_version >= LEADERS_FROM_VERSION:
+        leaders = [row.current_leader.leader_id for _, row in owed.misled if row.current_leader is not None]
+        listener_name = context.connection.listener_name
+        response.node_endpoints = endpoints_of(node.image, leaders, listener_name, NodeEndpoint)
 
 
 def _answer(response: ProduceResponse, acks: int) -> ProduceResponse | None:
@@ -85,25 +101,32 @@ def _answer(response: ProduceResponse, acks: int) -> ProduceResponse | None:
 class _Owed:
     """What is to be waited for before a request is answered, row by row."""
 
-    __slots__ = ("timeout_ms", "uncommitted", "unsynced")
+    __slots__ = ("misled", "timeout_ms", "uncommitted", "unsynced")
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self.unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
-        self.uncommitted: list[tuple[asyncio.Future[Code], PartitionProduceResponse]] = []
+        self.uncommitted: list[tuple[asyncio.Future[Code], str | UUID, PartitionProduceResponse]] = []
+        self.misled: list[tuple[str | UUID, PartitionProduceResponse]] = []
 
 
-async def _answer_when_safe(node: Node, owed: _Owed, response: ProduceResponse, acks: int) -> ProduceResponse | None:
+async def _answer_when_safe(
+    node: Node, owed: _Owed, response: ProduceResponse, acks: int, context: RequestContext
+) -> ProduceResponse | None:
     for partition, row in owed.unsynced:
         try:
             await node.files.flush(partition)
         except DiskError as error:
             node.broker.on_disk_error(partition, error)
             row.error_code, row.base_offset, row.error_message = Code.KAFKA_STORAGE_ERROR, -1, str(error)
-    for committed, row in owed.uncommitted:
+    for committed, topic, row in owed.uncommitted:
         code = await committed
         if code and not row.error_code:
             row.error_code, row.base_offset, row.error_message = code, -1, WHY_NOT_COMMITTED.get(code)
+            if code in MISLED:
+                owed.misled.append((topic, row))
+    if owed.misled:
+        _tell_leaders(node, owed, response, context)
     return _answer(response, acks)
 
 
@@ -134,6 +157,8 @@ def _append(
         row = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
         if isinstance(error, InvalidRecordsError):
             row.record_errors = [BatchIndexAndErrorMessage(index) for index in error.record_indexes]
+        if row.error_code in MISLED:
+            owed.misled.append((topic, row))
         return row
     except InvariantBrokenError as error:
         node.broker.on_bug(partition, error)
@@ -150,7 +175,7 @@ def _append(
     if partition.is_sync_awaited:
         owed.unsynced.append((partition, row))
     if acks == -1 and result.last_offset >= partition.high_watermark:
-        owed.uncommitted.append((partition.committed(result.last_offset + 1, owed.timeout_ms), row))
+        owed.uncommitted.append((partition.committed(result.last_offset + 1, owed.timeout_ms), topic, row))
     return row
 
 

@@ -18,12 +18,14 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.fetch_reading import ZSTD_FROM_VERSION, FetchReading
 from tidelog.server.fetch_sessions import FetchSession
-from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
+from tidelog.server.leader_hints import endpoints_of
+from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:
     from tidelog.server.node import Node
 
 TOPIC_IDS_FROM_VERSION = 13
+LEADERS_FROM_VERSION = 16
 FOLLOWERS_FROM_VERSION = 11
 """Readers of older versions know nothing of replicas to read from, and expect the leader (KIP-392)."""
 
@@ -48,15 +50,25 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchR
     try:
         reading.read_due()
         if not reading.not_cached and (reading.has_enough or request.max_wait_ms <= 0):
-            return reading.answer()
+            return _answer(node, reading, context)
         has_ended = False
     finally:
         if has_ended:
             session.on_fetch_ended()
-    return _wait(node, reading, session, request.max_wait_ms)
+    return _wait(node, reading, session, request.max_wait_ms, context)
 
 
-async def _wait(node: Node, reading: FetchReading, session: FetchSession, wait_ms_max: int) -> FetchResponse:
+def _answer(node: Node, reading: FetchReading, context: RequestContext) -> FetchResponse:
+    response = reading.answer()
+    if reading.leaders and context.api_version >= LEADERS_FROM_VERSION:
+        name = context.connection.listener_name
+        response.node_endpoints = endpoints_of(node.broker.image, reading.leaders, name, NodeEndpoint)
+    return response
+
+
+async def _wait(
+    node: Node, reading: FetchReading, session: FetchSession, wait_ms_max: int, context: RequestContext
+) -> FetchResponse:
     """Read what becomes due, until there is enough or the time is up."""
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
@@ -81,7 +93,7 @@ async def _wait(node: Node, reading: FetchReading, session: FetchSession, wait_m
                 reading.read_due()
             if not reading.not_cached:
                 if reading.has_enough or is_late:
-                    return reading.answer()
+                    return _answer(node, reading, context)
                 news.clear()
                 await news.wait()
     finally:

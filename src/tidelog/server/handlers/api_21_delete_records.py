@@ -1,9 +1,9 @@
 """DeleteRecords 0-2: the oldest records of partitions go, up to an offset (KIP-107).
 
 Behaviour: -1 stands for the high watermark, beyond which nothing is deleted (OFFSET_OUT_OF_RANGE). The new log start is
-on the disk before it is answered, and every follower that is up has gone along, or else the answer is REQUEST_TIMED_OUT:
-whoever leads next does not bring the records back. A topic that is only compacted keeps its records (POLICY_VIOLATION), and so do the
-cluster's own. A partition that is named twice is refused.
+on the disk before it is answered, and every follower that is up has gone along, so that whoever leads next does not
+bring the records back; if that takes too long, the answer is REQUEST_TIMED_OUT. A topic that is only compacted keeps
+its records (POLICY_VIOLATION), and so do the cluster's own. A partition that is named twice is refused.
 """
 
 from __future__ import annotations
