@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset, uuid_text
 from tidelog.controller import ConfigChange, ConfigOperation, ConfigsToAlter
 from tidelog.log.checkpoint import MetaProperties
@@ -156,10 +156,20 @@ class Quorum:
             return int(node.controller.journal.committed_end_offset)
 
     async def set_at(self, node: Node, value: int) -> None:
-        """Have this one change it. Raises KafkaError: it leads no more, by now."""
+        """Have this one change it, in a step of its own process. Raises KafkaError: it leads no more, by now."""
         change = ConfigsToAlter(EVERYBODY, [ConfigChange(SETTING, ConfigOperation.SET, str(value))])
-        (result,) = await node.controller.request(lambda state: state.decide_alter_configs([change]))
-        assert result.code == 0, result.message
+
+        async def decide() -> None:
+            (result,) = await node.controller.request(lambda state: state.decide_alter_configs([change]))
+            assert result.code == 0, result.message
+
+        node_id = node.config.node_id
+        deciding = self.machine(node_id).do(decide)
+        while not deciding.done():
+            if self.nodes[node_id].node is not node or not self.machine(node_id).is_running:
+                raise refusal(Code.NOT_CONTROLLER, f"node {node_id} is gone")
+            await asyncio.sleep(POLL_SECONDS / 10)
+        deciding.result()
 
     async def ask(self, node_id: int, message: object, response: type[R]) -> R:
         """Ask a controller by its listener."""

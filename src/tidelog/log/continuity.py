@@ -19,6 +19,10 @@ from tidelog.records.lineage import LeaderEpochLineage
 SCAN_PIECE_BYTES = 1024 * 1024
 MAGIC = b"\x02"
 OFFSETS_AHEAD_MAX = 2**31
+SECTOR_SIZE_BYTES = 512
+"""What a disk writes as a whole, at least."""
+LENGTH_END = 12
+MAGIC_AT = 16
 
 
 class BatchFaultError(TidelogError):
@@ -72,10 +76,9 @@ def check_batch_crc(position: int, header: BatchHeader, window: bytes, at: int) 
 
 def holds_whole_batch(data: bytes, after_offset: int) -> bool:
     """Whether somewhere in `data` there is a batch, whole and unchanged, with an offset above `after_offset`."""
-    magic_at = 16
-    found = data.find(MAGIC, magic_at)
+    found = data.find(MAGIC, MAGIC_AT)
     while found >= 0:
-        start = found - magic_at
+        start = found - MAGIC_AT
         try:
             header = read_header(data, start)
             if after_offset < header.base_offset < after_offset + OFFSETS_AHEAD_MAX:
@@ -84,6 +87,31 @@ def holds_whole_batch(data: bytes, after_offset: int) -> bool:
         except MalformedBatchError:
             pass
         found = data.find(MAGIC, found + 1)
+    return False
+
+
+def is_unsynced(data: bytes, position: int) -> bool:
+    """Whether the batch at the start of `data` is damaged because a part of it was never written to the disk.
+
+    Where power failed before a sync, each sector is the old one or the new; one that was beyond the end of the file is
+    zeros, to its own end. One that was synced and rotted is not. Nothing behind such a hole was synced either, for
+    that would have synced this.
+
+    Args:
+        data: from the batch on, all that there is.
+        position: of `data` in its file.
+    """
+    try:
+        size_bytes = max(read_header(data).size_bytes, BATCH_OVERHEAD)
+    except MalformedBatchError:
+        size_bytes = BATCH_OVERHEAD
+    start = 0
+    while start < min(size_bytes, len(data)):
+        stop = start + SECTOR_SIZE_BYTES - (position + start) % SECTOR_SIZE_BYTES
+        is_telling = start > 0 or stop >= LENGTH_END  # an offset begins with zeros, and no length is zero
+        if is_telling and not any(data[start:stop]):
+            return True
+        start = stop
     return False
 
 

@@ -10,8 +10,9 @@ from tidelog.base.errors import ConfigError, CorruptLogError
 from tidelog.base.ids import CLUSTER_METADATA, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.log import Log, LogConfig
-from tidelog.log.continuity import holds_whole_batch
+from tidelog.log.continuity import holds_whole_batch, is_unsynced
 from tidelog.log.recovery import CUT_SUFFIX
+from tidelog.log.segment import file_name
 from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.server.held_directory import HeldDirectory
 from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
@@ -121,10 +122,12 @@ class MetadataFiles:
         return log
 
     def _check_nothing_committed_was_cut(self, log: Log) -> None:
-        """Every batch of metadata is synced before it counts: a whole one behind damage was committed.
+        """Every batch of metadata is synced before it counts: a whole one behind damage may have been committed.
 
-        To go on without it would forget topics, and give their offsets, and tokens, to others.
+        To go on without it would forget topics, and give their offsets, and tokens, to others. But where the damage is
+        that of a page which was never synced, what lies behind was not synced either, and counted for nobody.
         """
+        self._remove_unsynced(log)
         for name in self._disk.list(log.directory):
             path = f"{log.directory}/{name}"
             if CUT_SUFFIX in name and holds_whole_batch(self._disk.read_bytes(path), log.log_end_offset):
@@ -138,6 +141,16 @@ class MetadataFiles:
         """What this voter must not forget; None on the first start. Raises CorruptLogError."""
         path = self._quorum_state_path
         return parse_quorum_state(self._disk.read_bytes(path), path=path) if self._disk.exists(path) else None
+
+    def _remove_unsynced(self, log: Log) -> None:
+        cut = log.recovery.cut
+        if cut is None:
+            return
+        tail = f"{log.directory}/{file_name(cut.end_offset, CUT_SUFFIX)}"
+        if tail in cut.kept_as and is_unsynced(self._disk.read_bytes(tail), cut.position):
+            logger.warning("%s: what was cut off was never synced, and nobody was told of it", log.directory)
+            for path in cut.kept_as:
+                self._disk.remove(path)
 
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""

@@ -39,7 +39,6 @@ from tidelog.server.controller import Controller
 from tidelog.server.foreign_clusters import ForeignClusters
 from tidelog.server.log_files import LogFiles
 from tidelog.server.metadata_log import encode_decision
-from tidelog.server.metadata_snapshots import MetadataSnapshots
 from tidelog.server.metadata_storage import MetadataStorage
 from tidelog.server.news import News
 from tidelog.server.quorum_askers import QuorumAskers
@@ -61,6 +60,8 @@ class MetadataQuorum:
 
     Attributes:
         key: of this node's log.
+        storage: the log and its snapshots.
+        askers: others whose requests wait.
         endpoints: where it listens for controllers; empty if it does not.
         high_watermark: exclusive end of what is committed and here; None while that is not known.
     """
@@ -70,7 +71,7 @@ class MetadataQuorum:
     endpoints: Endpoints
     _foreign: ForeignClusters
     _controller: Controller
-    _storage: MetadataStorage
+    storage: MetadataStorage
     _machine: QuorumNode
     _peers: QuorumPeers
     _namesake: Namesake
@@ -104,7 +105,7 @@ class MetadataQuorum:
         self._known_leader: tuple[BrokerId | None, LeaderEpoch | None] = (None, None)
         self._leader_news = News()
         self._commit_news = News()
-        self._askers = QuorumAskers()
+        self.askers = QuorumAskers()
         self._carrying_out: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -129,25 +130,17 @@ class MetadataQuorum:
 
     @property
     def voters(self) -> VoterSet:
-        return self._storage.voters.current
+        return self.storage.voters.current
 
     @property
     def is_reconfigurable(self) -> bool:
         """Whether the log, not the configuration, says who votes."""
-        return self._storage.voters.is_in_log
+        return self.storage.voters.is_in_log
 
     @property
     def leader_address(self) -> Address | None:
         """Of the leader's controller listener."""
         return None if self.leader_id is None else self.address_of(self.leader_id)
-
-    @property
-    def log_start_offset(self) -> Offset:
-        return self._storage.log.log_start_offset
-
-    @property
-    def snapshots(self) -> MetadataSnapshots:
-        return self._storage.snapshots
 
     def address_of(self, node_id: BrokerId) -> Address | None:
         """Of a node's controller listener, if it is known."""
@@ -192,7 +185,7 @@ class MetadataQuorum:
         )
         self._peers.endpoints = endpoints
         self._namesake = Namesake(self.node_id, self.config.settings, is_controller=self.config.is_controller)
-        self._storage = storage = MetadataStorage(
+        self.storage = storage = MetadataStorage(
             opened,
             self.config,
             self.config.first_voters(self.node_id, endpoints),
@@ -232,7 +225,7 @@ class MetadataQuorum:
     async def resign(self) -> None:
         """Lead no more, and tell the others who should be next; what was decided is synced first."""
         if self._is_open and not self._is_ended:
-            await self._storage.synced()
+            await self.storage.synced()
             self._on(self._machine.on_resign)
 
     async def stop(self) -> None:
@@ -244,7 +237,7 @@ class MetadataQuorum:
             await asyncio.gather(self._carrying_out, return_exceptions=True)
         await self._peers.say_farewell()
         self._is_ended = True
-        await self._storage.synced()
+        await self.storage.synced()
         if self._timer is not None:
             self._timer.cancel()
         self._forget_askers()
@@ -253,7 +246,7 @@ class MetadataQuorum:
     def _forget_askers(self) -> None:
         """Nothing more is decided, or answered, here."""
         self._controller.on_lost()
-        self._askers.give_up()
+        self.askers.give_up()
         self._leader_news.tell()
         self._commit_news.tell()
 
@@ -284,12 +277,12 @@ class MetadataQuorum:
         """The answer to what another node asks, with the records that go with it. Who waits no more is forgotten."""
         if isinstance(asked, EpochBegun) and asked.endpoints and asked.leader_id != self.node_id:
             self.on_address(asked.leader_id, Address(*asked.endpoints[0][1:]))
-        answer = await self._askers.ask(asked, self._machine, self._on)
+        answer = await self.askers.ask(asked, self._machine, self._on)
         if not isinstance(answer, FetchAnswer) or answer.code:
             return answer, None
         if answer.diverging is not None or answer.snapshot is not None:
             return answer, None
-        return answer, self._storage.log.records_from(answer.fetch_offset)
+        return answer, self.storage.log.records_from(answer.fetch_offset)
 
     # What the peers tell.
 
@@ -300,7 +293,7 @@ class MetadataQuorum:
             self.give_up(self._namesake.error())
             return
         if records and number == self._machine.awaited_fetch:  # others come late, and are not appended
-            self._storage.fetched = (number, records)
+            self.storage.fetched = (number, records)
         self._on(self._machine.on_answered, number, answer)
 
     def on_unanswered(self, number: int) -> None:
@@ -322,8 +315,8 @@ class MetadataQuorum:
         leads = machine.role is Role.LEADER and machine.leader_epoch == leader_epoch and not self._is_ended
         invariant(leads, "a decision of leader epoch {}: {} in {}", leader_epoch, machine.role, machine.leader_epoch)
         batch = encode_decision(records, self._clock.wall_ms())
-        offset = self._storage.append(batch, leader_epoch)
-        self._storage.keeper.on_committed(len(batch))
+        offset = self.storage.append(batch, leader_epoch)
+        self.storage.keeper.on_committed(len(batch))
         self._advance()  # who waits for news is sent them while they are synced here
         return offset
 
@@ -338,9 +331,9 @@ class MetadataQuorum:
         if not self._controller.is_active or self._is_ended:
             raise refusal(Code.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum")
         if voters == machine.voters:
-            return self._storage.voters.end_offset
+            return self.storage.voters.end_offset
         try:
-            end_offset = self._storage.append_voters(voters, machine.leader_epoch)
+            end_offset = self.storage.append_voters(voters, machine.leader_epoch)
         except Exception as error:
             self.give_up(error)
             raise refusal(Code.KAFKA_STORAGE_ERROR, f"the metadata log failed: {error}") from error
@@ -403,7 +396,7 @@ class MetadataQuorum:
 
     async def _carry_out(self, ready: QuorumReady) -> None:
         try:
-            await self._storage.carry_out(ready)
+            await self.storage.carry_out(ready)
             if ready.load is not None and not self._is_loading:
                 self._is_loading = True
                 self._peers.start(self._load(ready.load))
@@ -419,7 +412,7 @@ class MetadataQuorum:
     def _settle(self, ready: QuorumReady) -> bool:
         """What needs no waiting. Returns whether there was anything."""
         has_news = self._publish(ready.high_watermark)
-        self._askers.answer(ready.replies)
+        self.askers.answer(ready.replies)
         for request in ready.requests:
             self._peers.ask(request)
         return has_news or bool(ready.replies or ready.requests)
@@ -428,7 +421,7 @@ class MetadataQuorum:
         """Let the controller have what is committed. Returns whether there was anything new."""
         if high_watermark is None:
             return False
-        controller, machine, storage = self._controller, self._machine, self._storage
+        controller, machine, storage = self._controller, self._machine, self.storage
         end_offset = min(high_watermark, storage.log.log_end_offset)
         has_moved = end_offset != self.high_watermark
         self.high_watermark = end_offset
@@ -467,7 +460,7 @@ class MetadataQuorum:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadlines = (self._machine.next_deadline_ms(), self._storage.keeper.next_deadline_ms())
+        deadlines = (self._machine.next_deadline_ms(), self.storage.keeper.next_deadline_ms())
         deadline_ms = min((one for one in deadlines if one is not None), default=None)
         if deadline_ms is not None:
             wait_ms = max(deadline_ms - self._clock.now_ms(), TIMER_MS_MIN)
@@ -480,14 +473,14 @@ class MetadataQuorum:
     # Snapshots.
 
     def _make_snapshot(self) -> None:
-        if self._storage.keeper.is_due:
-            self._peers.start(self._storage.make_snapshot(self._controller.image()))
+        if self.storage.keeper.is_due:
+            self._peers.start(self.storage.make_snapshot(self._controller.image()))
 
     async def _load(self, snapshot_id: SnapshotId) -> None:
         """Fetch a snapshot from the leader, and go on behind it."""
         from tidelog.server.snapshot_loading import SnapshotLoading  # few nodes ever fall so far behind
 
-        loading = SnapshotLoading(self.key, self.cluster_id, self._peers, self._storage, executor=self._executor)
+        loading = SnapshotLoading(self.key, self.cluster_id, self._peers, self.storage, executor=self._executor)
         try:
             snapshot = await loading.load(snapshot_id, timeout_ms=self.config.settings.request_timeout_ms)
             self._controller.on_snapshot(snapshot)

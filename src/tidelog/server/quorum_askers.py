@@ -16,6 +16,10 @@ class QuorumAskers:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
         self._last_ticket = 0
 
+    @property
+    def count(self) -> int:
+        return len(self._waiting)
+
     async def ask(self, asked: Asked, machine: QuorumNode, tell: Callable[..., None]) -> Answer:
         """The machine's answer. Whoever waits no more, for its connection closed, is forgotten.
 

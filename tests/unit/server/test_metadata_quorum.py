@@ -6,11 +6,15 @@ import asyncio
 
 import pytest
 
-from support.simulated_quorum import METADATA, Quorum, format_directory, run_quorum
-from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError
+from support.simulated_quorum import METADATA, PORT, Quorum, format_directory, run_quorum
+from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError, NetworkError
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
+from tidelog.net.address import Address
+from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.quorum.values import FetchAnswer, QuorumSettings, Role, VoteAnswer
+from tidelog.server.quorum_messages import METADATA_TOPIC_ID
 from tidelog.server.quorum_peers import Namesake
+from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 
@@ -153,7 +157,7 @@ def test_an_answer_that_nobody_waits_for_does_not_take_the_place_of_what_is_to_b
         await quorum.start()
         leader = await quorum.leader()
         follower = quorum.node(next(number for number in (1, 2, 3) if number != leader)).quorum
-        storage = follower._storage
+        storage = follower.storage
         await quorum.set(1_000)
         await quorum.until_all_have(1_000)
         async with storage.log_lock:  # its disk is at work
@@ -182,6 +186,30 @@ def test_a_follower_whose_tail_was_damaged_fetches_it_again() -> None:
         await quorum.nodes[hurt].start()
         await quorum.set(3_000)
         await quorum.until_all_have(3_000)
+        await quorum.until(lambda: quorum.log_of(hurt) == quorum.log_of(leader), "its log is whole again")
+
+    run_quorum(story)
+
+
+def test_sectors_that_were_never_synced_are_no_damage() -> None:
+    """Of what was written and not synced a loss of power may keep the later sectors, and not the earlier ones."""
+
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        for value in range(2_000, 2_150):
+            await quorum.set(value)
+        await quorum.until_all_have(2_149)
+        hurt = next(node_id for node_id in (1, 2, 3) if node_id != leader)
+        quorum.nodes[hurt].kill()
+        (path,) = _segments(quorum, hurt)
+        data = quorum.machine(hurt).disk.files[path].data
+        assert len(data) > 8_192
+        data[4_096:4_608] = bytes(512)
+        await quorum.nodes[hurt].start()
+        await quorum.until_all_have(2_149)
+        await quorum.nodes[hurt].stop()
+        await quorum.nodes[hurt].start()
         await quorum.until(lambda: quorum.log_of(hurt) == quorum.log_of(leader), "its log is whole again")
 
     run_quorum(story)
@@ -304,5 +332,64 @@ def test_a_directory_of_another_node_is_refused() -> None:
         )
         with pytest.raises(ConfigError, match="belongs to node 2, this is node 1"):
             await quorum.nodes[1].start()
+
+    run_quorum(story)
+
+
+def test_news_of_a_commit_come_at_once_and_with_an_older_peer_in_half_a_second() -> None:
+    """Fetch 18 says what the follower knows, so that the leader need not be silent (KIP-1166); 17 is spoken as well."""
+
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        new, old = sorted({1, 2, 3} - {leader})
+        quorum.node(old).quorum._peers.fetch_version_max = 17
+        loop = asyncio.get_running_loop()
+        longest = {new: 0.0, old: 0.0}
+        await asyncio.sleep(2)
+        for value in range(2_000, 2_020):
+            await quorum.set(value)
+            committed = loop.time()
+            for node_id in sorted(longest):
+                await quorum.until(lambda n=node_id, v=value: quorum.values()[n] == str(v), "it is told")  # type: ignore[misc]
+                longest[node_id] = max(longest[node_id], loop.time() - committed)
+            await asyncio.sleep(0.7)
+        assert longest[old] > 0.3
+        assert longest[new] < longest[old]
+
+    run_quorum(story)
+
+
+def test_a_fetch_whose_connection_ends_is_forgotten() -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        await quorum.set(2_000)
+        machine = quorum.node(leader).quorum
+        fetch = FetchPartition(
+            partition=0,
+            current_leader_epoch=machine.leader_epoch or 0,
+            fetch_offset=machine.high_watermark or 0,
+            last_fetched_epoch=machine.leader_epoch or 0,
+            partition_max_bytes=1_000,
+            high_watermark=machine.high_watermark or 0,
+        )
+        request = FetchRequest(
+            replica_state=ReplicaState(replica_id=99),
+            max_wait_ms=60_000,
+            min_bytes=1,
+            topics=[FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[fetch])],
+        )
+        world = quorum.world.client_world("client")
+        address = Address(f"node-{leader}", PORT)
+        connection = await open_connection(world.network, address, ConnectionSettings("test"))
+        answer = connection.send(request, FetchResponse, timeout_ms=60_000)
+        await quorum.until(lambda: machine.askers.count == 3, "it waits, as those of the two followers do")
+        connection.close()
+        with pytest.raises(NetworkError):
+            await answer
+        await quorum.until(lambda: machine.askers.count < 3, "it is forgotten")
+        await asyncio.sleep(2)
+        assert machine.askers.count <= 2
 
     run_quorum(story)

@@ -106,7 +106,8 @@ def test_every_node_makes_its_own_and_forgets_what_lies_before(seed: int) -> Non
             await quorum.set(value)
         await quorum.until_all_have(2_059)
         for node in quorum.running:
-            await quorum.until(lambda node=node: node.quorum.log_start_offset > 20, "its log starts further on")  # type: ignore[misc]
+            log = node.quorum.storage.log
+            await quorum.until(lambda log=log: log.log_start_offset > 20, "its log starts further on")  # type: ignore[misc]
             node_id = node.config.node_id
             kept = snapshots_of(quorum, node_id)
             assert 1 <= len(kept) <= 3
@@ -132,17 +133,19 @@ def test_a_node_that_comes_back_empty_or_late_loads_a_snapshot(seed: int) -> Non
         quorum.nodes[late].kill()
         for value in range(2_000, 2_040):
             await quorum.set(value)
-        await quorum.until(lambda: quorum.node(leader).quorum.log_start_offset > 10, "the leader's log starts later")
+        await quorum.until(
+            lambda: quorum.node(leader).quorum.storage.log.log_start_offset > 10, "the leader's log starts later"
+        )
         await quorum.nodes[late].start()
         await quorum.until_all_have(2_039)
-        assert quorum.node(late).quorum.log_start_offset > 10
+        assert quorum.node(late).quorum.storage.log.log_start_offset > 10
         quorum.nodes[empty].kill()
         disk = quorum.machine(empty).disk
         disk.remove_tree(METADATA)
         await quorum.nodes[empty].start()
         await quorum.set(3_000)
         await quorum.until_all_have(3_000)
-        assert quorum.node(empty).quorum.log_start_offset > 10
+        assert quorum.node(empty).quorum.storage.log.log_start_offset > 10
 
     run_quorum(story, seed, SMALL)
 
@@ -172,7 +175,7 @@ def test_without_a_snapshot_that_can_be_read_the_start_is_refused() -> None:
         leader = await quorum.leader()
         for value in range(2_000, 2_030):
             await quorum.set(value)
-        await quorum.until(lambda: quorum.node(leader).quorum.log_start_offset > 10, "its log starts later")
+        await quorum.until(lambda: quorum.node(leader).quorum.storage.log.log_start_offset > 10, "its log starts later")
         await asyncio.sleep(1)
         quorum.nodes[leader].kill()
         disk = quorum.machine(leader).disk

@@ -210,7 +210,7 @@ def test_voters_are_in_snapshots_too(seed: int) -> None:
         assert (await quorum.ask(leader, to_add(4), add.AddRaftVoterResponse)).error_code == 0
         for value in range(2_000, 2_040):
             await quorum.set(value)
-        await quorum.until(lambda: quorum.node(leader).quorum.log_start_offset > 10, "the log starts later")
+        await quorum.until(lambda: quorum.node(leader).quorum.storage.log.log_start_offset > 10, "the log starts later")
         quorum.add(5)
         await quorum.start(5)
         await quorum.until_all_have(2_039)

@@ -34,4 +34,5 @@ async def _wait(node: Node, asked: QuorumFetch) -> FetchResponse:
     quorum = node.quorum
     answer, records = await quorum.ask(asked)
     assert isinstance(answer, FetchAnswer)
-    return fetch_response(answer, records, quorum.log_start_offset, quorum.endpoint_of(answer.leader_id))
+    log_start_offset = quorum.storage.log.log_start_offset
+    return fetch_response(answer, records, log_start_offset, quorum.endpoint_of(answer.leader_id))

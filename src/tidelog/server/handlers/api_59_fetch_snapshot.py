@@ -42,11 +42,11 @@ async def _read(
     snapshot_id = SnapshotId(Offset(asked.snapshot_id.end_offset), LeaderEpoch(asked.snapshot_id.epoch))
     code = quorum.may_read_snapshot(reader, LeaderEpoch(asked.current_leader_epoch))
     size, piece = 0, b""
-    if code is Code.NONE and snapshot_id not in quorum.snapshots.ids:
+    if code is Code.NONE and snapshot_id not in quorum.storage.snapshots.ids:
         code = Code.SNAPSHOT_NOT_FOUND
     if code is Code.NONE:
         size_max = max(min(request.max_bytes, PIECE_SIZE_BYTES_MAX), 1)
-        read = partial(quorum.snapshots.piece, snapshot_id, max(asked.position, 0), size_max)
+        read = partial(quorum.storage.snapshots.piece, snapshot_id, max(asked.position, 0), size_max)
         try:
             size, piece = await node.executor.run(read)
         except DiskError:
