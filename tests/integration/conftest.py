@@ -7,17 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.cluster import Cluster
-
-PROMPT = {
-    "broker.session.timeout.ms": "2000",
-    "broker.heartbeat.interval.ms": "200",
-    "replica.lag.time.max.ms": "4000",
-    "controller.quorum.fetch.timeout.ms": "1000",
-    "controller.quorum.election.timeout.ms": "500",
-    "offsets.topic.num.partitions": "4",
-}
-"""Times that make silence noticed sooner than by default, so that tests do not wait for it."""
+from support.cluster import PROMPT, Cluster
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +21,11 @@ def module_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster
 
 
 @pytest.fixture
-def cluster(module_cluster: Cluster) -> Cluster:
+def cluster(module_cluster: Cluster) -> Iterator[Cluster]:
     """The cluster of the file, with all nodes running, whatever the test before did to them."""
     module_cluster.start()
-    return module_cluster
+    yield module_cluster
+    module_cluster.check_logs()
 
 
 @pytest.fixture

@@ -26,6 +26,18 @@ from tidelog.wire.messages.api_60_describe_cluster import (
     DescribeClusterResponse,
 )
 
+PROMPT = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "200",
+    "replica.lag.time.max.ms": "4000",
+    "controller.quorum.fetch.timeout.ms": "1000",
+    "controller.quorum.election.timeout.ms": "500",
+    "offsets.topic.num.partitions": "4",
+}
+"""Times that make silence noticed sooner than by default, so that tests do not wait for it."""
+
+SIGNS_OF_A_BUG = ("Traceback", "a bug in Tidelog", "Task exception", "never retrieved", "CRITICAL")
+
 SETTLE_SECONDS_MAX = 60.0
 ASK_SECONDS_MAX = 5.0
 
@@ -149,6 +161,12 @@ class Cluster:
     def logs(self) -> str:
         """The end of what each node says, for whoever has to find out what went wrong."""
         return "\n".join(f"== {node}\n{node.log[-1_500:]}" for node in self.nodes.values())
+
+    def check_logs(self) -> None:
+        """Raises AssertionError if a node reported a bug of its own."""
+        for node in self.nodes.values():
+            lines = [line for line in node.log.splitlines() if any(sign in line for sign in SIGNS_OF_A_BUG)]
+            assert not lines, f"{node}: {lines[:3]}\n{node.log[-3_000:]}"
 
     # Topics.
 
