@@ -30,8 +30,9 @@ TABLE_COLUMNS = {
 class DumpLog:
     """Show what is in PATH: a file of a log, or the directory of a partition. Nothing is changed.
 
-    Reads segments, indexes, producer snapshots, checkpoints and properties, those of Apache Kafka too. The node may be
-    running. Ends with status 1 if something is not as it should be; the last row of that file says what.
+    Reads segments, indexes, snapshots of producers and of metadata, checkpoints and properties, those of Apache Kafka
+    too. The node may be running. Ends with status 1 if something is not as it should be; the last row of that file
+    says what.
 
     Examples:
 
@@ -59,7 +60,8 @@ class DumpLog:
             is_empty = False
             kind = found.kind
             rows: Iterator[Row] = found.rows
-            if kind == "records" and f"/{CLUSTER_METADATA}/" in f"/{found.path}":
+            is_metadata = f"/{CLUSTER_METADATA}/" in f"/{found.path}" or found.path.endswith(".checkpoint")
+            if kind == "records" and is_metadata:
                 kind, rows = "metadata records", _with_metadata(rows)
             yield Section(
                 f"{found.path} ({kind})",

@@ -24,6 +24,8 @@ from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.records.control import read_control_record
 
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
+SNAPSHOT_OF_METADATA_SUFFIX = ".checkpoint"
+"""Batches, as in a segment; `bootstrap.checkpoint` too."""
 UNUSED = (0, 0)
 _TRANSACTION_ENTRY = Struct(">hqqqq")
 
@@ -79,6 +81,8 @@ def _dump_file(disk: Disk, path: str, *, records: bool) -> Dump | None:
         return Dump(path, "properties", _guarded(path, lambda: _partition_metadata(disk, path)))
     if name == directory.META_PROPERTIES_FILE:
         return Dump(path, "properties", _guarded(path, lambda: _meta_properties(disk, path)))
+    if name.endswith(SNAPSHOT_OF_METADATA_SUFFIX):
+        return Dump(path, "records", _records(disk, path)) if records else Dump(path, "batches", _batches(disk, path))
     if name.endswith("-offset-checkpoint"):
         return Dump(path, "offsets", _guarded(path, lambda: _offsets(disk, path)))
     if base is None:
