@@ -139,3 +139,18 @@ class ConfigKey:
         shown = "the value" if self.is_sensitive else repr(text)
         why = f" ({self.why_not_others})" if self.why_not_others else ""
         return ConfigError(f"{self.name}: {shown} is not allowed; allowed: {self.allowed}{why}")
+
+
+def ignored_key(
+    name: str,
+    kind: ConfigType,
+    default: str | None,
+    why: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+) -> ConfigKey:
+    """A setting that is taken so that stock files and tools work, and does nothing here."""
+    doc = f"Taken, without effect: {why}"
+    return ConfigKey(name, kind, default, doc, minimum=minimum, maximum=maximum, choices=choices, has_effect=False)

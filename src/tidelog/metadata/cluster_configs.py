@@ -1,0 +1,168 @@
+"""Settings of what the nodes of a cluster do together: replication, and the quorum of the metadata."""
+
+from __future__ import annotations
+
+from tidelog.metadata.config_key import ConfigKey, ConfigType, ignored_key
+
+BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
+DOUBLE, LIST, SHORT, CLASS = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT, ConfigType.CLASS
+
+_ONE_NODE = "a cluster of one node has no other to wait for."
+
+REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        "broker.session.timeout.ms",
+        INT,
+        "9000",
+        "How long a broker may be silent before the controller lets others lead in its place. The same at every node.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "broker.heartbeat.interval.ms",
+        INT,
+        "2000",
+        "How often a broker tells the controller that it is there.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "initial.broker.registration.timeout.ms",
+        INT,
+        "60000",
+        "How long a broker that starts waits for a controller to take it in; then it ends.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "controlled.shutdown.enable",
+        BOOLEAN,
+        "true",
+        "Whether a broker that stops has its leaderships given to others first.",
+    ),
+    ConfigKey(
+        "replica.lag.time.max.ms",
+        LONG,
+        "30000",
+        "A follower that has not caught up with its leader for so long leaves the in-sync replicas.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "replica.fetch.wait.max.ms",
+        INT,
+        "500",
+        "How long a leader may hold back the fetch of a follower that has all there is.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "replica.fetch.min.bytes",
+        INT,
+        "1",
+        "How much must be there before a follower's fetch is answered early.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "replica.fetch.max.bytes",
+        INT,
+        "1048576",
+        "The most of one partition that a follower fetches at a time, but for a first batch that is larger.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "replica.fetch.response.max.bytes",
+        INT,
+        "10485760",
+        "The most of all partitions that a follower fetches at a time, but for a first batch that is larger.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "replica.fetch.backoff.ms",
+        INT,
+        "1000",
+        "The longest pause of a follower whose leader refused it or did not answer; the first is shorter.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "replica.socket.timeout.ms",
+        INT,
+        "30000",
+        "How long the answer to a follower may be overdue before its connection is given up.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "replica.selector.class",
+        CLASS,
+        None,
+        "How a leader chooses the replica that a consumer is to read from. Without one, consumers read from leaders; "
+        "RackAwareReplicaSelector sends them to a replica in their own rack.",
+        choices=(
+            "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+            "org.apache.kafka.common.replica.LeaderSelector",
+        ),
+        why_not_others="selectors of one's own would be Java classes",
+    ),
+    ConfigKey(
+        "replica.high.watermark.checkpoint.interval.ms",
+        LONG,
+        "5000",
+        "How often high watermarks are written.",
+        minimum=1,
+    ),
+    ignored_key(
+        "metadata.consistency.wait.ms.max",
+        LONG,
+        "5000",
+        _ONE_NODE,
+        minimum=0,
+    ),
+)
+
+QUORUM_CONFIGS: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        "controller.quorum.election.timeout.ms",
+        INT,
+        "1000",
+        "How long a candidate of the metadata quorum waits for votes, up to twice.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "controller.quorum.election.backoff.max.ms",
+        INT,
+        "1000",
+        "The longest that a candidate waits after an election that it lost.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "controller.quorum.fetch.timeout.ms",
+        INT,
+        "2000",
+        "A voter that heard nothing of its leader for so long asks for an election; a leader that no majority fetched "
+        "from for one and a half times that leads no more.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "controller.quorum.request.timeout.ms",
+        INT,
+        "2000",
+        "How long a request between nodes of the metadata quorum may take.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "controller.quorum.retry.backoff.ms",
+        INT,
+        "20",
+        "How long such a request waits before it is tried again.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "metadata.log.max.record.bytes.between.snapshots",
+        LONG,
+        "20971520",
+        "A snapshot of the metadata is made after so many bytes of its log; what lies before the last but one goes.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "metadata.log.max.snapshot.interval.ms",
+        LONG,
+        "3600000",
+        "A snapshot of the metadata is made this long after the last one, if it changed; 0 for none of that kind.",
+        minimum=0,
+    ),
+)
