@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from uuid import UUID
+
 import pytest
 
 from support.quorum_node import OneNode, fetch, key, served, voter_set
@@ -12,9 +15,12 @@ from tidelog.quorum import (
     FetchAnswer,
     QuorumState,
     ReplicaDescription,
+    ReplicaKey,
     Role,
     SnapshotId,
     VoteAnswer,
+    Voter,
+    VoterSet,
 )
 from tidelog.quorum.leading import PARKED_MAX
 
@@ -114,7 +120,52 @@ def test_a_fetch_that_waited_its_time_out_is_told_what_holds_then() -> None:
     assert deadline_ms <= one.now_ms + 500
     one.wait(500)
     assert [reply.answer for reply in one.ready.replies] == [served(3, 1, 6, high_watermark=5)]
-    assert one.ask(fetch(4, 3, 6, 3, 5, wait_ms=0)) is not None, "who does not wait is answered"
+    assert one.ask(fetch(4, 3, 6, 3, 5, wait_ms=0)) == served(3, 1, 6, high_watermark=5), "who does not wait"
+
+
+def test_each_waits_as_long_as_it_said() -> None:
+    one = leader()
+    for replica, wait_ms in ((4, 300), (5, 100), (6, 200)):
+        assert one.ask(fetch(replica, 3, 5, 3, 5, wait_ms=wait_ms)) is None
+    answered = []
+    for _ in range(3):
+        deadline_ms = one.node.next_deadline_ms()
+        assert deadline_ms is not None
+        before = one.now_ms
+        answered += [(one.now_ms - before, reply.ticket) for reply in one.wait(deadline_ms - before).replies]
+    tickets = [ticket for _, ticket in answered]
+    assert tickets == [one.ticket - 1, one.ticket, one.ticket - 2]
+    assert [took for took, _ in answered] == [100, 100, 100]
+
+
+def test_a_sync_that_commits_nothing_is_no_news() -> None:
+    one = leader()
+    one.append(6, is_synced=False)
+    assert one.ask(fetch(4, 3, 6, 3, 5)) is None
+    one.node.on_synced(Offset(6), one.now_ms)
+    assert not one.take().replies
+
+
+def test_a_voter_that_asks_for_less_than_it_had_takes_nothing_back() -> None:
+    one = leader()
+    one.append(6)
+    one.ask(fetch(2, 3, 6, 3))
+    assert one.ask(fetch(2, 3, 5, 3, 5)) == served(3, 1, 5, high_watermark=6)
+    assert one.ask(fetch(3, 3, 5, 3, 5)) == served(3, 1, 5, high_watermark=6)
+
+
+def test_with_configured_voters_a_directory_makes_no_difference() -> None:
+    one = leader(commit=False)
+    with_directory = fetch(2, 3, 5, 3)
+    with_directory = replace(with_directory, replica=ReplicaKey(BrokerId(2), UUID(int=5)))
+    one.ask(with_directory)
+    assert one.node.high_watermark == 5
+    directories = VoterSet(tuple(Voter(ReplicaKey(BrokerId(one), UUID(int=one))) for one in (1, 2)), 1)
+    other = OneNode(voters=directories)
+    other.lead()
+    other.ask(replace(fetch(2, 1, 1, 1), replica=ReplicaKey(BrokerId(2), UUID(int=9))))
+    assert other.node.high_watermark is None, "it lost the directory that votes"
+    assert [row.key.directory_id for row in other.node.describe().observers] == [UUID(int=9)]
 
 
 def test_a_newer_fetch_of_a_replica_takes_the_place_of_its_older_one() -> None:
@@ -150,6 +201,7 @@ def test_who_fetches_from_before_the_log_start_is_told_the_snapshot() -> None:
     one = OneNode(lineage=((2, 4),), log_end=6, log_start=4, snapshot=snapshot, state=QuorumState(LeaderEpoch(2)))
     one.lead()
     assert one.ask(fetch(2, 3, 0, 0)) == served(3, 1, 0, snapshot=snapshot)
+    assert len(one.ready.replies) == 1
     assert one.ask(fetch(2, 3, 5, 1)) == served(3, 1, 5, snapshot=snapshot), "nobody can tell where epoch 1 ended"
     assert one.node.on_snapshot_asked(key(2), LeaderEpoch(3), one.now_ms) is Code.NONE
     assert one.node.on_snapshot_asked(key(2), LeaderEpoch(2), one.now_ms) is Code.FENCED_LEADER_EPOCH
@@ -186,6 +238,26 @@ def test_fetches_wait_for_the_epoch_to_be_open_and_are_judged_then() -> None:
     one.lineage.assign(LeaderEpoch(3), start)
     one.node.on_epoch_opened(start, one.now_ms)
     assert one.answer_to(ticket) == served(3, 1, 6, diverging=(1, 4))
+
+
+def test_whoever_loads_a_snapshot_follows() -> None:
+    one = leader()
+    for _ in range(5):
+        one.wait(1_000)
+        assert one.node.on_snapshot_asked(key(2), LeaderEpoch(3), one.now_ms) is Code.NONE
+    assert one.is_in(Role.LEADER)
+
+
+def test_a_fetch_that_was_not_judged_yet_gets_no_records() -> None:
+    one = OneNode(lineage=((1, 0),), log_end=4, state=QuorumState(LeaderEpoch(2)))
+    one.wait_for(Role.PROSPECTIVE)
+    one.vote_for_it(2, 3)
+    one.vote_for_it(2, 3)
+    assert one.ask(fetch(2, 3, 2, 2)) is None
+    first = one.ticket
+    assert one.ask(fetch(2, 3, 2, 2)) is None
+    told = {reply.ticket: reply.answer for reply in one.ready.replies}
+    assert told == {first: FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), BrokerId(1), Offset(2))}
 
 
 def test_those_who_wait_are_told_when_somebody_else_leads() -> None:
@@ -270,12 +342,20 @@ def test_describe_says_how_far_everybody_is() -> None:
 def test_an_observer_that_is_silent_for_long_is_forgotten() -> None:
     one = leader()
     one.ask(fetch(4, 3, 5, 3, 5))
-    for _ in range(400):
+    for _ in range(301):
         one.now_ms += 1_000
         one.ask(fetch(2, 3, 5, 3, 5))
         one.ask(fetch(3, 3, 5, 3, 5))
     one.ask(fetch(5, 3, 5, 3, 5))
     assert [row.key for row in one.node.describe().observers] == [key(5)]
+    for _ in range(299):
+        one.now_ms += 1_000
+        one.ask(fetch(2, 3, 5, 3, 5))
+        one.ask(fetch(3, 3, 5, 3, 5))
+    one.ask(fetch(6, 3, 5, 3, 5))
+    described = one.node.describe()
+    assert [row.key for row in described.observers] == [key(5), key(6)]
+    assert [row.log_end_offset for row in described.voters[1:]] == [5, 5], "a voter is not forgotten"
 
 
 def test_a_vote_for_somebody_else_in_a_newer_epoch_ends_the_leadership() -> None:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from support.quorum_node import OneNode, key, voter_set
+from support.quorum_node import OneNode, fetch, key, voter_set
 from tidelog.base.errors import Code, InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
@@ -274,10 +274,13 @@ def test_a_leader_that_stops_tells_the_voters_who_has_most() -> None:
     one = OneNode(voters=voter_set(1, 2, 3))
     one.lead()
     one.append(5)
+    one.ask(fetch(2, 1, 3, 1))
+    one.ask(fetch(3, 1, 5, 1))
     one.node.on_resign(one.now_ms)
     ended = {int(asked.target): asked.message for asked in one.take().requests}
     assert set(ended) == {2, 3}
     assert isinstance(ended[2], EpochEnded)
+    assert ended[2].preferred == (key(3), key(2))
     assert one.is_in(Role.RESIGNED)
     assert one.node.leader_id is None
     assert not one.ask_vote(2, 1, 9, 9), "it voted for itself in that epoch"
