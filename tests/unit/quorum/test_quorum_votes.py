@@ -22,6 +22,8 @@ from tidelog.quorum import (
     Role,
     VoteAnswer,
     VoteAsked,
+    Voter,
+    VoterSet,
 )
 from tidelog.quorum.standing import Standing
 from tidelog.records.lineage import LeaderEpochLineage
@@ -296,3 +298,106 @@ def test_an_observer_never_tries() -> None:
     one.node.on_peer_closed(BrokerId(2), one.now_ms)
     one.wait(100_000)
     assert one.is_in(Role.FOLLOWER)
+
+
+def test_what_a_new_leader_says_names_whom_it_is_meant_for_and_where_it_listens() -> None:
+    voters = VoterSet(
+        tuple(Voter(ReplicaKey(BrokerId(one), UUID(int=one)), (("C", f"node-{one}", 9093),)) for one in (1, 2, 3)), 1
+    )
+    one = OneNode(voters=voters)
+    one.lead()
+    begun = next(asked.message for asked in one.asked(3) if isinstance(asked.message, EpochBegun))
+    assert begun == EpochBegun(
+        LeaderEpoch(1), BrokerId(1), ReplicaKey(BrokerId(3), UUID(int=3)), (("C", "node-1", 9093),)
+    )
+
+
+def test_who_refuses_to_be_told_is_told_again_later() -> None:
+    one = OneNode()
+    one.lead()
+    one.answer(EpochAnswer(Code.INVALID_VOTER_KEY, LeaderEpoch(1), BrokerId(1)), 3)
+    assert not one.ready.requests
+    assert one.node.next_deadline_ms() == one.now_ms + 20
+    one.wait(20)
+    assert [asked.target for asked in one.ready.requests] == [3]
+
+
+def test_a_voter_that_does_not_answer_is_asked_again_soon() -> None:
+    one = OneNode()
+    one.wait_for(Role.PROSPECTIVE)
+    one.fail(2)
+    assert one.node.next_deadline_ms() == one.now_ms + 20
+    one.wait(20)
+    assert [asked.target for asked in one.ready.requests] == [2]
+
+
+def test_a_refusal_with_a_code_is_no_vote() -> None:
+    one = OneNode()
+    one.wait_for(Role.PROSPECTIVE)
+    for other in (2, 3):
+        one.answer(VoteAnswer(Code.INVALID_VOTER_KEY, LeaderEpoch(0), None, is_granted=True), other)
+    assert one.is_in(Role.UNATTACHED)
+
+
+def test_who_gave_its_vote_waits_for_the_one_who_has_it() -> None:
+    one = OneNode(state=QuorumState(LeaderEpoch(3)))
+    one.wait(999)
+    assert one.ask_vote(2, 4, 0, 0)
+    one.wait(999)
+    assert one.is_in(Role.UNATTACHED)
+
+
+def test_newer_epochs_one_after_the_other_do_not_keep_it_from_trying() -> None:
+    one = OneNode(lineage=((1, 0),), log_end=5)
+    has_tried = False
+    for epoch in range(2, 6):
+        assert not one.ask_vote(2, epoch, 1, 4), "its log has less than ours"
+        one.wait(501)
+        has_tried = has_tried or one.is_in(Role.PROSPECTIVE)
+    assert has_tried
+
+
+def test_another_than_its_leader_cannot_end_the_epoch() -> None:
+    one = follower()
+    assert one.end(3, 3, 1) is Code.INVALID_REQUEST
+    assert one.node.leader_id == 2
+    leading = OneNode()
+    leading.lead()
+    assert leading.end(1, 1, 2) is Code.INVALID_REQUEST
+    assert leading.is_in(Role.LEADER)
+
+
+def test_who_is_refused_by_the_others_follows_on_and_believes_its_closed_connection() -> None:
+    one = OneNode(
+        voters=voter_set(1, 2, 3, 4, 5), lineage=((1, 0), (3, 4)), log_end=6, state=QuorumState(LeaderEpoch(3))
+    )
+    one.follow(3, 2)
+    one.node.on_peer_closed(BrokerId(2), one.now_ms)
+    one.take()
+    for other in (3, 4, 5):
+        one.answer(VoteAnswer(Code.NONE, LeaderEpoch(3), BrokerId(2)), other)
+    assert one.is_in(Role.FOLLOWER)
+    assert one.node.leader_id == 2
+    assert one.ask_vote(3, 3, 3, 6, is_pre_vote=True), "nothing was heard of the leader since"
+    one.wait_for(Role.PROSPECTIVE)
+    assert one.now_ms <= 1_000, "nor is it waited for as long as for silence"
+
+
+def test_who_hears_from_others_who_leads_gives_it_the_fetch_time_out() -> None:
+    one = OneNode(state=QuorumState(LeaderEpoch(3)))
+    one.wait(990)
+    one.answer(FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), BrokerId(2), Offset(0)))
+    assert one.is_in(Role.FOLLOWER)
+    one.wait(1_999)
+    assert one.is_in(Role.FOLLOWER)
+    one.wait(1)
+    assert one.is_in(Role.PROSPECTIVE)
+
+
+def test_a_candidate_that_is_no_voter_any_more_tries_no_more() -> None:
+    one = OneNode(lineage=((1, 0),), log_end=4)
+    one.wait_for(Role.PROSPECTIVE)
+    one.node.on_voters(voter_set(2, 3, version=1), one.now_ms, end_offset=Offset(0))
+    assert one.is_in(Role.UNATTACHED)
+    one.wait(100_000)
+    assert one.is_in(Role.UNATTACHED)
