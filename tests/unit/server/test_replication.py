@@ -336,3 +336,38 @@ def test_a_partition_that_comes_while_strays_are_looked_for_is_none() -> None:
         assert node.partition(topic="another").log.log_end_offset == 0
 
     run(story)
+
+
+def test_partitions_are_spread_over_several_fetchers() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(partitions=24)
+        for index in range(24):
+            answer = await cluster.produce("a", index=index, broker=cluster.state(index).leader)
+            assert answer.error_code == Code.NONE
+        assert [len(broker.fetch_sessions) for broker in cluster.brokers.values()] == [6, 6, 6]
+
+    run(story, properties={"num.replica.fetchers": "3"})
+
+
+def test_what_a_topic_asks_to_be_synced_is_synced_before_the_leader_hears_that_it_is_there() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(flush_messages="1", min_insync_replicas="3")
+        for number in range(5):
+            assert (await cluster.produce(f"{number}")).error_code == Code.NONE
+        assert [each.partition().log.recovery_point for each in cluster.brokers.values()] == [5, 5, 5]
+
+    run(story)
+
+
+def test_a_node_with_a_full_disk_serves_on_and_catches_up_when_there_is_room() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(min_insync_replicas="2")
+        full = cluster.followers[0]
+        full.machine.disk.free_write_bytes = 0
+        assert (await cluster.produce("a")).error_code == Code.NONE  # once it has left the ISR
+        assert full.broker.offline_partitions == []
+        full.machine.disk.free_write_bytes = None
+        await cluster.in_sync(1, 2, 3)
+        assert full.values() == [b"a"]
+
+    run(story, properties={"replica.lag.time.max.ms": "2000"})
