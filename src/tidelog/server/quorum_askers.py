@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
+from tidelog.base.errors import Code, refusal
 from tidelog.quorum import QuorumNode
 from tidelog.quorum.values import Answer, Asked, EpochBegun, EpochEnded, QuorumFetch, QuorumReply, VoteAsked
+
+EPOCHS_AHEAD_MAX = 1_000_000
+"""No node is so far ahead of another, for each epoch takes an election. After the last, 2^31 - 1, nobody could lead."""
 
 
 class QuorumAskers:
@@ -25,7 +29,14 @@ class QuorumAskers:
 
         Args:
             tell: tells the machine, by one of its methods, and carries out what it owes for it.
+
+        Raises:
+            KafkaError: INVALID_REQUEST: it cannot come from a node.
         """
+        if asked.leader_epoch > machine.leader_epoch + EPOCHS_AHEAD_MAX:
+            raise refusal(
+                Code.INVALID_REQUEST, f"leader epoch {asked.leader_epoch}: this node is at {machine.leader_epoch}"
+            )
         self._last_ticket += 1
         ticket = self._last_ticket
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

@@ -255,7 +255,9 @@ def _code(number: int) -> Code:
 def _only(topics: Sequence[Any]) -> Any:
     """What is said of the metadata log. Raises KafkaError."""
     if len(topics) == 1 and len(topics[0].partitions) == 1:
-        return topics[0].partitions[0]
+        name = getattr(topics[0], "topic_name", CLUSTER_METADATA_TOPIC)
+        if name == CLUSTER_METADATA_TOPIC:
+            return topics[0].partitions[0]
     raise refusal(Code.INVALID_REQUEST, "a message of the quorum that is not about the one metadata log")
 
 
@@ -274,6 +276,7 @@ def asked_of(request: Any, api_version: int, node_id: BrokerId) -> Asked:
     partition = _only(request.topics)
     match request:
         case vote.VoteRequest():
+            _check(partition.replica_id, partition.replica_epoch, partition.last_offset_epoch, partition.last_offset)
             return VoteAsked(
                 leader_epoch=LeaderEpoch(partition.replica_epoch),
                 candidate=ReplicaKey(BrokerId(partition.replica_id), directory_id(partition.replica_directory_id)),
@@ -283,6 +286,7 @@ def asked_of(request: Any, api_version: int, node_id: BrokerId) -> Asked:
                 is_pre_vote=partition.pre_vote,
             )
         case begin.BeginQuorumEpochRequest():
+            _check(partition.leader_id, partition.leader_epoch)
             return EpochBegun(
                 leader_epoch=LeaderEpoch(partition.leader_epoch),
                 leader_id=BrokerId(partition.leader_id),
@@ -290,6 +294,7 @@ def asked_of(request: Any, api_version: int, node_id: BrokerId) -> Asked:
                 endpoints=tuple((one.name, one.host, one.port) for one in request.leader_endpoints),
             )
         case end.EndQuorumEpochRequest():
+            _check(partition.leader_id, partition.leader_epoch)
             preferred = [
                 ReplicaKey(BrokerId(one.candidate_id), directory_id(one.candidate_directory_id))
                 for one in partition.preferred_candidates
@@ -297,6 +302,12 @@ def asked_of(request: Any, api_version: int, node_id: BrokerId) -> Asked:
             return EpochEnded(LeaderEpoch(partition.leader_epoch), BrokerId(partition.leader_id), tuple(preferred))
         case _:
             return _quorum_fetch(request, partition, api_version)
+
+
+def _check(*numbers: int) -> None:
+    """Raises KafkaError: INVALID_REQUEST: one of them says that it is not known, and has to be."""
+    if min(numbers) < 0:
+        raise refusal(Code.INVALID_REQUEST, "who asks, its epoch or its log is not named")
 
 
 def _voter(voter_id: int, voter_directory_id: UUID, node_id: BrokerId) -> ReplicaKey:
@@ -311,6 +322,7 @@ def _quorum_fetch(request: fetch.FetchRequest, partition: fetch.FetchPartition, 
         METADATA_TOPIC_ID,
     ):
         raise refusal(Code.INVALID_REQUEST, "only the metadata log is read from a controller")
+    _check(partition.fetch_offset)
     if replica_id < 0 or partition.last_fetched_epoch < 0 or partition.partition != 0:
         raise refusal(
             Code.INVALID_REQUEST, "the metadata log is read by nodes, which say the epoch of their last record"

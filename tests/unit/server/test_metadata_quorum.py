@@ -15,6 +15,7 @@ from tidelog.quorum.values import FetchAnswer, QuorumSettings, Role, VoteAnswer
 from tidelog.server.quorum_messages import METADATA_TOPIC_ID
 from tidelog.server.quorum_peers import Namesake
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
+from tidelog.wire.messages.api_52_vote import VotePartition, VoteRequest, VoteResponse, VoteTopic
 
 SEEDS = pytest.mark.parametrize("seed", range(3))
 
@@ -391,5 +392,29 @@ def test_a_fetch_whose_connection_ends_is_forgotten() -> None:
         await quorum.until(lambda: machine.askers.count < 3, "it is forgotten")
         await asyncio.sleep(2)
         assert machine.askers.count <= 2
+
+    run_quorum(story)
+
+
+def test_garbage_moves_nobody() -> None:
+    """Who took the last epoch that there is could not be followed by anybody."""
+
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        leader = await quorum.leader()
+        for node_id in (1, 2, 3):
+            for epoch in (2**31 - 1, -1):
+                ballot = VotePartition(replica_epoch=epoch, replica_id=2, last_offset_epoch=1, last_offset=1)
+                request = VoteRequest(topics=[VoteTopic("__cluster_metadata", [ballot])])
+                try:
+                    answer = await quorum.ask(node_id, request, VoteResponse)
+                except NetworkError:
+                    continue  # hung up on
+                assert answer.error_code == Code.INVALID_REQUEST
+            elsewhere = VoteRequest(topics=[VoteTopic("another", [ballot])])
+            assert (await quorum.ask(node_id, elsewhere, VoteResponse)).error_code == Code.INVALID_REQUEST
+        await quorum.set(2_000)
+        assert await quorum.leader() == leader
+        assert quorum.node(leader).quorum.leader_epoch == 1
 
     run_quorum(story)
