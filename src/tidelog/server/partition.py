@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.base.errors import (
     Code,
@@ -46,10 +46,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.partition")
 
+T = TypeVar("T")
+
 READ_UNCOMMITTED = 0
 
 LENGTH_END = 12
 _LENGTH_AND_ATTRIBUTES = Struct(">8xi9xh")
+
+
+def _done(outcome: T) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(outcome)
+    return future
 
 
 class Partition:
@@ -263,9 +271,7 @@ class Partition:
         """
         if self.leading is not None:
             return self.leading.committed(end_offset, timeout_ms)
-        future: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
-        future.set_result(Code.NOT_LEADER_OR_FOLLOWER)
-        return future
+        return _done(Code.NOT_LEADER_OR_FOLLOWER)
 
     def deleted(self, offset: int) -> asyncio.Future[bool]:
         """Tell when no replica that is up keeps anything below `offset`, where the log starts here; whoever leads next
@@ -273,9 +279,7 @@ class Partition:
         """
         if self.leading is not None:
             return self.leading.deleted(offset)
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        future.set_result(False)
-        return future
+        return _done(False)
 
     def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
         """A follower asks for records, which proves what it has, if it is accepted (rule 3).
@@ -324,11 +328,9 @@ class Partition:
         if offset is None:
             offset = high_watermark
         if not 0 <= offset <= high_watermark:
+            start, end = log.log_start_offset, high_watermark
             raise OffsetOutOfRangeError(
-                str(self.topic_partition),
-                offset=offset,
-                log_start_offset=log.log_start_offset,
-                end_offset=high_watermark,
+                str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end
             )
         if offset > log.log_start_offset:
             log.advance_log_start_offset(Offset(offset))
@@ -454,12 +456,8 @@ class Partition:
             return refusal(
                 Code.OFFSET_NOT_AVAILABLE, f"{self.topic_partition}: offset {offset} is not at this follower yet"
             )
-        return OffsetOutOfRangeError(
-            str(self.topic_partition),
-            offset=offset,
-            log_start_offset=log.log_start_offset,
-            end_offset=log.log_end_offset,
-        )
+        start, end = log.log_start_offset, log.log_end_offset
+        return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
 
     @property
     def high_watermark(self) -> Offset:
