@@ -37,6 +37,7 @@ from tidelog.server.dispatch import BROKER, Dispatcher
 from tidelog.server.drive import ServerConnection
 from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.log_files import LogFiles
+from tidelog.server.log_upkeep import LogUpkeep
 from tidelog.server.partition import Partition
 from tidelog.server.replication import Replication
 from tidelog.server.replication_settings import ReplicaFetchSettings
@@ -259,7 +260,8 @@ class ReplicatedBroker:
         await self.broker.applied(controller.journal.committed_end_offset)
         controller.unfence(self.broker_id)
         await self.broker.applied(controller.journal.committed_end_offset)
-        machine.do(lambda: self.files.keep(self.broker))
+        upkeep = LogUpkeep(self.config, self.files, self.broker, clock=machine.clock, executor=machine.executor)
+        machine.do(upkeep.run)
 
     def _admit(self, dispatcher: Dispatcher, ip: str, descriptor: int) -> ServerConnection:
         return ServerConnection(

@@ -1,6 +1,6 @@
-"""The node's logs: in which directory each lies, what is in force for them, and what is done with them now and then.
+"""The node's logs: in which directory each lies, and what is in force for them.
 
-Opening, closing and keeping logs is the world's business and may take long; it runs on the executor's threads where it
+Opening and closing logs is the world's business and may take long; it runs on the executor's threads where it
 waits for the disk. What the logs mean is for `Broker` and `Controller`.
 """
 
@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, TidelogError
@@ -32,7 +32,6 @@ from tidelog.server.partition import Partition
 
 logger = logging.getLogger("tidelog.server.log_files")
 
-TICK_MS = 1000
 OPENED_TOGETHER_MAX = 256
 """Logs that one thread opens in one go: few enough that the threads end together, many enough to be worth it."""
 WRITTEN_TOGETHER_MAX = 1024
@@ -47,17 +46,6 @@ class WantedLog(NamedTuple):
     topic_id: TopicId
     is_new: bool
     """Nobody can have written to it yet: if it lies nowhere, it is made."""
-
-
-class Hosted(Protocol):
-    """Whoever serves the logs (the broker)."""
-
-    @property
-    def partitions(self) -> list[Partition]: ...
-
-    def on_disk_error(self, partition: Partition, error: DiskError) -> None: ...
-
-    def on_suspicion(self, directory: HeldDirectory) -> None: ...
 
 
 class LogFiles:
@@ -106,16 +94,17 @@ class LogFiles:
     @property
     def directory_ids(self) -> tuple[UUID, ...]:
         """Of those in use."""
-        return tuple(each.directory_id for each in self._online)
+        return tuple(each.directory_id for each in self.online)
 
     @property
-    def _online(self) -> list[HeldDirectory]:
+    def online(self) -> list[HeldDirectory]:
+        """Those in use."""
         return [each for each in self.directories if each.failure is None]
 
     @property
     def is_known_full(self) -> bool:
         """Whether there is room for no further partition, or none for the metadata that tells of it."""
-        return self.metadata_directory.is_known_full or all(each.is_known_full for each in self._online)
+        return self.metadata_directory.is_known_full or all(each.is_known_full for each in self.online)
 
     def open_metadata_log(self) -> OpenedMetadata:
         """The log of `__cluster_metadata-0` and what lies beside it; from here on a crash is one.
@@ -161,7 +150,7 @@ class LogFiles:
 
     async def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
         """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing."""
-        for held in self._online:
+        for held in self.online:
             try:
                 await self._executor.run(partial(held.write_incarnation, broker_epoch))
             except DiskError as error:
@@ -217,12 +206,12 @@ class LogFiles:
                 held = self._find(each, image)
             except (DiskError, CorruptLogError) as error:
                 placed.append(error)
-                for online in self._online:
+                for online in self.online:
                     if online.holds(each.topic_partition):
                         online.on_failed(each.topic_partition)
                 continue
             if held is None:
-                held = min(self._online, key=lambda online: (online.is_known_full, online.partition_count))
+                held = min(self.online, key=lambda online: (online.is_known_full, online.partition_count))
                 held.partition_count += 1
                 made.setdefault(held, {})[each.topic_partition] = each.topic_id
             placed.append(held)
@@ -245,7 +234,7 @@ class LogFiles:
         """
         topic_partition, topic_id, is_new = wanted
         holders = []
-        for held in self._online:
+        for held in self.online:
             if held.holds(topic_partition):
                 held_id = held.topic_id_of(topic_partition)
                 if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
@@ -339,7 +328,7 @@ class LogFiles:
     @property
     def must_stop(self) -> bool:
         """Whether a directory failed without which the node cannot go on."""
-        return self.metadata_directory.failure is not None or not self._online
+        return self.metadata_directory.failure is not None or not self.online
 
     def doom(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
         """Topics are deleted: rename the directories of their partitions, those that are offline included."""
@@ -360,8 +349,8 @@ class LogFiles:
         self._removals.append(loop.call_later(delay_ms / 1000, self._remove_doomed))
 
     def _remove_doomed(self) -> None:
-        for held in self._online:
-            task = asyncio.ensure_future(self._in_background(held.remove_doomed))
+        for held in self.online:
+            task = asyncio.ensure_future(self.in_background(held.remove_doomed))
             self._removing.add(task)
             task.add_done_callback(self._removing.discard)
 
@@ -372,7 +361,7 @@ class LogFiles:
             state = image.partition(topic_partition.topic, topic_partition.partition)
             return state is not None and self._config.node_id in state.replicas
 
-        for held in self._online:
+        for held in self.online:
             try:
                 held.set_strays_aside(is_ours)
                 held.remove_doomed()
@@ -380,42 +369,6 @@ class LogFiles:
                 logger.error("%s: what is not served there stays: %s", held.path, error)
 
     # While it runs.
-
-    async def keep(self, hosted: Hosted) -> None:
-        """Sync, checkpoint and delete what the settings ask for, for as long as the node runs."""
-        config = self._config
-        chores: tuple[tuple[int, Callable[[HeldDirectory, list[Partition]], None]], ...] = (
-            (config.high_watermark_checkpoint_interval_ms, HeldDirectory.write_high_watermarks),
-            (config.recovery_point_checkpoint_interval_ms, HeldDirectory.write_recovery_points),
-        )
-        due_ms = [self._clock.now_ms() + interval for interval, _ in chores]
-        retention_due_ms = self._clock.now_ms() + config.retention_check_interval_ms
-        while True:
-            await asyncio.sleep(TICK_MS / 1000)
-            now_ms = self._clock.now_ms()
-            partitions = hosted.partitions
-            await self._flush(partitions, hosted, now_ms)
-            for index, (interval_ms, chore) in enumerate(chores):
-                if now_ms >= due_ms[index]:
-                    due_ms[index] = now_ms + interval_ms
-                    for held in self._online:
-                        await self._checkpoint(held, partial(chore, held, partitions), hosted)
-            if now_ms >= retention_due_ms:
-                retention_due_ms = now_ms + config.retention_check_interval_ms
-                await self._retain(partitions, hosted)
-
-    async def _checkpoint(self, held: HeldDirectory, chore: Callable[[], None], hosted: Hosted) -> None:
-        """If the disk refuses, the next turn tries again; recovery covers the rest."""
-        try:
-            await self._executor.run(chore)
-            if held.is_known_full:
-                await self._executor.run(held.look_for_room)
-        except DiskError as error:
-            if is_full(error):
-                held.on_full()
-            else:
-                logger.error("%s", error)
-                hosted.on_suspicion(held)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
@@ -435,67 +388,6 @@ class LogFiles:
         async with partition.log_lock:
             await self._executor.run(partial(_cut, held, partition, truncation))
 
-    async def _flush(self, partitions: list[Partition], hosted: Hosted, now_ms: int) -> None:
-        for partition in partitions:
-            log = partition.log
-            if not partition.log_lock.locked() and log.is_flush_due(now_ms):
-                try:
-                    async with partition.log_lock:
-                        await self._executor.run(partial(log.maybe_flush, now_ms))
-                except DiskError as error:
-                    hosted.on_disk_error(partition, error)
-
-    async def _retain(self, partitions: list[Partition], hosted: Hosted) -> None:
-        """Delete old segments, never beyond the high watermark (rule 11).
-
-        Order: the log starts move, then they are checkpointed, then the segments go. After a crash in between, or if
-        some of them come back with the power, readers are kept from what was deleted.
-        """
-        moved: dict[HeldDirectory, list[Partition]] = {}
-        for each in partitions:
-            held = self._held_at.get(each.topic_partition)
-            if held is None or not each.has_role or each.log_lock.locked():
-                continue
-            try:
-                if self._move_log_start(each):
-                    moved.setdefault(held, []).append(each)
-            except DiskError as error:
-                hosted.on_disk_error(each, error)
-        for held, its in moved.items():
-            try:
-                await self._executor.run(partial(held.write_recovery_points, partitions))
-            except DiskError as error:
-                logger.error("%s: old segments stay: %s", held.path, error)
-                hosted.on_suspicion(held)
-                continue
-            for each in its:
-                async with each.log_lock:
-                    try:
-                        count = each.log.delete_segments_before(each.log.log_start_offset)
-                    except DiskError as error:
-                        hosted.on_disk_error(each, error)
-                        continue
-                    if count:
-                        start = each.log.log_start_offset
-                        logger.info("%s: %d old segments deleted, starts at %d", each.topic_partition, count, start)
-                        await self._in_background(each.log.remove_deleted_files)
-
-    def _move_log_start(self, partition: Partition) -> bool:
-        """A leader's retention says where its log starts, and followers go by what it says. Returns whether there are
-        segments below. Raises DiskError.
-        """
-        log = partition.log
-        if partition.replica is None:
-            now_ms = self._clock.wall_ms()
-            log.producers.forget_expired(now_ms, log.config.producer_id_expiration_ms)
-            if log.log_start_offset == log.log_end_offset:
-                log.roll(now_ms)
-            return len(log.segment_base_offsets) > 1 and log.segment_base_offsets[1] <= log.log_start_offset
-        if not log.apply_retention(high_watermark=partition.high_watermark, now_ms=self._clock.wall_ms()):
-            return False
-        partition.on_log_start_moved()
-        return True
-
     async def persist_log_starts(self, partitions: Iterable[Partition]) -> None:
         """Return once no crash can bring back what lies below the log starts. Raises DiskError.
 
@@ -503,7 +395,7 @@ class LogFiles:
             partitions: all that are served: a checkpoint names every log of its directory.
         """
         every = list(partitions)
-        for held in self._online:
+        for held in self.online:
             await self._executor.run(partial(held.write_recovery_points, every))
 
     async def delete_segments(self, partition: Partition) -> None:
@@ -513,9 +405,9 @@ class LogFiles:
             if log.log_start_offset == log.log_end_offset:
                 log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
             log.delete_segments_before(log.log_start_offset)
-            await self._in_background(log.remove_deleted_files)
+            await self.in_background(log.remove_deleted_files)
 
-    async def _in_background(self, work: Callable[[], object]) -> None:
+    async def in_background(self, work: Callable[[], object]) -> None:
         """Run a chore off the loop. If the disk refuses, the next turn tries again; recovery covers the rest."""
         try:
             await self._executor.run(work)

@@ -33,6 +33,7 @@ from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.group_coordinators import GroupCoordinators
 from tidelog.server.listeners import Listeners
 from tidelog.server.log_files import LogFiles
+from tidelog.server.log_upkeep import LogUpkeep
 from tidelog.server.metadata_quorum import MetadataQuorum
 from tidelog.server.producer_ids import ProducerIds
 from tidelog.server.replication import Replication
@@ -316,7 +317,8 @@ class Node:
             self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
             await self._start_broker()
             self.listeners.accept(BROKER)
-        self._start_task(self.files.keep(self.broker))
+        upkeep = LogUpkeep(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
+        self._start_task(upkeep.run())
         self._start_task(self.groups.begin())
         cleaner = Cleaner(self.broker, self.config.static, disk=self._disk, clock=self.clock, executor=self._executor)
         self._start_task(cleaner.run())

@@ -27,6 +27,7 @@ from tidelog.server.dispatch import BROKER, RequestContext
 from tidelog.server.drive import Closed, ServerConnection
 from tidelog.server.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.handlers.api_00_produce import handle
+from tidelog.server.log_upkeep import LogUpkeep
 from tidelog.server.metrics_listener import MetricsListener
 from tidelog.server.node import Node
 from tidelog.wire import ApiKey, RequestHeader
@@ -214,14 +215,14 @@ def test_a_flipped_bit_in_the_metadata_is_found_after_a_clean_stop_too() -> None
     run(scenario)
 
 
-def test_upkeep_that_ends_takes_the_node_along() -> None:
+def test_upkeep_that_ends_takes_the_node_along(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         node = new_node(MemoryDisk())
 
-        async def keep(_: object) -> None:
+        async def ends(_: object) -> None:
             raise ZeroDivisionError("of the upkeep")
 
-        node.files.keep = keep  # type: ignore[assignment, method-assign]
+        monkeypatch.setattr(LogUpkeep, "run", ends)
         await node.start()
         assert "of the upkeep" in await node.failure
         await node.stop()
