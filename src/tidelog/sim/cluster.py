@@ -26,7 +26,7 @@ from tidelog.sim.world import SimulatedWorld
 START_SECONDS_MAX = 30.0
 HEALED_SECONDS_MAX = 240.0
 """Of virtual time, in which everything must come to its end once nothing is in the way any more."""
-LEADERLESS_SECONDS_MAX = 10.0
+LEADERLESS_SECONDS_MAX = 3.0
 """So long an operator who may elect anybody waits for a leader."""
 POLL_SECONDS = 0.1
 
@@ -82,6 +82,7 @@ class ClusterStory(Story):
         await self.start_nodes()
         await self._workload.prepare()
         self._workload.start()
+        self._electing = asyncio.create_task(self._elect_where_nobody_leads())
 
     async def start_nodes(self) -> None:
         """Return when all serve."""
@@ -101,7 +102,6 @@ class ClusterStory(Story):
     async def _finish(self) -> None:
         """Nothing is in the way any more."""
         await self._hurt.heal()
-        electing = asyncio.create_task(self._elect_where_nobody_leads())
         try:
             async with asyncio.timeout(HEALED_SECONDS_MAX):
                 await self._workload.finish()
@@ -115,7 +115,7 @@ class ClusterStory(Story):
         if await self._wait(self._unsettled, HEALED_SECONDS_MAX, "the end of all writing"):
             self.witness.expect(True, "Progress", "")
             self.witness.check_books()
-        electing.cancel()
+        self._electing.cancel()
         for node in self.nodes_by_id.values():
             await node.stop()
 
