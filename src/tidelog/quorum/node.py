@@ -490,8 +490,6 @@ class QuorumNode:
         else:
             self._following.on_refused(now_ms, self._settings.retry_backoff_ms)
 
-    # Messages.
-
     def _send(self, target: BrokerId, message: Asked) -> int:
         self._number += 1
         self._requests.append(QuorumRequest(self._number, target, message))
