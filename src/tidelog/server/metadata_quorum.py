@@ -153,7 +153,7 @@ class MetadataQuorum:
         await self._leader_news.wait()
 
     async def committed(self, end_offset: Offset) -> None:
-        """Return once all below is committed. Raises KafkaError: NOT_LEADER_OR_FOLLOWER: this node leads no more."""
+        """Return once all below is committed. Raises KafkaError: NOT_LEADER_OR_FOLLOWER."""
         leader_epoch = self.leader_epoch
         while (self._machine.high_watermark or 0) < end_offset:
             if not self.is_leader or self.leader_epoch != leader_epoch or self._is_ended:
@@ -258,11 +258,13 @@ class MetadataQuorum:
 
     # What others ask.
 
-    def check_asker(self, cluster_id: str | None, peer: str) -> None:
-        """Raises KafkaError: INCONSISTENT_CLUSTER_ID; BROKER_NOT_AVAILABLE while this node is on its way up or down."""
+    def check_asker(self, cluster_id: str | None, peer: str, claimant: int | None = None) -> None:
+        """Raises KafkaError: this node does not listen to that one, or not to who would lead by it (`claimant`)."""
         if not self._is_open or self._is_ended:
             raise refusal(Code.BROKER_NOT_AVAILABLE, "this node is not in the quorum at present")
         self._foreign.check(cluster_id, peer)
+        if claimant is not None and not self.is_reconfigurable:
+            self._foreign.check_claimant(claimant, self.voters, peer)
 
     def may_read_snapshot(self, reader: ReplicaKey, leader_epoch: LeaderEpoch) -> Code:
         """FetchSnapshot: whether this node serves it, as the leader in that epoch. Who loads one follows."""
@@ -495,5 +497,4 @@ class MetadataQuorum:
 
 
 def _needs_time(ready: QuorumReady) -> bool:
-    done_at_once = (ready.state, ready.truncation, ready.append, ready.load, ready.leader_change)
-    return any(one is not None for one in done_at_once)
+    return any(one is not None for one in ready[:5])  # all before the high watermark

@@ -418,3 +418,22 @@ def test_garbage_moves_nobody() -> None:
         assert quorum.node(leader).quorum.leader_epoch == 1
 
     run_quorum(story)
+
+
+def test_voters_that_disagree_elect_nobody_whom_the_others_do_not_know(caplog: pytest.LogCaptureFixture) -> None:
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        await quorum.set(2_000)
+        others = "1@node-1:9093,2@node-2:9093,4@node-4:9093"
+        quorum.add(4, controller_quorum_voters=others)
+        await quorum.start(4)
+        quorum.nodes[await quorum.leader()].kill()
+        await asyncio.sleep(10)
+        leader = await quorum.leader()
+        assert leader in (1, 2, 3)
+        await quorum.set(3_000)
+        said = [record.getMessage() for record in caplog.records]
+        assert any("asks to be led by node 4, which is none of the voters here (1, 2, 3)" in line for line in said)
+        assert any("INCONSISTENT_VOTER_SET" in line for line in said)
+
+    run_quorum(story)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
-from tidelog.quorum.values import VoteAnswer
+from tidelog.quorum.values import VoteAnswer, VoteAsked
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.quorum_messages import asked_of, vote_response
 from tidelog.wire.messages.api_52_vote import VoteRequest, VoteResponse
@@ -22,6 +22,8 @@ def handle(node: Node, request: VoteRequest, context: RequestContext) -> VoteRes
     try:
         node.quorum.check_asker(request.cluster_id, context.connection.peer)
         asked = asked_of(request, context.api_version, node.config.node_id)
+        assert isinstance(asked, VoteAsked)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer, asked.candidate.node_id)
     except KafkaError as error:
         return VoteResponse(error_code=code_of(error, "Vote"))
 

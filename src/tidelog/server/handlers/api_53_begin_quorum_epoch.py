@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
-from tidelog.quorum.values import EpochAnswer
+from tidelog.quorum.values import EpochAnswer, EpochBegun
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.quorum_messages import asked_of, begin_response
 from tidelog.wire.messages.api_53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
@@ -24,6 +24,8 @@ def handle(
     try:
         node.quorum.check_asker(request.cluster_id, context.connection.peer)
         asked = asked_of(request, context.api_version, node.config.node_id)
+        assert isinstance(asked, EpochBegun)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer, asked.leader_id)
     except KafkaError as error:
         return BeginQuorumEpochResponse(error_code=code_of(error, "BeginQuorumEpoch"))
 
