@@ -156,8 +156,8 @@ class Line:
             self._stream = None
 
 
-def main(seconds: float, seed: int) -> int:
-    """Throw for that long; return how many requests were thrown.
+def main(seconds: float, seed: int, *, requests_min: int = 0) -> int:
+    """Throw for that long, and at least so many; return how many requests were thrown.
 
     Raises:
         AssertionError: a finding; it says what was thrown last, and the seed.
@@ -170,7 +170,7 @@ def main(seconds: float, seed: int) -> int:
         node = NodeProcess(Path(directory) / "node", config=config)
         node.start()
         try:
-            count = _throw(node, Thrower(rng), seconds)
+            count = _throw(node, Thrower(rng), seconds, requests_min)
             _check_restarts(node)
         except AssertionError as error:
             raise AssertionError(f"seed {seed}: {error}") from error
@@ -179,7 +179,7 @@ def main(seconds: float, seed: int) -> int:
     return count
 
 
-def _throw(node: NodeProcess, thrower: Thrower, seconds: float) -> int:
+def _throw(node: NodeProcess, thrower: Thrower, seconds: float, requests_min: int) -> int:
     rng = thrower.rng
     with WireClient(node.port) as client:
         for topic in ("orders", "clicks"):
@@ -191,7 +191,7 @@ def _throw(node: NodeProcess, thrower: Thrower, seconds: float) -> int:
     files, memory_bytes = _open_files(node.pid), _resident_bytes(node.pid)
     count, recent = 0, bytearray()
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while count < requests_min or time.monotonic() < deadline:
         role, line = rng.choice(lines)
         key, version, frame = thrower.request(role)
         if rng.random() < 0.15:
