@@ -46,10 +46,14 @@ class QuorumLog:
 
     @property
     def last_leader_epoch(self) -> LeaderEpoch:
-        """Of the last record, or of the snapshot in whose place there are none."""
-        latest = self.lineage.latest_leader_epoch
-        if latest is not None:
-            return latest
+        """Of the last record, or of the snapshot in whose place there are none.
+
+        An epoch that this node was to open, and has no record of, does not count: to cut the log at its end would not
+        change it, and its leader would ask for that for ever.
+        """
+        for entry in reversed(self.lineage.entries):
+            if entry.start_offset < self.log_end_offset:
+                return entry.leader_epoch
         return NO_EPOCH if self.snapshot is None else self.snapshot.leader_epoch
 
     @property

@@ -131,6 +131,7 @@ class ClusterWitness(ClientWitness):
         self._partitions: dict[TopicPartition, ClusterPartition] = {}
         self._by_directory: dict[str, ClusterPartition] = {}
         self._offsets = PartitionHistory(plan.clients.min_insync_replicas - 1)
+        self._powerless: set[BrokerId] = set()  # some time or other
         self._is_quorum_touched = True
         self._touched_logs = set(nodes)
         self._quorum_seen: dict[BrokerId, object] = {}
@@ -194,6 +195,7 @@ class ClusterWitness(ClientWitness):
         return all(log.synced_end_offset() >= self.metadata.end_offset for log in others)
 
     def _on_power_lost(self, node_id: BrokerId) -> None:
+        self._powerless.add(node_id)
         for history, state in self._histories():
             if node_id in state.replicas:
                 history.on_power_lost(node_id)
@@ -208,7 +210,16 @@ class ClusterWitness(ClientWitness):
                 doubtful = {each for each in state.replicas if history.is_doubtful(each)} | {node_id}
                 if len(doubtful) >= self._plan.clients.min_insync_replicas:
                     return False
-        return True
+        return self._leave_somebody(node_id)
+
+    def _leave_somebody(self, node_id: BrokerId) -> bool:
+        """Whether every partition, be it of a topic that nobody writes to, has somebody left who may lead it."""
+        gone = {each for each in self._powerless if not self._is_known(each)} | {node_id}
+        return all(
+            node_id not in state.replicas or not gone.issuperset((*state.isr, *state.eligible_leader_replicas))
+            for topic in self.latest.topics_by_name.values()
+            for state in topic.partitions
+        )
 
     def _histories(self) -> list[tuple[PartitionHistory, PartitionImage]]:
         """Of all partitions in which something is promised."""

@@ -248,3 +248,19 @@ def test_copies_of_a_node_are_independent() -> None:
     copy.on_peer_closed(BrokerId(2), 0)
     assert copy.canonical_key() != one.node.canonical_key()
     assert one.is_in(Role.FOLLOWER)
+
+
+def test_an_epoch_that_was_never_opened_is_not_that_of_the_last_record() -> None:
+    """A node that was killed between the epoch's entry in the lineage and its first record: it was told to cut nothing,
+    asked again, and was told the same, for ever.
+    """
+    lineage = lineage_of([1, 1])
+    lineage.assign(LeaderEpoch(2), Offset(2))
+    follower, leader = (
+        QuorumLog(Offset(0), Offset(2), lineage),
+        QuorumLog(Offset(0), Offset(4), lineage_of([1, 1, 3, 3])),
+    )
+    assert follower.last_leader_epoch == 1
+    assert leader.correction_of(Offset(2), follower.last_leader_epoch) is None
+    follower.on_appended(Offset(3))
+    assert follower.last_leader_epoch == 2
