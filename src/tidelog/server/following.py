@@ -283,6 +283,9 @@ class Following:
 
     async def _cut(self, truncation: Truncation) -> None:
         partition = self.partition
+        if self._is_stopped:  # before it began: the log is the next role's by now
+            self.cutting = None
+            return
         try:
             await self._host.cut(partition, truncation)
         except (CorruptLogError, DiskError) as error:
