@@ -175,6 +175,8 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._version_max = version_max
         self._wanted: dict[Following, AskRecords] = {}  # not answered yet
+        self._changed: dict[Following, None] = {}  # of these, those that the leader was not asked just so
+        self._idle: set[_Key] = set()  # were in the session, and want nothing at present
         self._questions: dict[Following, AskEpochEnd | AskLogStart] = {}  # not sent yet
         self._news = asyncio.Event()
         self._asked = asyncio.Event()
@@ -203,6 +205,13 @@ class ReplicaFetcher:
         """Send this, together with what others ask."""
         if isinstance(request, AskRecords):
             self._wanted[following] = request
+            key = _key(following)
+            self._idle.discard(key)
+            known = self._session.get(key)
+            if known is not None and known.says(following, request):
+                known.ask = request  # what is under way answers it too
+            else:
+                self._changed[following] = None
             self._news.set()
         else:
             self._questions[following] = request
@@ -210,8 +219,15 @@ class ReplicaFetcher:
 
     def forget(self, following: Following) -> None:
         """It wants nothing any more."""
-        self._wanted.pop(following, None)
+        if following in self._wanted:
+            self._answered(following)
         self._questions.pop(following, None)
+
+    def _answered(self, following: Following) -> None:
+        """It wants nothing, until it asks anew."""
+        del self._wanted[following]
+        self._changed.pop(following, None)
+        self._idle.add(_key(following))
 
     # Fetches.
 
@@ -224,7 +240,7 @@ class ReplicaFetcher:
                 continue
             await asyncio.sleep(0)  # what is wanted in one step goes together
             self._news.clear()
-            if self._wanted and (not self._in_flight or self._has_changed()):
+            if self._wanted and (not self._in_flight or self._changed):
                 self._requests += 1
                 task = asyncio.get_running_loop().create_task(self._fetch(self._request(), self._requests, lane))
                 self._in_flight[lane] = task
@@ -240,27 +256,17 @@ class ReplicaFetcher:
         if self._wanted and not self._in_flight:
             self._news.set()
 
-    def _has_changed(self) -> bool:
-        for following, ask in self._wanted.items():
-            known = self._session.get(_key(following))
-            if known is None or not known.says(following, ask):
-                return True
-        return False
-
     def _request(self) -> FetchRequest:
         """What changed in the session since the last request; all of it if there is none."""
         if self._session_epoch == 0:
             self._session.clear()
             self._unheard.clear()
+            self._changed = dict.fromkeys(self._wanted)
         topics: dict[UUID, FetchTopic] = {}
-        named: set[_Key] = set()
-        for following, ask in self._wanted.items():
-            key = _key(following)
-            named.add(key)
+        changed, self._changed = self._changed, {}
+        for following in changed:
+            key, ask = _key(following), self._wanted[following]
             known = self._session.get(key)
-            if known is not None and known.says(following, ask):
-                known.ask = ask
-                continue
             followed = _Followed(following, ask, self._requests)
             if known is not None:
                 followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
@@ -278,7 +284,8 @@ class ReplicaFetcher:
                 )
             )
         forgotten: dict[UUID, ForgottenTopic] = {}
-        for key in self._session.keys() - named:
+        idle, self._idle = self._idle, set()
+        for key in idle & self._session.keys():
             del self._session[key]
             self._unheard.pop(key, None)
             forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0], partitions=[])).partitions.append(key[1])
@@ -336,6 +343,8 @@ class ReplicaFetcher:
 
     def _give_up(self) -> None:
         wanted, self._wanted = self._wanted, {}
+        self._changed.clear()
+        self._idle.update(map(_key, wanted))
         for following, ask in wanted.items():
             following.on_unanswered(ask.number)
 
@@ -358,11 +367,11 @@ class ReplicaFetcher:
                 if not row.error_code and number >= followed.told_in:
                     followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
                     followed.told_in = number
+                heard.pop((topic.topic_id, row.partition_index), None)
                 if followed.named_in > number:
                     continue
-                heard.pop((topic.topic_id, row.partition_index), None)
                 if self._wanted.get(followed.following) is followed.ask:
-                    del self._wanted[followed.following]
+                    self._answered(followed.following)
                     self._deliver(followed, row)
                 appended_bytes += len(row.records or b"")
                 if appended_bytes > YIELD_BYTES:
@@ -370,7 +379,7 @@ class ReplicaFetcher:
                     await asyncio.sleep(0)
         for followed in heard.values():
             if self._wanted.get(followed.following) is followed.ask:
-                del self._wanted[followed.following]
+                self._answered(followed.following)
                 followed.following.on_fetched(
                     followed.ask.number,
                     high_watermark=followed.high_watermark,

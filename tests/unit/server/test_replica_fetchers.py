@@ -120,3 +120,56 @@ def test_an_answer_to_an_earlier_fetch_says_nothing_to_a_later_question() -> Non
         await fetchers.stop()
 
     asyncio.run(story())
+
+
+def test_what_is_under_way_answers_the_same_question_asked_once_more() -> None:
+    """The leader tells a high watermark once: told to nobody, it would be known here with the next record alone."""
+
+    async def story() -> None:
+        leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
+        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
+        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        first.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        leader.answer(1, row(0))
+        while not first.fetched:
+            await asyncio.sleep(0)
+        first.ask(fetchers, 2, 0)
+        await leader.until_asked(2)
+        second.ask(fetchers, 1, 0)
+        await leader.until_asked(3)
+        leader.answer(2, row(0, high_watermark=1))
+        while len(first.fetched) < 2:
+            await asyncio.sleep(0)
+        first.ask(fetchers, 3, 0)
+        leader.answer(3, row(0, high_watermark=2), row(1))
+        while not second.fetched:
+            await asyncio.sleep(0)
+        assert first.fetched == [(1, None, 0), (2, None, 1), (3, None, 2)]
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+def test_who_wants_nothing_at_present_is_taken_out_of_the_session_and_named_anew() -> None:
+    async def story() -> None:
+        leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
+        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
+        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        first.ask(fetchers, 1, 0)
+        second.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        leader.answer(1, row(0), row(1))
+        while not second.fetched:
+            await asyncio.sleep(0)
+        second.ask(fetchers, 2, 0)
+        without = await leader.until_asked(2)
+        assert [one.partitions for one in without.forgotten_topics_data] == [[0]]
+        assert not without.topics, "what is asked as before is not named"
+        first.ask(fetchers, 2, 0)
+        again = await leader.until_asked(3)
+        assert [one.partition for topic in again.topics for one in topic.partitions] == [0]
+        assert not again.forgotten_topics_data
+        await fetchers.stop()
+
+    asyncio.run(story())
