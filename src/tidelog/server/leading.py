@@ -133,6 +133,7 @@ class Leading:
         self.replica.on_state(state)
         self._host.on_isr_changed(before, len(self.replica.isr))
         self.settle()
+        self._mind_deadline()  # who lags may be proposed to leave again
         self._ask_who_may_join()
 
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
@@ -201,9 +202,11 @@ class Leading:
         lowest = min(starts, default=self.partition.log.log_start_offset)
         waiting = []
         for offset, future in self._deletions:
+            if future.done():
+                continue  # whoever waited has given up
             if offset > lowest:
                 waiting.append((offset, future))
-            elif not future.done():
+            else:
                 future.set_result(True)
         self._deletions = waiting
 

@@ -1,0 +1,120 @@
+"""What drives a leader's machine: when it looks at the time again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from support.memory_disk import MemoryDisk
+from tidelog.base.errors import Code, InvariantBrokenError
+from tidelog.base.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.log import Log, LogConfig
+from tidelog.metadata import PartitionImage
+from tidelog.records import BatchBuilder
+from tidelog.replica import FollowerFetch, IsrProposal, LeaderReplica, ReplicationSettings
+from tidelog.server.leading import Leading
+from tidelog.server.partition import Partition
+from tidelog.wire.primitives import ZERO_UUID
+
+PARTITION = TopicPartition("flights", PartitionIndex(0))
+LEADER, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
+LAG_MS_MAX = 1_000
+NOW_MS = 1_700_000_000_000
+
+
+class Host:
+    """Notes when it is to look at the time, and which ISRs were proposed."""
+
+    def __init__(self) -> None:
+        self.time_ms = 0
+        self.due_ms: list[int] = []
+        self.proposed: list[list[BrokerId]] = []
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def due_at(self, who: Leading, due_ms: int) -> None:
+        self.due_ms.append(due_ms)
+
+    def propose(self, leading: Leading, proposal: IsrProposal) -> None:
+        self.proposed.append(sorted(proposal.isr))
+
+    def on_isr_changed(self, before: int, after: int) -> None:
+        pass
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        raise error
+
+
+def state_of(isr: Sequence[BrokerId], partition_epoch: int) -> PartitionImage:
+    return PartitionImage((LEADER, TWO, THREE), tuple(isr), LEADER, LeaderEpoch(0), PartitionEpoch(partition_epoch))
+
+
+def led(host: Host, state: PartitionImage) -> Partition:
+    log = Log.open(
+        MemoryDisk(), "logs/flights-0", PARTITION, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
+    )
+    log.assign_leader_epoch(LeaderEpoch(0))
+    partition = Partition(PARTITION, TopicId(ZERO_UUID), log, host=host)
+    settings = ReplicationSettings(lag_ms_max=LAG_MS_MAX)
+    replica = LeaderReplica(PARTITION, LEADER, state, partition.bounds, log.lineage, settings=settings, now_ms=0)
+    replica.on_brokers({TWO: BrokerEpoch(20), THREE: BrokerEpoch(30)})
+    partition.lead(replica)
+    return partition
+
+
+def fetch(partition: Partition, follower: BrokerId, host: Host) -> None:
+    broker_epoch = BrokerEpoch(10 * follower)
+    asked = FollowerFetch(follower, Offset(0), LeaderEpoch(0), None, broker_epoch, host.time_ms)
+    assert partition.on_fetched(asked) is None
+
+
+def test_who_lags_is_found_out_though_a_producer_waits_for_longer() -> None:
+    """While an ISR is asked for nobody can be proposed to leave; once that is granted, their time runs again."""
+
+    async def story() -> None:
+        host = Host()
+        partition = led(host, state_of([LEADER, TWO], 1))
+        for follower in (TWO, THREE):
+            fetch(partition, follower, host)
+        assert host.proposed == [[LEADER, TWO, THREE]]
+        host.time_ms = LAG_MS_MAX + 1
+        assert partition.leading is not None
+        partition.leading.on_due(host.time_ms)  # of the start: nobody lags
+        builder = BatchBuilder()
+        builder.append(NOW_MS, None, b"x")
+        partition.append(memoryview(bytearray(builder.build())), acks_all=True, now_ms=NOW_MS)
+        waiting = partition.committed(1, 1_000_000)
+        assert host.due_ms[-1] == host.time_ms + 1_000_000
+        partition.on_state(state_of([LEADER, TWO, THREE], 2))
+        assert host.due_ms[-1] == host.time_ms + LAG_MS_MAX + 1
+        host.time_ms = host.due_ms[-1]
+        partition.leading.on_due(host.time_ms)
+        assert host.proposed[-1] == [LEADER]
+        partition.on_state(state_of([LEADER], 3))
+        assert await waiting is Code.NONE
+
+    asyncio.run(story())
+
+
+def test_a_deletion_that_nobody_waits_for_any_more_is_forgotten() -> None:
+    """A follower that does not move may be asked to for long, and by many that gave up."""
+
+    async def story() -> None:
+        partition = led(Host(), state_of([LEADER, TWO], 1))
+        assert partition.leading is not None
+        for offset in range(1, 4):
+            partition.leading.deleted(offset).cancel()
+        last = partition.leading.deleted(4)
+        assert [future for _, future in partition.leading._deletions] == [last]
+
+    asyncio.run(story())
