@@ -204,6 +204,12 @@ class FetchSession:
             for fetched in self.partitions.values():
                 fetched.unwatch()
 
+    def overtake(self) -> None:
+        """Its reader began another in its place, and waits for nothing of this one."""
+        self.epoch = FINAL_EPOCH
+        if self.on_due is not None:
+            self.on_due()
+
     def on_fetch_ended(self) -> None:
         """A fetch in this session is over, answered or not."""
         self.on_due = None
@@ -274,6 +280,7 @@ class FetchSessions:
         replaced = self._sessions.get(request.session_id)
         if replaced is not None:
             self._remove(replaced)
+            replaced.overtake()
         state = request.replica_state
         is_follower = (request.replica_id if state is None else state.replica_id) >= 0
         session = FetchSession(request, is_by_id=is_by_id, is_follower=is_follower, now_ms=now_ms)

@@ -342,6 +342,22 @@ def test_a_later_request_of_the_session_overtakes_one_that_waits() -> None:
     run(scenario)
 
 
+def test_a_session_that_takes_the_place_of_another_overtakes_what_waits_in_it() -> None:
+    """What is read there would be of before: of a follower, that it has less than it has shown since."""
+
+    async def scenario() -> None:
+        node = ToyNode(1)
+        reader = SessionReader(followed={0: View()})
+        assert reader.on_answer(node.fetch_now(reader.request()))
+        overtaken = asyncio.ensure_future(node.fetch(reader.request(wait_ms=WAIT_MS)))
+        await asyncio.sleep(0)
+        reader.start_anew()
+        assert reader.on_answer(node.fetch_now(reader.request()))
+        assert (await overtaken).error_code == Code.INVALID_FETCH_SESSION_EPOCH
+
+    run(scenario)
+
+
 def test_what_was_found_for_a_reader_that_vanished_is_found_again() -> None:
     async def scenario() -> None:
         node = ToyNode(1)
