@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
+from uuid import UUID
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.quorum.ballot import is_same_replica
 from tidelog.quorum.log import QuorumLog
 from tidelog.quorum.progress import ReplicaDescription, ReplicaProgress
 from tidelog.quorum.values import (
@@ -29,6 +31,9 @@ from tidelog.quorum.values import (
 
 OBSERVER_SESSION_MS = 300_000
 """An observer that asked for nothing for so long is forgotten."""
+
+REPLICAS_MAX = 10_000
+"""Of so many is remembered how far they are, of voters always; others are served all the same."""
 
 PARKED_MAX = 10_000
 """Fetches that wait; beyond that they are answered at once."""
@@ -59,6 +64,7 @@ class Leading:
     """Leads the quorum in one epoch."""
 
     __slots__ = (
+        "_directories",
         "_log",
         "_parked",
         "_parked_deadline_ms",
@@ -84,6 +90,7 @@ class Leading:
         self._settings = settings
         self._since_ms = now_ms
         self._progress: dict[ReplicaKey, ReplicaProgress] = {}
+        self._directories: dict[BrokerId, UUID] = {}
         self._parked: dict[ReplicaKey, Parked] = {}
         self._parked_deadline_ms: int | None = None
         self._replies: list[QuorumReply] = []
@@ -121,7 +128,7 @@ class Leading:
 
     def on_fetch(self, ticket: int, fetch: QuorumFetch, now_ms: int) -> None:
         """A fetch in our epoch. A newer one of a replica takes the place of the one that waits, which is answered."""
-        key = self._canonical(fetch.replica)
+        key = self._admit(fetch.replica, now_ms)
         older = self._parked.pop(key, None)
         if older is not None:
             self._replies.append(QuorumReply(older.ticket, self._answer(older.fetch, is_judged=older.is_judged)))
@@ -134,7 +141,7 @@ class Leading:
 
     def on_snapshot_asked(self, replica: ReplicaKey, now_ms: int) -> None:
         """It loads a snapshot of ours: it follows us, though it fetches nothing meanwhile."""
-        self._heard(self._canonical(replica), now_ms)
+        self._heard(self._admit(replica, now_ms), now_ms)
 
     def on_asker_gone(self, ticket: int) -> None:
         """Nobody waits for that answer any more."""
@@ -184,6 +191,7 @@ class Leading:
         copy = Leading(self._who, self.voters, log, settings=self._settings, now_ms=self._since_ms)
         copy.epoch_start, copy.high_watermark = self.epoch_start, self.high_watermark
         copy._progress = {key: progress.clone() for key, progress in self._progress.items()}
+        copy._directories = self._directories.copy()
         copy._parked, copy._parked_deadline_ms = self._parked.copy(), self._parked_deadline_ms
         copy._replies = self._replies.copy()
         return copy
@@ -196,6 +204,7 @@ class Leading:
             self.voters,
             tuple(sorted((key.node_id, progress.log_end_offset or 0) for key, progress in self._progress.items())),
             tuple(sorted((key.node_id, one.fetch.fetch_offset, one.is_judged) for key, one in self._parked.items())),
+            tuple(sorted(self._directories.items())),
         )
 
     # How it is done.
@@ -260,16 +269,39 @@ class Leading:
         deadline_ms = self._parked_deadline_ms
         self._parked_deadline_ms = parked.deadline_ms if deadline_ms is None else min(deadline_ms, parked.deadline_ms)
 
-    def _canonical(self, key: ReplicaKey) -> ReplicaKey:
-        """A voter under the name that the voter set has for it: with configured voters nobody knows directories."""
+    def _admit(self, key: ReplicaKey, now_ms: int) -> ReplicaKey:
+        """Its canonical key; where voters are configured, after its directory was noted as that of the voter.
+
+        Of two processes with one id, the one that comes second observes while the first is heard of: else what either
+        of them has would count for both.
+        """
         voter = self.voters.voter(key.node_id)
-        return voter.key if voter is not None and self.voters.is_voter(key) else key
+        if voter is None or voter.key.directory_id is not None or key.directory_id is None:
+            return self._canonical(key)
+        if self._directories.get(key.node_id, key.directory_id) != key.directory_id:
+            first = self._progress.get(voter.key)
+            if first is not None and now_ms - first.heard_ms < self._settings.fetch_timeout_ms:
+                return key
+            self._progress.pop(voter.key, None)
+            self._progress.pop(key, None)
+        self._directories[key.node_id] = key.directory_id
+        return voter.key
+
+    def _canonical(self, key: ReplicaKey) -> ReplicaKey:
+        """A voter under the name that the voter set has for it: with configured voters that says no directories."""
+        voter = self.voters.voter(key.node_id)
+        if voter is None:
+            return key
+        directory_id = voter.key.directory_id or self._directories.get(key.node_id)
+        return voter.key if is_same_replica(ReplicaKey(key.node_id, directory_id), key) else key
 
     def _heard(self, key: ReplicaKey, now_ms: int) -> ReplicaProgress:
         progress = self._progress.get(key)
         if progress is None:
             self._forget_observers(now_ms)
-            progress = self._progress[key] = ReplicaProgress(now_ms)
+            progress = ReplicaProgress(now_ms)
+            if len(self._progress) < REPLICAS_MAX or key in {voter.key for voter in self.voters.voters}:
+                self._progress[key] = progress
         progress.heard_ms = now_ms
         return progress
 

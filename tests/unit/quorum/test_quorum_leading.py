@@ -11,6 +11,7 @@ from support.quorum_node import OneNode, fetch, key, served, voter_set
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
+    Answer,
     EpochAnswer,
     FetchAnswer,
     QuorumState,
@@ -166,6 +167,31 @@ def test_with_configured_voters_a_directory_makes_no_difference() -> None:
     other.ask(replace(fetch(2, 1, 1, 1), replica=ReplicaKey(BrokerId(2), UUID(int=9))))
     assert other.node.high_watermark is None, "it lost the directory that votes"
     assert [row.key.directory_id for row in other.node.describe().observers] == [UUID(int=9)]
+
+
+def test_of_two_processes_with_the_id_of_a_configured_voter_one_counts_as_long_as_it_is_heard_of() -> None:
+    one = leader(commit=False)
+
+    def fetched(directory: int, offset: int, last_epoch: int, known: int | None = None) -> Answer | None:
+        replica = ReplicaKey(BrokerId(2), UUID(int=directory))
+        return one.ask(replace(fetch(2, 3, offset, last_epoch, known), replica=replica))
+
+    fetched(5, 4, 2)
+    assert fetched(6, 5, 3) is None, "it is served as an observer, and waits"
+    assert one.node.high_watermark is None, "what the voter has not got, the other cannot commit in its place"
+    assert fetched(5, 5, 3) == served(3, 1, 5, high_watermark=5)
+    assert fetched(5, 5, 3, 5) is None
+    assert fetched(6, 5, 3, 5) is None
+    assert len(one.ready.replies) == 0, "neither takes the place of the other"
+    assert [row.key.directory_id for row in one.node.describe().observers] == [UUID(int=6)]
+    one.now_ms += one.node._settings.fetch_timeout_ms - 1
+    one.append(6)
+    fetched(6, 6, 3)
+    assert one.node.high_watermark == 5
+    one.now_ms += 1
+    fetched(6, 6, 3)
+    assert one.node.high_watermark == 6, "the first one is gone: its place may have been taken after its disk was lost"
+    assert not one.node.describe().observers
 
 
 def test_a_newer_fetch_of_a_replica_takes_the_place_of_its_older_one() -> None:
@@ -356,6 +382,16 @@ def test_an_observer_that_is_silent_for_long_is_forgotten() -> None:
     described = one.node.describe()
     assert [row.key for row in described.observers] == [key(5), key(6)]
     assert [row.log_end_offset for row in described.voters[1:]] == [5, 5], "a voter is not forgotten"
+
+
+def test_so_many_replicas_are_remembered_and_others_served_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.quorum.leading.REPLICAS_MAX", 3)
+    one = leader()
+    for number in (4, 5, 6):
+        assert one.ask(fetch(number, 3, 4, 2)) == served(3, 1, 4, high_watermark=5)
+    assert [row.key for row in one.node.describe().observers] == [key(4), key(5)]
+    one.ask(fetch(3, 3, 5, 3))
+    assert one.node.describe().voters[2].log_end_offset == 5, "a voter is always"
 
 
 def test_a_vote_for_somebody_else_in_a_newer_epoch_ends_the_leadership() -> None:
