@@ -118,7 +118,7 @@ class SnapshotKeeper:
             async with self._log_lock:
                 if oldest.end_offset > self._log.log_start_offset:
                     self._log.trim(oldest.end_offset)
-            on_trimmed(self._log.log_start_offset, snapshot_id)
+            on_trimmed(self._log.log_start_offset, self._snapshots.ids[-1])  # a later one may have come from the leader
             await self._executor.run(partial(self._snapshots.remove_files, gone))
             await self._executor.run(self._log.remove_trimmed)
         finally:

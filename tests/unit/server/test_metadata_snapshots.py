@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from typing import TypeVar
 from uuid import UUID
 
 import pytest
 
+from support.led_offsets import SetClock
+from support.logs import DIRECTORY, open_log
 from support.memory_disk import MemoryDisk
 from support.simulated_quorum import METADATA, Quorum, run_quorum
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import FeatureLevelRecord
 from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
 from tidelog.records import ControlType, read_control_record, read_records, split_batches
+from tidelog.server.metadata_log import MetadataLog, encode_decision
 from tidelog.server.metadata_snapshots import (
     MetadataSnapshots,
     Snapshot,
@@ -22,6 +28,9 @@ from tidelog.server.metadata_snapshots import (
     parse_snapshot,
     parse_snapshot_name,
 )
+from tidelog.server.snapshot_keeper import SnapshotKeeper
+
+T = TypeVar("T")
 
 SNAPSHOT_ID = SnapshotId(Offset(4_096), LeaderEpoch(7))
 VOTERS = VoterSet((Voter(ReplicaKey(BrokerId(1), UUID(int=5)), (("CONTROLLER", "host", 9093),)),), version=1)
@@ -185,6 +194,41 @@ def test_without_a_snapshot_that_can_be_read_the_start_is_refused() -> None:
             await quorum.nodes[leader].start()
 
     run_quorum(story, settings=SMALL)
+
+
+def test_one_that_came_from_the_leader_meanwhile_stays_the_latest() -> None:
+    """To whoever lacks what lies before the log, an older one would not help."""
+    disk = MemoryDisk()
+    snapshots = MetadataSnapshots(DIRECTORY, disk=disk)
+    clock = SetClock()
+    log = MetadataLog(open_log(disk), snapshots, clock=clock)
+    log.append(encode_decision(RECORDS[:3], 0), LeaderEpoch(1))
+    loaded = SnapshotId(Offset(9), LeaderEpoch(2))
+
+    class LoadsMeanwhile:
+        async def run(self, work: Callable[[], T]) -> T:
+            done = work()
+            if loaded not in snapshots.ids:
+                log.start_at(loaded)
+                snapshots.add(loaded)
+            return done
+
+    told: list[tuple[Offset, SnapshotId]] = []
+
+    async def story() -> None:
+        keeper = SnapshotKeeper(
+            log,
+            snapshots,
+            log_lock=asyncio.Lock(),
+            clock=clock,
+            executor=LoadsMeanwhile(),
+            after_bytes=1,
+            after_ms=None,
+        )
+        await keeper.make(MetadataImage(last_offset=Offset(2)), None, lambda *fact: told.append(fact))
+
+    asyncio.run(story())
+    assert told == [(9, loaded)]
 
 
 def test_after_long_enough_one_is_made_whatever_its_size() -> None:
