@@ -64,6 +64,11 @@ class Code(IntEnum):
         code.meaning = meaning
         return code
 
+    @classmethod
+    def _missing_(cls, value: object) -> Code:
+        """A code that only newer releases know, of a node that runs one: for us, the server's own trouble."""
+        return cls.UNKNOWN_SERVER_ERROR
+
     UNKNOWN_SERVER_ERROR = -1, False, "The server failed in a way it did not expect; its log says how."
     NONE = 0, False, "No error."
     OFFSET_OUT_OF_RANGE = 1, False, "The offset lies outside the range of the log."

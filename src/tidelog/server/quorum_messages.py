@@ -179,7 +179,7 @@ def answer_of(asked: Asked, response: Any) -> Answered:
         MalformedBatchError: its records are damaged, or not those that were asked for.
     """
     if response.error_code:
-        raise KafkaError(f"refused with {_code(response.error_code).name}", code=_code(response.error_code))
+        raise KafkaError(f"refused with {Code(response.error_code).name}", code=Code(response.error_code))
     match asked:
         case QuorumFetch():
             addresses = addresses_of(response.node_endpoints)
@@ -188,7 +188,7 @@ def answer_of(asked: Asked, response: Any) -> Answered:
             return Answered(answer, records, addresses)
         case _:
             partition = _only(response.topics)
-            code = _code(partition.error_code)
+            code = Code(partition.error_code)
             leader_epoch, leader_id = LeaderEpoch(partition.leader_epoch), broker_id(partition.leader_id)
             addresses = addresses_of(response.node_endpoints)
             if isinstance(asked, VoteAsked):
@@ -214,7 +214,7 @@ def _fetch_answer(asked: QuorumFetch, partition: fetch.PartitionData) -> tuple[F
         else SnapshotId(Offset(snapshot.end_offset), LeaderEpoch(snapshot.epoch))
     )
     answer = FetchAnswer(
-        code=_code(partition.error_code),
+        code=Code(partition.error_code),
         leader_epoch=asked.leader_epoch if leader is None else LeaderEpoch(leader.leader_epoch),
         leader_id=None if leader is None else broker_id(leader.leader_id),
         fetch_offset=asked.fetch_offset,
@@ -243,13 +243,6 @@ def end_offset_of(records: Buffer) -> Offset | None:
     """The exclusive end of whole batches; None of none."""
     batches = split_batches(records)
     return Offset(batches[-1][1].next_offset) if batches else None
-
-
-def _code(number: int) -> Code:
-    try:
-        return Code(number)
-    except ValueError:
-        return Code.UNKNOWN_SERVER_ERROR
 
 
 def _only(topics: Sequence[Any]) -> Any:

@@ -102,15 +102,11 @@ class SnapshotLoading:
 
 def _piece(response: wire.FetchSnapshotResponse) -> Any:
     if response.error_code:
-        raise KafkaError(f"FetchSnapshot: error {response.error_code}", code=_code(response.error_code))
+        raise KafkaError(f"FetchSnapshot: error {response.error_code}", code=Code(response.error_code))
     if len(response.topics) != 1 or len(response.topics[0].partitions) != 1:
         raise refusal(Code.INVALID_REQUEST, "an answer to FetchSnapshot that is not about the metadata log")
     piece = response.topics[0].partitions[0]
     if piece.error_code:
-        raise KafkaError(f"FetchSnapshot: {_code(piece.error_code).name}", code=_code(piece.error_code))
+        raise KafkaError(f"FetchSnapshot: {Code(piece.error_code).name}", code=Code(piece.error_code))
     invariant(piece.size >= 0 and piece.position >= 0, "a snapshot of {} bytes", piece.size)
     return piece
-
-
-def _code(number: int) -> Code:
-    return Code(number) if number in Code._value2member_map_ else Code.UNKNOWN_SERVER_ERROR

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 from uuid import UUID
 
+from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.records import BatchBuilder
 from tidelog.replica import AskRecords
@@ -60,6 +61,10 @@ class Follower:
         self.partition = self
         self.topic_partition = TopicPartition("t", PartitionIndex(index))
         self.fetched: list[tuple[int, int | None, int | None]] = []
+        self.refused: list[Code] = []
+
+    def on_refused(self, number: int, code: Code) -> None:
+        self.refused.append(code)
 
     def on_fetched(self, number: int, *, records: bytes = b"", high_watermark: int | None = None, **_: object) -> None:
         first = int.from_bytes(records[:8], "big") if len(records) else None
@@ -170,6 +175,23 @@ def test_who_wants_nothing_at_present_is_taken_out_of_the_session_and_named_anew
         again = await leader.until_asked(3)
         assert [one.partition for topic in again.topics for one in topic.partitions] == [0]
         assert not again.forgotten_topics_data
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+def test_a_refusal_by_a_code_that_only_newer_releases_know_is_told_as_one() -> None:
+    async def story() -> None:
+        leader, follower = ScriptedLeader(), Follower(0)
+        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
+        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        follower.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        leader.answer(1, PartitionData(0, error_code=9_999, high_watermark=-1))
+        async with asyncio.timeout(5):
+            while not follower.refused:
+                await asyncio.sleep(0)
+        assert follower.refused == [Code.UNKNOWN_SERVER_ERROR]
         await fetchers.stop()
 
     asyncio.run(story())
