@@ -183,8 +183,11 @@ class HeldDirectory:
                 log.log_end_offset,
                 high_watermark,
             )
-            self.previous_epoch = None
-            self.forget_incarnation()
+            if (
+                self.previous_epoch is not None
+            ):  # which was shown; who showed nothing has lost its seats, and begins anew
+                self.previous_epoch = None
+                self.forget_incarnation()
         return log
 
     def _forget_checkpoints_of(self, topic_partitions: Iterable[TopicPartition]) -> None:

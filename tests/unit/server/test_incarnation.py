@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from support.memory_disk import MemoryDisk
-from tidelog.base.ids import BrokerEpoch, LeaderEpoch, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
@@ -142,6 +142,23 @@ def test_a_log_that_lacks_what_was_committed_takes_back_what_was_shown() -> None
     assert (log.log_end_offset, files.previous_broker_epoch) == (0, None)
     disk.crash()
     assert start(disk).previous_broker_epoch is None
+
+
+def test_what_a_loss_of_power_took_does_not_count_once_more_at_the_next_crash(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It showed nothing, and has lost its seats: those that it has by then it won with what it fetched since."""
+    disk = MemoryDisk()
+    files = run_once(disk)
+    open_log(files.directories[1])
+    files.directories[1]._high_watermarks[PARTITION] = Offset(1)
+    files.directories[1].write_high_watermarks([])
+    disk.crash()
+    monkeypatch.setattr(disk, "boot_id", lambda: "another")
+    files = start(disk)
+    assert files.previous_broker_epoch is None
+    asyncio.run(files.write_incarnation(BrokerEpoch(EPOCH + 1)))
+    assert open_log(files.directories[1]).log_end_offset == 0
+    disk.crash()
+    assert start(disk).previous_broker_epoch == EPOCH + 1
 
 
 def test_where_the_machine_does_not_tell_of_its_runs_only_a_clean_stop_counts(monkeypatch: pytest.MonkeyPatch) -> None:
