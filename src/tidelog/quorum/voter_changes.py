@@ -7,6 +7,8 @@ one has not got, could still be committed, and the two sets need have nothing in
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidelog.base.errors import Code, refusal
 from tidelog.quorum.ballot import is_same_replica
 from tidelog.quorum.node import QuorumNode
@@ -44,7 +46,7 @@ def decide_remove_voter(node: QuorumNode, key: ReplicaKey) -> VoterSet:
             is the only one.
     """
     check_may_change(node)
-    _check_is_voter(node, key)
+    _checked_voter(node, key)
     if len(node.voters.voters) == 1:
         raise refusal(Code.INVALID_REQUEST, f"node {key.node_id} is the only voter: add another one first")
     return node.voters.without_voter(key.node_id)
@@ -57,13 +59,11 @@ def decide_update_voter(node: QuorumNode, voter: Voter) -> VoterSet:
         KafkaError: as `check_may_change`; VOTER_NOT_FOUND if no voter has that id and directory.
     """
     check_may_change(node)
-    _check_is_voter(node, voter.key)
-    if node.voters.voter(voter.key.node_id) == voter:
+    known = _checked_voter(node, voter.key)
+    moved = replace(known, endpoints=voter.endpoints)
+    if moved == known:
         return node.voters
-    return VoterSet(
-        tuple(voter if one.key.node_id == voter.key.node_id else one for one in node.voters.voters),
-        node.voters.version,
-    )
+    return replace(node.voters, voters=tuple(moved if one is known else one for one in node.voters.voters))
 
 
 def check_may_change(node: QuorumNode) -> None:
@@ -87,7 +87,8 @@ def check_may_change(node: QuorumNode) -> None:
         raise refusal(Code.REQUEST_TIMED_OUT, "another change of the voters is not committed yet")
 
 
-def _check_is_voter(node: QuorumNode, key: ReplicaKey) -> None:
+def _checked_voter(node: QuorumNode, key: ReplicaKey) -> Voter:
     voter = node.voters.voter(key.node_id)
     if voter is None or not is_same_replica(voter.key, key):
         raise refusal(Code.VOTER_NOT_FOUND, f"node {key.node_id} with directory {key.directory_id} is no voter")
+    return voter

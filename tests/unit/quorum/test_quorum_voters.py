@@ -118,6 +118,15 @@ def test_a_voter_that_moves_keeps_its_place() -> None:
     assert decide_update_voter(one.node, moved) is one.node.voters
 
 
+def test_a_voter_that_moves_without_naming_its_directory_keeps_it() -> None:
+    own, other = (Voter(ReplicaKey(BrokerId(one), UUID(int=one))) for one in (1, 2))
+    one = OneNode(voters=VoterSet((own, other), 1))
+    one.lead()
+    one.ask(fetch(2, 1, 1, 1))
+    endpoints = (("CONTROLLER", "elsewhere", 9093),)
+    assert decide_update_voter(one.node, Voter(key(2), endpoints)).voters == (own, Voter(other.key, endpoints))
+
+
 def decide_update_pending(one: OneNode) -> Code:
     with pytest.raises(KafkaError) as error:
         decide_update_voter(one.node, Voter(key(3)))
