@@ -12,12 +12,14 @@ whole, unless the disk rots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 
-from tidelog.base.errors import CorruptLogError, KafkaError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Disk
+from tidelog.log.leftovers import TEMPORARY_SUFFIX
 from tidelog.metadata.records import decode_record, encode_record
 from tidelog.quorum.values import SnapshotId, VoterSet
 from tidelog.records import (
@@ -150,11 +152,8 @@ class MetadataSnapshots:
 
     def look(self) -> None:
         """Find those that are there; what was left unfinished is removed."""
-        names = self._disk.list(self._directory)
-        for name in names:
-            if name.endswith(PART_SUFFIX):
-                self._disk.remove(f"{self._directory}/{name}")
-        found = [parse_snapshot_name(name) for name in names]
+        self._remove_parts()
+        found = [parse_snapshot_name(name) for name in self._disk.list(self._directory)]
         self.ids = tuple(sorted((one for one in found if one is not None), key=_end_offset))
 
     def read(self, snapshot_id: SnapshotId) -> Snapshot:
@@ -163,8 +162,14 @@ class MetadataSnapshots:
         return parse_snapshot(self._disk.read_bytes(path), snapshot_id, path=path)
 
     def write(self, snapshot: Snapshot) -> None:
-        """Return once it would survive a loss of power."""
-        self._disk.write_atomically(self.path(snapshot.snapshot_id), format_snapshot(snapshot))
+        """Return once it would survive a loss of power. Raises DiskError; what was written of it is gone again."""
+        path = self.path(snapshot.snapshot_id)
+        try:
+            self._disk.write_atomically(path, format_snapshot(snapshot))
+        except DiskError:
+            with suppress(DiskError):
+                self._disk.remove(path + TEMPORARY_SUFFIX)  # the next one has another name, and the disk may be full
+            raise
 
     def add(self, snapshot_id: SnapshotId) -> None:
         """It was written."""
@@ -185,7 +190,9 @@ class MetadataSnapshots:
     # As it comes from the leader, piece by piece.
 
     def append_part(self, snapshot_id: SnapshotId, position: int, piece: bytes) -> None:
-        """What lies behind `position` is forgotten."""
+        """What lies behind `position` is forgotten; at the start of one, what came of others that nobody finished."""
+        if position == 0:
+            self._remove_parts()
         file = self._disk.open(self._part(snapshot_id), create=True)
         try:
             file.truncate(position)
@@ -205,6 +212,11 @@ class MetadataSnapshots:
         snapshot = parse_snapshot(data, snapshot_id, path=part)
         self._disk.write_atomically(self.path(snapshot_id), data)
         return snapshot
+
+    def _remove_parts(self) -> None:
+        for name in self._disk.list(self._directory):
+            if name.endswith(PART_SUFFIX):
+                self._disk.remove(f"{self._directory}/{name}")
 
     def _part(self, snapshot_id: SnapshotId) -> str:
         return self.path(snapshot_id).removesuffix(SUFFIX) + PART_SUFFIX

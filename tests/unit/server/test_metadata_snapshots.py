@@ -13,7 +13,7 @@ from support.led_offsets import SetClock
 from support.logs import DIRECTORY, open_log
 from support.memory_disk import MemoryDisk
 from support.simulated_quorum import METADATA, Quorum, run_quorum
-from tidelog.base.errors import CorruptLogError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import FeatureLevelRecord
@@ -100,6 +100,22 @@ def test_one_that_comes_piece_by_piece_is_looked_at_before_it_counts() -> None:
     snapshots.look()
     assert (snapshots.ids, disk.list("m")) == ((SNAPSHOT_ID,), [file_name(SNAPSHOT_ID)])
     assert snapshots.piece(SNAPSHOT_ID, 10, 5) == (len(data), data[10:15])
+
+
+def test_what_never_became_one_takes_no_room_that_lasts() -> None:
+    disk = MemoryDisk()
+    disk.make_dirs("m")
+    snapshots = MetadataSnapshots("m", disk=disk)
+    disk.free_write_bytes = 1_000
+    with pytest.raises(DiskError):
+        snapshots.write(snapshot())
+    assert disk.list("m") == []
+    disk.free_write_bytes = None
+    older = SnapshotId(Offset(9), LeaderEpoch(2))
+    snapshots.append_part(older, 0, b"whose leader went away")
+    snapshots.append_part(SNAPSHOT_ID, 0, format_snapshot(snapshot()))
+    assert len(disk.list("m")) == 1
+    assert snapshots.finish_part(SNAPSHOT_ID) == snapshot()
 
 
 def snapshots_of(quorum: Quorum, node_id: int) -> list[str]:
