@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from tidelog.base.errors import NetworkError
 from tidelog.base.ports import Admit
@@ -139,20 +140,29 @@ class Acceptor:
                 continue
             stream.setblocking(False)
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            opening = asyncio.get_running_loop().create_task(self._open(stream, protocol))
+            opening = asyncio.get_running_loop().create_task(_open(stream, protocol))
             self._opening.add(opening)
-            opening.add_done_callback(self._opening.discard)
+            opening.add_done_callback(partial(self._on_opened, stream, protocol))
 
     def _try_again(self) -> None:
         self._hold_off = None
         self._listen()
 
-    async def _open(self, stream: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
-        try:
-            await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, stream)
-        except (OSError, asyncio.CancelledError) as error:
+    def _on_opened(
+        self, stream: socket.socket, protocol: asyncio.BufferedProtocol, opening: asyncio.Task[None]
+    ) -> None:
+        """Not within the task: one that is cancelled before its first step does nothing at all."""
+        self._opening.discard(opening)
+        error = None if opening.cancelled() else opening.exception()
+        if opening.cancelled() or error is not None:
             stream.close()
             protocol.connection_lost(error if isinstance(error, OSError) else None)
+        if not isinstance(error, OSError | None):
+            raise error
+
+
+async def _open(stream: socket.socket, protocol: asyncio.BufferedProtocol) -> None:
+    await asyncio.get_running_loop().connect_accepted_socket(lambda: protocol, stream)
 
 
 def open_files() -> int:

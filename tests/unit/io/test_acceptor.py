@@ -13,7 +13,7 @@ from tidelog.base.errors import NetworkError
 from tidelog.io import acceptor as acceptor_module
 from tidelog.io.acceptor import Acceptor, open_files
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 
 
 class Echo(asyncio.BufferedProtocol):
@@ -125,6 +125,36 @@ def test_without_files_it_holds_off_rather_than_spin(monkeypatch: pytest.MonkeyP
         assert [error.errno for error in troubles] == [errno.EMFILE] * 3
         assert exhausted.accepts <= 6  # it was readable all the time
         listening.close()
+
+    run(scenario)
+
+
+class Closed(Echo):
+    """Notes when it is told that its connection is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self.closed.done():
+            self.closed.set_result(exc)
+
+
+def test_who_was_accepted_in_the_moment_of_the_close_is_hung_up_on() -> None:
+    async def scenario() -> None:
+        let_in: list[Closed] = []
+
+        def admit(_ip: str, _descriptor: int) -> Closed:
+            let_in.append(Closed())
+            asyncio.get_running_loop().call_soon(listening.close)  # before the stream has a transport
+            return let_in[-1]
+
+        listening = Acceptor(admit=admit, on_trouble=lambda _: None)
+        listening.bind("127.0.0.1", 0, backlog=10)
+        listening.start()
+        assert await say_hello(listening.port) == b""
+        assert await let_in[0].closed is None
 
     run(scenario)
 
