@@ -7,8 +7,6 @@ from tidelog.metadata.config_key import ConfigKey, ConfigType, ignored_key
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST, SHORT, CLASS = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT, ConfigType.CLASS
 
-_ONE_NODE = "a cluster of one node has no other to wait for."
-
 REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
     ConfigKey(
         "broker.session.timeout.ms",
@@ -109,7 +107,7 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
         "metadata.consistency.wait.ms.max",
         LONG,
         "5000",
-        _ONE_NODE,
+        "no answer waits for a consistency token in this release.",
         minimum=0,
     ),
 )
