@@ -27,11 +27,9 @@ from tidelog.wire.messages.api_60_describe_cluster import (
 )
 
 PROMPT = {
-    "broker.session.timeout.ms": "2000",
+    "broker.session.timeout.ms": "4000",
     "broker.heartbeat.interval.ms": "200",
     "replica.lag.time.max.ms": "4000",
-    "controller.quorum.fetch.timeout.ms": "1000",
-    "controller.quorum.election.timeout.ms": "500",
     "offsets.topic.num.partitions": "4",
 }
 """Times that make silence noticed sooner than by default, so that tests do not wait for it."""
@@ -57,10 +55,6 @@ class ClusterNode(ServerProcess):
 
     def __repr__(self) -> str:
         return f"node {self.node_id}"
-
-    @property
-    def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
 
     def kill(self) -> None:
         """`kill -9`: its written data stays, as the system has it."""

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-START_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
 
 
 class ServerFailedError(AssertionError):
@@ -46,6 +46,10 @@ class ServerProcess:
         self._lifeline: int | None = None
 
     @property
+    def bootstrap(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
     def log(self) -> str:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
@@ -63,18 +67,26 @@ class ServerProcess:
         self.start_soon()
         self.wait_until_serving()
 
-    def start_soon(self) -> None:
-        """Start it, and do not wait for it: a node may need others to serve."""
+    def start_soon(self, *, program: str | None = None) -> None:
+        """Start it, and do not wait for it: a node may need others to serve.
+
+        Args:
+            program: Python that runs the command line in its own way; None for the command line as it is.
+        """
         assert not self.is_running, "it runs already"
-        self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
+        self.write_settings()
         # It stops when the write end closes, so it cannot outlive this process, however that ends.
         read_end, self._lifeline = os.pipe()
-        command = [sys.executable, "-m", "tidelog", "server", str(self.properties_path), "--parent-fd", str(read_end)]
+        tidelog = ("-m", "tidelog") if program is None else ("-c", program)
+        command = [sys.executable, *tidelog, "server", str(self.properties_path), "--parent-fd", str(read_end)]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(read_end,)
             )
         os.close(read_end)
+
+    def write_settings(self) -> None:
+        self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.settings.items()))
 
     def wait_until_serving(self) -> None:
         """After `start_soon`. Raises ServerFailedError if it ends instead, or does not come to serve in time."""

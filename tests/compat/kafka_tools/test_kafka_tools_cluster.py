@@ -62,6 +62,5 @@ def test_a_broker_that_is_gone_is_unregistered(tools: KafkaTools, cluster: Clust
     wait_until(lambda: " fenced" in tools.run("kafka-cluster", "list-endpoints", *listed).output, "it is fenced")
     assert "no longer registered" in tools.run("kafka-cluster", "unregister", *at, "--id", "3").output
     assert str(gone.port) not in tools.run("kafka-cluster", "list-endpoints", *listed).output
-    gone.begin()
-    gone.wait_ready()
+    gone.start()
     assert str(gone.port) in tools.run("kafka-cluster", "list-endpoints", *at).output
