@@ -21,7 +21,7 @@ from tidelog.wire.messages.api_75_describe_topic_partitions import (
     TopicRequest,
 )
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from tidelog.wire.messages.api_21_delete_records import (
     DeleteRecordsTopic,
 )
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 EARLIEST = -2
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.node import NodeProcess, StartNode
 
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 60.0
 FRAME_SIZE_BYTES_MAX = 100 * 1024 * 1024
 
 API_VERSIONS_V0 = struct.pack(">hhih", 18, 0, 7, -1)

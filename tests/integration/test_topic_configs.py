@@ -39,7 +39,7 @@ from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_33_alter_configs import AlterConfigsRequest, AlterConfigsResponse
 from tidelog.wire.messages.api_74_list_config_resources import ListConfigResourcesRequest, ListConfigResourcesResponse
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 EARLIEST = -2
 
 

@@ -13,7 +13,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 __all__ = ["TopicPartition", "admin_of", "consumer_of", "produce", "producer_of", "read_to_end", "told"]
 
 T = TypeVar("T")
-DEADLINE_SECONDS = 30.0
+DEADLINE_SECONDS = 60.0
 
 
 def told(story: Coroutine[Any, Any, T]) -> T:

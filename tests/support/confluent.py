@@ -11,7 +11,7 @@ import confluent_kafka
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

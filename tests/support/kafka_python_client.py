@@ -40,7 +40,7 @@ __all__ = [
     "read_to_end",
 ]
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 DEADLINE_MS = 20_000
 
 

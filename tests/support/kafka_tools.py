@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from support.kafka_peer import java_command
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 RUNNER = Path(__file__).parent / "java" / "ToolRunner.java"
 
 TOOLS = {

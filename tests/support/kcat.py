@@ -10,7 +10,7 @@ from typing import IO, Any
 
 __all__ = ["Kcat", "missing_kcat"]
 
-SECONDS_MAX = 30.0
+SECONDS_MAX = 60.0
 
 
 def missing_kcat() -> str | None:

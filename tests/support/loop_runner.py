@@ -12,7 +12,7 @@ from support.scripted_broker import ScriptedBroker
 
 B = TypeVar("B", bound=ScriptedBroker)
 
-START_SECONDS_MAX = 10.0
+START_SECONDS_MAX = 60.0
 
 
 @contextmanager

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-START_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 60.0
+STOP_SECONDS_MAX = 60.0
 
 
 class NodeFailedError(AssertionError):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-WAIT_SECONDS_MAX = 20.0
+WAIT_SECONDS_MAX = 60.0
 PAUSE_SECONDS = 0.01
 
 

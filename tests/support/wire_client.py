@@ -50,7 +50,7 @@ from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
 
 R = TypeVar("R")
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 

@@ -33,7 +33,7 @@ from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest
 
 T = TypeVar("T")
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 
 
 class LateExecutor:

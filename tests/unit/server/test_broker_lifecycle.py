@@ -37,7 +37,7 @@ from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 FOREVER_MS = 3_600_000
 EPOCH = BrokerEpoch(7)
 INCARNATION = ".tidelog_incarnation"

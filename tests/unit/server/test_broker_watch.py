@@ -21,7 +21,7 @@ from tidelog.metadata.features import own_features
 from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 US, OTHER = BrokerId(1), BrokerId(2)
 
 
@@ -100,7 +100,7 @@ def test_who_is_silent_for_a_session_is_fenced_and_who_is_heard_of_is_not() -> N
         await until(lambda: node.image.brokers[OTHER].is_fenced)
         assert not node.image.brokers[US].is_fenced
 
-    run(scenario, broker_session_timeout_ms="400", broker_heartbeat_interval_ms="20")
+    run(scenario, broker_session_timeout_ms="2000", broker_heartbeat_interval_ms="20")
 
 
 def test_a_controller_that_did_nothing_for_long_gives_everybody_another_session() -> None:
@@ -113,7 +113,7 @@ def test_a_controller_that_did_nothing_for_long_gives_everybody_another_session(
         assert (leadership.leader, leadership.leader_epoch) == (US, 0)
         assert not node.image.brokers[US].is_fenced
 
-    run(scenario, broker_session_timeout_ms="2000", broker_heartbeat_interval_ms="1000000")
+    run(scenario, broker_session_timeout_ms="60000", broker_heartbeat_interval_ms="1000000")
 
 
 def test_only_the_active_controller_watches() -> None:

@@ -22,7 +22,7 @@ from tidelog.wire.messages.api_19_create_topics import (
     CreateTopicsResponse,
 )
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 LONG_MS = 60_000
 REQUEST = CreateTopicsRequest(topics=[CreatableTopic("flights", 1, 1)])
 DONE = CreateTopicsResponse(topics=[CreatableTopicResult(name="flights")])
@@ -70,6 +70,16 @@ def run(scenario: Scenario) -> None:
 
 def ask(channel: ControllerChannel, timeout_ms: int = LONG_MS) -> asyncio.Task[CreateTopicsResponse]:
     return asyncio.ensure_future(channel.request(REQUEST, CreateTopicsResponse, timeout_ms=timeout_ms))
+
+
+async def too_late(channel: ControllerChannel, reason: str) -> None:
+    """Ask until the time was over for this reason: on a busy machine it may be over before anything was in the way."""
+    text = ""
+    while reason not in text:
+        with pytest.raises(KafkaError) as caught:
+            await ask(channel, 100)
+        assert caught.value.code == Code.REQUEST_TIMED_OUT
+        text = str(caught.value)
 
 
 async def asked(broker: ScriptedBroker, count: int = 1) -> None:
@@ -140,9 +150,7 @@ def test_when_the_time_is_over_the_text_says_what_was_in_the_way(answer: object,
     async def scenario(channel: ControllerChannel, leader: Leader, first: ScriptedBroker, _: ScriptedBroker) -> None:
         first.on(ApiKey.CREATE_TOPICS, lambda request, version: answer)
         leader.is_now(first)
-        with pytest.raises(KafkaError, match=reason) as caught:
-            await ask(channel, 100)
-        assert caught.value.code == Code.REQUEST_TIMED_OUT
+        await too_late(channel, reason)
 
     run(scenario)
 
@@ -183,8 +191,7 @@ def test_a_controller_of_another_cluster_is_not_believed() -> None:
         first.on(ApiKey.CREATE_TOPICS, lambda request, version: DONE)
         first.token = ConsistencyState("theirs", 7)
         leader.is_now(first)
-        with pytest.raises(KafkaError, match="a controller of cluster theirs answered"):
-            await ask(channel, 100)
+        await too_late(channel, "a controller of cluster theirs answered")
         assert channel.last_offset is None
 
     run(scenario)

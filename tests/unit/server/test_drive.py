@@ -16,7 +16,7 @@ from tidelog.io.executor import InlineExecutor, ThreadExecutor
 from tidelog.server.drive import COALESCE_BYTES_MAX, Answer, Closed, ServerConnection
 
 FRAME_SIZE_BYTES_MAX = 1 << 20
-TIMEOUT_SECONDS = 10.0
+TIMEOUT_SECONDS = 60.0
 
 
 class Stored:

@@ -23,8 +23,8 @@ from tidelog.wire.messages.api_01_fetch import (
     ReplicaState,
 )
 
-SECONDS_MAX = 10.0
-WAIT_MS = 8_000
+SECONDS_MAX = 60.0
+WAIT_MS = 90_000
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:

@@ -19,7 +19,7 @@ from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 
-SECONDS_MAX = 20.0
+SECONDS_MAX = 60.0
 
 PROPERTIES = {
     "node.id": "1",

@@ -47,7 +47,7 @@ from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataReque
 
 MARKER = "logs/.kafka_cleanshutdown"
 METADATA = "logs/__cluster_metadata-0"
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 
 
 def new_node(disk: MemoryDisk, port: int = 0, **settings: str) -> Node:

@@ -15,6 +15,7 @@ from tidelog.server.replica_fetchers import ReplicaFetchers
 from tidelog.server.replication_settings import ReplicaFetchSettings
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
+SECONDS_MAX = 60.0
 TOPIC_ID = UUID(int=7)
 LEADER = BrokerId(2)
 
@@ -42,7 +43,7 @@ class ScriptedLeader:
         return await self.answers[-1]
 
     async def until_asked(self, count: int) -> FetchRequest:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS_MAX):
             while len(self.asked) < count:
                 await asyncio.sleep(0)
         return self.asked[count - 1]

@@ -31,7 +31,7 @@ from tidelog.wire.messages.api_35_describe_log_dirs import (
     DescribeLogDirsResponse,
 )
 
-SECONDS_MAX = 10.0
+SECONDS_MAX = 60.0
 MARKER = ".kafka_cleanshutdown"
 PRODUCE_VERSION, METADATA_VERSION, DESCRIBE_VERSION = 9, 12, 4
 
