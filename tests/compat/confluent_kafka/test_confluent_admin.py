@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from confluent_kafka import ElectionType, KafkaException, TopicCollection
+from confluent_kafka import ElectionType, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AclBindingFilter,
     AclOperation,
@@ -191,4 +191,10 @@ def test_what_is_not_served_yet_says_so(admin: AdminClient) -> None:
         ResourceType.TOPIC, "t", ResourcePatternType.ANY, "User:u", "*", AclOperation.ANY, AclPermissionType.ANY
     )
     assert error_of(admin.describe_acls(everything)) == "_UNSUPPORTED_FEATURE"
-    assert error_of(admin.elect_leaders(ElectionType.PREFERRED)) == "_UNSUPPORTED_FEATURE"
+
+
+def test_an_election_that_nobody_needs_is_told_as_that(admin: AdminClient, topic: str) -> None:
+    create_topic(admin, topic)
+    electing: Any = admin.elect_leaders(ElectionType.PREFERRED, [TopicPartition(topic, 0)])
+    (outcome,) = electing.result(TIMEOUT_SECONDS).values()
+    assert outcome.code() == KafkaError.ELECTION_NOT_NEEDED

@@ -14,7 +14,6 @@ from support.node import NodeProcess, StartNode
 NOT_AS_KAFKA = {
     # Not served yet.
     "describeProducers": "UnsupportedVersionException",
-    "describeMetadataQuorum": "UnsupportedVersionException",
     "listTransactions": "UnsupportedVersionException",
     # A group without members is gone with its last offset; Kafka keeps it until its next clean-up.
     "deleteConsumerGroups": "GroupIdNotFoundException",
