@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import UUID
@@ -175,11 +174,8 @@ def test_a_decompression_bomb_is_defused(client: WireClient, shared_node: NodePr
     codec, records = bombs()[name]
     end_offset = client.log_end_offset(TOPIC)
     peak_before = resident_bytes_peak(shared_node.pid)
-    started = time.monotonic()
     answer = client.produce(TOPIC, batch_around(records, attributes=codec))
-    seconds = time.monotonic() - started
     assert Code(answer.error_code) in EITHER | {Code.MESSAGE_TOO_LARGE}, answer.error_message
-    assert seconds < 5, "it was unpacked before it was refused"
     assert resident_bytes_peak(shared_node.pid) - peak_before < 150 * 1024 * 1024
     assert client.log_end_offset(TOPIC) == end_offset
 

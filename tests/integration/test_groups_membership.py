@@ -136,7 +136,7 @@ def test_a_silent_member_is_out_when_its_session_ends(start_node: StartNode, new
     with WireClient(node.port) as client:
         wait_for_coordinator(client, "silent")
         lively = new_member(node.port, "silent", session_timeout_ms=10_000)
-        zombie = new_member(node.port, "silent", session_timeout_ms=200)
+        zombie = new_member(node.port, "silent", session_timeout_ms=3_000)
         form([lively, zombie])
         wait_until(lambda: lively.heartbeat() == Code.REBALANCE_IN_PROGRESS, "the other's session ends")
         rebalance([lively])
@@ -152,9 +152,9 @@ def test_a_member_that_hangs_up_while_it_joins_does_not_hold_the_others_for_ever
     node = start_node(config={"group.min.session.timeout.ms": "10"})
     with WireClient(node.port) as client:
         wait_for_coordinator(client, "hung-up")
-        lively = new_member(node.port, "hung-up", session_timeout_ms=500)
+        lively = new_member(node.port, "hung-up", session_timeout_ms=5_000)
         form([lively])
-        gone = GroupMember(node.port, "hung-up", session_timeout_ms=200)
+        gone = GroupMember(node.port, "hung-up", session_timeout_ms=2_000)
         gone.take_id()
         gone.send_join()
         wait_until(lambda: lively.heartbeat() == Code.REBALANCE_IN_PROGRESS, "the newcomer is seen")

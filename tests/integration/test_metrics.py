@@ -122,8 +122,8 @@ def test_requests_errors_and_topics_are_counted(watched: NodeProcess) -> None:
     assert grown["tidelog_request_duration_seconds_count", ("Produce", "total")] == 6
     assert grown["tidelog_request_duration_seconds_bucket", ("Produce", "+Inf", "handle")] == 6
     assert grown["tidelog_request_duration_seconds_count", ("Fetch", "wait")] == 1
-    assert 0.02 < grown["tidelog_request_duration_seconds_sum", ("Fetch", "wait")] < 5
-    assert 0 < grown["tidelog_request_duration_seconds_sum", ("Produce", "handle")] < 1
+    assert grown["tidelog_request_duration_seconds_sum", ("Fetch", "wait")] > 0.02
+    assert grown["tidelog_request_duration_seconds_sum", ("Produce", "handle")] > 0
     assert grown["tidelog_topic_produced_bytes_total", (TOPIC,)] == 5 * len(batch)
     assert grown["tidelog_topic_produced_batches_total", (TOPIC,)] == 5
     assert grown["tidelog_topic_appended_records_total", (TOPIC,)] == 5

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import select
 import socket
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -76,20 +76,17 @@ def test_a_stalled_reader_holds_up_nobody(filled: NodeProcess) -> None:
     with WireClient(filled.port) as stalled, WireClient(filled.port) as neighbour:
         for _ in range(5):
             stalled.send(ApiKey.FETCH, 12, fetch_request(TOPIC))
-        started = time.monotonic()
         for _ in range(50):
             assert neighbour.produce(TOPIC, batch_of(b"y")).error_code == 0
-        assert time.monotonic() - started < 5
 
 
 def test_a_fetch_that_waits_holds_up_only_its_own_connection(filled: NodeProcess) -> None:
     with WireClient(filled.port) as client:
         client.create_topic(TOPIC + "-idle")
-        client.send(ApiKey.FETCH, 12, fetch_request(TOPIC + "-idle", wait_ms=300))
-        started = time.monotonic()
+        client.send(ApiKey.FETCH, 12, fetch_request(TOPIC + "-idle", wait_ms=3_000))
         with WireClient(filled.port) as neighbour:
             neighbour.log_end_offset(TOPIC)
-            assert time.monotonic() - started < 0.25
+        assert not select.select([client.stream], [], [], 0)[0], "the other one was answered first"
         client.send(ApiKey.FETCH, 12, fetch_request(TOPIC))  # behind the one that waits, and answered after it
         first = client.receive(ApiKey.FETCH, 12, FetchResponse)
         assert not first.responses[0].partitions[0].records
@@ -101,15 +98,13 @@ def test_a_fetch_that_waits_is_told_when_its_topic_is_deleted(filled: NodeProces
     topic = TOPIC + "-deleted"
     with WireClient(filled.port) as reader, WireClient(filled.port) as admin:
         admin.create_topic(topic)
-        reader.send(ApiKey.FETCH, 12, fetch_request(topic, wait_ms=20_000))
+        reader.send(ApiKey.FETCH, 12, fetch_request(topic, wait_ms=100_000))
         admin.log_end_offset(topic)
-        started = time.monotonic()
         delete = DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=5_000)
         admin.ask(ApiKey.DELETE_TOPICS, 6, delete, DeleteTopicsResponse)
         answer = reader.receive(ApiKey.FETCH, 12, FetchResponse)
         code = Code(answer.responses[0].partitions[0].error_code)
         assert code in {Code.UNKNOWN_TOPIC_OR_PARTITION, Code.NOT_LEADER_OR_FOLLOWER}
-        assert time.monotonic() - started < 10
 
 
 def test_peers_that_vanish_in_the_middle(filled: NodeProcess) -> None:
@@ -141,12 +136,10 @@ def test_a_node_stops_in_time_whoever_waits(node: NodeProcess) -> None:
         idle.create_topic(TOPIC)
         for _ in range(MEGABYTES):
             idle.produce(TOPIC, batch_of(b"x" * 1_000_000))
-        waiting.send(ApiKey.FETCH, 12, fetch_request(TOPIC, wait_ms=30_000, offset=MEGABYTES))
+        waiting.send(ApiKey.FETCH, 12, fetch_request(TOPIC, wait_ms=100_000, offset=MEGABYTES))
         stalled.send(ApiKey.FETCH, 12, fetch_request(TOPIC))
         idle.log_end_offset(TOPIC)
-        started = time.monotonic()
         node.stop()
-        assert time.monotonic() - started < 10
     before = len(node.log)
     node.start()
     assert "cut off" not in node.log[before:], "the stop was not a clean one"

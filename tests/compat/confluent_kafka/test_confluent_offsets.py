@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import confluent_kafka
@@ -170,15 +169,13 @@ def test_an_offset_beyond_the_end_is_reset(shared_node: NodeProcess, filled: str
 def test_a_consumer_at_the_end_waits_for_what_comes(shared_node: NodeProcess, admin: AdminClient, topic: str) -> None:
     create_topic(admin, topic)
     producer = new_producer(shared_node.bootstrap)
-    with consumer_of(shared_node.bootstrap, fetch_wait_max_ms=10_000, enable_partition_eof=False) as consumer:
+    with consumer_of(shared_node.bootstrap, fetch_wait_max_ms=100_000, enable_partition_eof=False) as consumer:
         consumer.assign([TopicPartition(topic, 0, 0)])
         assert consumer.poll(0.5) is None  # by now its fetch waits at the node
         produce(producer, topic, [Sent(b"woken")])
-        started = time.monotonic()
-        message = consumer.poll(10)
+        message = consumer.poll(60)
         assert message is not None
         assert message.value() == b"woken"
-        assert time.monotonic() - started < 5
 
 
 def test_unknown_partitions_and_topics(shared_node: NodeProcess, filled: str) -> None:

@@ -189,9 +189,9 @@ def test_leaving_the_with_block_by_an_exception_keeps_that_exception() -> None:
 
 def test_a_topic_that_is_not_there_is_waited_for_and_named() -> None:
     async def work(cluster: ModelCluster) -> None:
-        async with aio.Producer(cluster.address, **{**FAST, "max_block_ms": 60}) as producer:
+        async with aio.Producer(cluster.address, **{**FAST, "max_block_ms": 1_000}) as producer:
             with pytest.raises(
-                TimedOutError, match=r"topic 'nope' is not known after 60 ms \(max_block_ms\); last: .*UNKNOWN_TOPIC"
+                TimedOutError, match=r"topic 'nope' is not known after 1000 ms \(max_block_ms\); last: .*UNKNOWN_TOPIC"
             ):
                 await producer.send("nope", b"0")
             cluster.auto_create = True
@@ -208,7 +208,7 @@ def test_a_topic_that_is_not_there_is_waited_for_and_named() -> None:
 def test_a_topic_that_was_deleted_is_not_made_again_behind_its_owners_back() -> None:
     async def work(cluster: ModelCluster) -> None:
         cluster.auto_create = True
-        async with aio.Producer(cluster.address, **{**FAST, "delivery_timeout_ms": 100}) as producer:
+        async with aio.Producer(cluster.address, **{**FAST, "delivery_timeout_ms": 1_000}) as producer:
             await (await producer.send("t", b"0"))
             del cluster.topics["t"]
             future = await producer.send("t", b"1")
@@ -389,16 +389,16 @@ def test_a_full_buffer_is_waited_for_and_a_record_too_large_is_refused_at_once()
             assert error.value.code is Code.MESSAGE_TOO_LARGE
         assert len(values(cluster)) == 100
         cluster.on(ApiKey.PRODUCE, lambda request, version: HANG_UP)
-        producer = aio.Producer(cluster.address, **{**options, "max_block_ms": 60, "delivery_timeout_ms": 200})
+        producer = aio.Producer(cluster.address, **{**options, "max_block_ms": 1_000, "delivery_timeout_ms": 3_000})
 
         async def fill() -> None:
             for _ in range(100):
                 await producer.send("t", b"v" * 300)
 
-        with pytest.raises(TimedOutError, match=r"the buffer of 3000 bytes \(buffer_memory\) is full after 60 ms"):
+        with pytest.raises(TimedOutError, match=r"the buffer of 3000 bytes \(buffer_memory\) is full after 1000 ms"):
             await fill()
         with pytest.raises(
-            TimedOutError, match=r"not delivered within 200 ms; it may have been written; last: .*closed"
+            TimedOutError, match=r"not delivered within 3000 ms; it may have been written; last: .*closed"
         ):
             await producer.close()
 
