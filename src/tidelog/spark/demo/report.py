@@ -137,7 +137,7 @@ def _draw_run(axes: Axes, log: RunLog, flights: int) -> None:
     axes.set_ylim(0, flights * 1.14)
     for outage in log.outages:
         _draw_outage(axes, outage, end, flights)
-    axes.legend(loc="lower right", bbox_to_anchor=(1, 0.98), ncols=2, frameon=False, fontsize=10.5, labelcolor=_INK)
+    axes.legend(loc="upper left", bbox_to_anchor=(0, 0.8), frameon=False, fontsize=10.5, labelcolor=_INK)
     axes.axhline(flights, color=_FAINT, linewidth=1, linestyle=(0, (4, 4)))
     axes.annotate(
         f"all {flights:,}", (0, flights), xytext=(6, 4), textcoords="offset points", color=_FAINT, fontsize=10
