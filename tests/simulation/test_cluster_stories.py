@@ -9,8 +9,11 @@ import pytest
 
 from support.cluster_stage import PARTITION, Stage, tell
 from tidelog.base.errors import TidelogError
+from tidelog.base.ids import BrokerId
+from tidelog.base.ports import Buffer
 from tidelog.client.core.values import ConsumerRecord, PositionReset
 from tidelog.client.descriptions import NewTopic
+from tidelog.log.directory import INCARNATION_FILE
 from tidelog.sim.workload import TOPIC
 
 ROUND_TRIP_MS_MAX = 10
@@ -154,6 +157,42 @@ def test_a_consumer_is_told_of_what_an_unclean_election_takes_from_it() -> None:
 
     witness = tell(story, properties={"min.insync.replicas": "1"}, allows_unclean=True)
     assert witness.facts["unclean election"] == 1
+
+
+# A process that is killed between two others of its broker.
+
+
+def test_who_is_killed_while_it_registers_has_lost_nothing_all_the_same() -> None:
+    """The controller has committed the registration; the directory does not say so yet, and nobody else could lead."""
+
+    def kill_when_registered(stage: Stage, number: int) -> None:
+        machine = stage.nodes[BrokerId(number)].machine
+        tell_machine = machine.disk.on_change
+
+        def on_change(operation: str, path: str, data: Buffer) -> None:
+            if INCARNATION_FILE in path and operation == "write" and b"registers" not in bytes(data):
+                machine.disk.on_change = tell_machine
+                machine.kill_at_change = 0
+            tell_machine(operation, path, data)
+
+        machine.disk.on_change = on_change
+
+    async def story(stage: Stage) -> None:
+        await stage.make_topic(1, 2)
+        await stage.produce("m1")
+        await stage.until_settled()
+        stage.kill(1, 2)
+        for number in (1, 2):
+            kill_when_registered(stage, number)
+            stage.nodes[BrokerId(number)].start_soon()
+        await stage.until(lambda: not any(stage.nodes[BrokerId(number)].machine.is_running for number in (1, 2)))
+        stage.kill(1, 2)
+        await stage.start()
+        await stage.until_settled()
+        assert stage.values(1) == stage.values(2) == ["m1@0"]
+        await stage.produce("m2")
+
+    tell(story)
 
 
 # A node that comes back with an empty disk.

@@ -4,7 +4,7 @@
     partition.metadata       `version: 0`, `topic_id: ` and 22 characters of base64
     meta.properties          `version=1`, `cluster.id=`, `node.id=`, `directory.id=`
     .kafka_cleanshutdown     {"version":0,"brokerEpoch":12}; empty when written by Kafka before 3.7
-    .tidelog_incarnation     {"version":0,"brokerEpoch":12,"bootId":"0b6f..."}
+    .tidelog_incarnation     {"version":0,"brokerEpoch":12,"bootId":"0b6f..."}: see `log.incarnation`
 
 (`records.lineage` has the format of leader-epoch-checkpoint.) Every parser raises `CorruptLogError` naming the file
 and the line for what was never written so.
@@ -33,7 +33,6 @@ OFFSET_CHECKPOINT_VERSION = 0
 PARTITION_METADATA_VERSION = 0
 META_PROPERTIES_VERSION = 1
 CLEAN_SHUTDOWN_VERSION = 0
-INCARNATION_VERSION = 0
 
 
 def format_offsets(offsets: Mapping[TopicPartition, Offset]) -> bytes:
@@ -140,25 +139,6 @@ def parse_clean_shutdown(data: bytes) -> BrokerEpoch | None:
     except (ValueError, TypeError, KeyError):
         return None
     return BrokerEpoch(epoch) if isinstance(epoch, int) and epoch >= 0 else None
-
-
-def format_incarnation(broker_epoch: BrokerEpoch, boot_id: str) -> bytes:
-    """Who writes to a directory: the incarnation of the broker, and the run of the machine that keeps what it wrote."""
-    content = {"version": INCARNATION_VERSION, "brokerEpoch": broker_epoch, "bootId": boot_id}
-    return json.dumps(content, separators=(",", ":")).encode()
-
-
-def parse_incarnation(data: bytes) -> tuple[BrokerEpoch, str] | None:
-    """The broker epoch and the boot id; None when it holds nothing that can be read: then it proves nothing."""
-    try:
-        content = json.loads(data)
-        known = content["version"] == INCARNATION_VERSION
-        broker_epoch, boot_id = content["brokerEpoch"], content["bootId"]
-    except (ValueError, TypeError, KeyError):
-        return None
-    if not known or not isinstance(broker_epoch, int) or broker_epoch < 0 or not isinstance(boot_id, str):
-        return None
-    return BrokerEpoch(broker_epoch), boot_id
 
 
 def _text(data: bytes, path: str) -> str:

@@ -22,14 +22,13 @@ from tidelog.base.ports import Disk, Lock, Rng
 from tidelog.log.checkpoint import (
     MetaProperties,
     format_clean_shutdown,
-    format_incarnation,
     format_meta_properties,
     format_offsets,
     parse_clean_shutdown,
-    parse_incarnation,
     parse_meta_properties,
     parse_offsets,
 )
+from tidelog.log.incarnation import NOTHING, Incarnation, format_incarnation, parse_incarnation
 from tidelog.log.lineage_file import LINEAGE_FILE
 from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.log.segment import LOG_SUFFIX, parse_file_name
@@ -122,20 +121,20 @@ class LogDirectory:
         """Every log is closed and the checkpoints are written: the next start need not look."""
         self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch))
 
-    def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
+    def write_incarnation(self, incarnation: Incarnation) -> None:
         """Say who writes here, before anybody does. Without a boot id that could be told it is not said."""
         boot_id = self._disk.boot_id()
         if boot_id is None:
             self.forget_incarnation()
         else:
             path = f"{self.path}/{INCARNATION_FILE}"
-            self._disk.write_atomically(path, format_incarnation(broker_epoch, boot_id))
+            self._disk.write_atomically(path, format_incarnation(incarnation, boot_id))
 
-    def read_incarnation(self) -> BrokerEpoch | None:
-        """The broker epoch that wrote here, if the machine kept all of it: it has not been switched off since."""
+    def read_incarnation(self) -> Incarnation:
+        """Which wrote here, if the machine kept all of it: it has not been switched off since."""
         path = f"{self.path}/{INCARNATION_FILE}"
         found = parse_incarnation(self._disk.read_bytes(path)) if self._disk.exists(path) else None
-        return None if found is None or found[1] != self._disk.boot_id() else found[0]
+        return NOTHING if found is None or found[1] != self._disk.boot_id() else found[0]
 
     def forget_incarnation(self) -> None:
         """What was written here may be lost although the machine runs on: the disk refused."""

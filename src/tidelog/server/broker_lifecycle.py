@@ -6,8 +6,9 @@
     │                    └──────────── silent for a session ────────┘ └─ the next heartbeat, as soon as it is heard of
     └── the controller knows nothing of it any more: unregistered, or another process has its id
 ```
-Order: registered; then its broker epoch is written to every log directory, synced; then it says that it may lead. So
-whatever it writes as a leader lies where the next start can tell whether it is still there (rule 7).
+Order: every log directory says, synced, which incarnation is about to register; registered; then its broker epoch is
+written there, synced; then it says that it may lead. So whatever it writes as a leader lies where the next start can
+tell whether it is still there (rule 7), and who is killed while it registers is the same incarnation at the next start.
 """
 
 from __future__ import annotations
@@ -157,6 +158,9 @@ class BrokerLifecycle:
         """
         from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationResponse
 
+        incarnation_id = self._broker.incarnation_id
+        assert incarnation_id is not None
+        await self._files.write_registering(self._presents, incarnation_id)
         loop = asyncio.get_running_loop()
         started = loop.time()
         duplicate_since: float | None = None
@@ -290,7 +294,7 @@ class BrokerLifecycle:
         """
         assert self.broker_epoch is not None
         if not self._has_noted:
-            await self._files.write_incarnation(self.broker_epoch)
+            await self._files.write_incarnation(self.broker_epoch, self._broker.incarnation_id)
             self._has_noted = True
         if not self._has_seen_itself:
             try:

@@ -21,6 +21,7 @@ from tidelog.base.ports import Disk, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirectory
+from tidelog.log.incarnation import NOTHING, Incarnation
 from tidelog.log.recovery import PARTITION_METADATA_FILE
 
 logger = logging.getLogger("tidelog.server.log_files")
@@ -54,8 +55,8 @@ class HeldDirectory:
         directory_id: by which the metadata names it.
         failure: why it is out of use, until the node is started again.
         was_clean: how the last stop went.
-        previous_epoch: the broker epoch of the last run, if nothing that it wrote here can be lost: it stopped
-            cleanly, or the machine runs on; None else.
+        previous: who wrote here before this run, if nothing of that can be lost: it stopped cleanly, or the machine
+            runs on.
         partition_count: of the logs in it; new ones go where there are fewest.
         logs: those that are open and not deleted, the metadata log included.
     """
@@ -64,7 +65,7 @@ class HeldDirectory:
         self.directory_id = directory_id
         self.failure: str | None = None
         self.was_clean = False
-        self.previous_epoch: BrokerEpoch | None = None
+        self.previous = NOTHING
         self.partition_count = len(directory.partitions())
         self.logs: dict[TopicPartition, Log] = {}
         self._directory = directory
@@ -106,19 +107,24 @@ class HeldDirectory:
 
     def take_clean_shutdown(self) -> None:
         """Learn how the last stop went; from now on a crash is one."""
-        self.was_clean, self.previous_epoch = self._directory.take_clean_shutdown()
-        if not self.was_clean:
-            self.previous_epoch = self._directory.read_incarnation()
+        self.was_clean, broker_epoch = self._directory.take_clean_shutdown()
+        self.previous = Incarnation(broker_epoch) if self.was_clean else self._directory.read_incarnation()
 
-    def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
-        """Say who writes here from now on; synced when it returns. Raises DiskError.
+    def write_incarnation(self, incarnation: Incarnation) -> None:
+        """Say who writes here from now on, or is about to; synced when it returns.
 
-        Nobody does where a log failed: what that one holds would be shown as well.
+        Nobody does where a log failed: what that one holds would be shown as well. Nor where the disk refuses the note.
+
+        Raises:
+            DiskError: it keeps the last note, too, which must not count after the next crash.
         """
-        if self._failed_logs:
-            self._directory.forget_incarnation()
-        else:
-            self._directory.write_incarnation(broker_epoch)
+        try:
+            if not self._failed_logs:
+                self._directory.write_incarnation(incarnation)
+                return
+        except DiskError as error:
+            logger.error("%s: after a crash what lies there counts as lost: %s", self.path, error)
+        self._directory.forget_incarnation()
 
     def forget_incarnation(self) -> None:
         """After an error of the disk nobody knows what of the last writes it has, though the machine runs on."""
@@ -183,10 +189,8 @@ class HeldDirectory:
                 log.log_end_offset,
                 high_watermark,
             )
-            if (
-                self.previous_epoch is not None
-            ):  # which was shown; who showed nothing has lost its seats, and begins anew
-                self.previous_epoch = None
+            if self.previous.broker_epoch is not None:  # who showed nothing has lost its seats, and begins anew
+                self.previous = NOTHING
                 self.forget_incarnation()
         return log
 

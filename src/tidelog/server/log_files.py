@@ -17,6 +17,7 @@ from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, TidelogE
 from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, ClusterId, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
+from tidelog.log.incarnation import NOTHING, Incarnation, incarnation_of_all
 from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import broker_settings, topic_values
@@ -118,16 +119,16 @@ class LogFiles:
             try:
                 orphans += held.partitions()
             except DiskError as error:
-                self._fail_at_start(held, error)
+                self._give_up(held, error)
         self._files_of_metadata.check_not_gone(orphans)
         for held in self._directories.held.values():
             try:
                 held.take_clean_shutdown()
             except DiskError as error:
-                self._fail_at_start(held, error)
+                self._give_up(held, error)
         return self._files_of_metadata.open(now_ms=self._clock.wall_ms())
 
-    def _fail_at_start(self, held: HeldDirectory, error: DiskError) -> None:
+    def _give_up(self, held: HeldDirectory, error: DiskError) -> None:
         self.on_directory_failed(held, str(error))
         if self.must_stop:
             raise error
@@ -141,20 +142,39 @@ class LogFiles:
         self._files_of_metadata.write_quorum_state(state)
 
     @property
+    def previous(self) -> Incarnation:
+        """Who wrote in the directories before this run, if nothing of that can be lost in any of them."""
+        if self.left_out:
+            return NOTHING
+        found = incarnation_of_all([each.previous if each.failure is None else NOTHING for each in self.directories])
+        if found.registers is not None and not found.directory_ids <= set(self.directory_ids):
+            return Incarnation(found.broker_epoch)  # what it would be told may count on one that is gone
+        return found
+
+    @property
     def previous_broker_epoch(self) -> BrokerEpoch | None:
         """The broker epoch of the last run, if nothing that it wrote in any directory can be lost; None else."""
-        if self.left_out:
-            return None
-        first, *others = (each.previous_epoch if each.failure is None else None for each in self.directories)
-        return first if all(other == first for other in others) else None
+        return self.previous.broker_epoch
 
-    async def write_incarnation(self, broker_epoch: BrokerEpoch) -> None:
-        """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing."""
+    async def write_registering(self, presents: BrokerEpoch | None, incarnation_id: UUID) -> None:
+        """Return once every directory says which incarnation is about to register, and what it presents."""
+        await self._write_incarnation(Incarnation(presents, incarnation_id, frozenset(self.directory_ids)))
+
+    async def write_incarnation(self, broker_epoch: BrokerEpoch, incarnation_id: UUID | None = None) -> None:
+        """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing.
+
+        Raises:
+            DiskError: one refuses even to forget what it said before, and there is no other.
+        """
+        await self._write_incarnation(Incarnation(broker_epoch, incarnation_id=incarnation_id))
+
+    async def _write_incarnation(self, incarnation: Incarnation) -> None:
         for held in self.online:
             try:
-                await self._executor.run(partial(held.write_incarnation, broker_epoch))
+                await self._executor.run(partial(held.write_incarnation, incarnation))
             except DiskError as error:
-                logger.error("%s: after a crash what lies there counts as lost: %s", held.path, error)
+                self._give_up(held, error)
+                return  # the others have been told to forget
 
     @property
     def _files_of_metadata(self) -> MetadataFiles:

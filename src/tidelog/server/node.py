@@ -428,6 +428,8 @@ class Node:
         told = [self.listener(one.name) for one in config.controller_listeners]
         endpoints = tuple((one.name, one.host, one.port) for one in told)
         await self.quorum.open(self._controller, self.cluster_id, endpoints)
+        if self.files.previous.registers is not None:
+            self.broker.incarnation_id = self.files.previous.registers
         self.listeners.accept(CONTROLLER)
         await self.quorum.start()
 

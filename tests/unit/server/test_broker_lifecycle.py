@@ -18,6 +18,7 @@ from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
+from tidelog.log.incarnation import NOTHING, Incarnation
 from tidelog.metadata import Endpoint
 from tidelog.metadata.records.brokers import (
     FENCED,
@@ -340,6 +341,29 @@ def test_a_controller_that_does_not_know_it_is_asked_to_take_it_in_again(code: C
     run(scenario)
 
 
+def test_who_is_killed_while_it_registers_is_the_same_incarnation_at_the_next_start() -> None:
+    disk = MemoryDisk()
+
+    async def first(world: World) -> None:
+        world.controller.on(ApiKey.BROKER_REGISTRATION, lambda request, version: SILENT)
+        starting = asyncio.ensure_future(world.lifecycle.start())
+        await until(lambda: bool(world.registrations))
+        assert world.files.previous.registers is None
+        starting.cancel()
+
+    async def second(world: World) -> None:
+        assert world.files.previous.registers == UUID(int=US)
+        await world.let_in()
+        assert f'"incarnation":"{UUID(int=US)}"'.encode() in world.disk.read_bytes(f"logs/{INCARNATION}")
+
+    async def third(world: World) -> None:
+        assert world.files.previous == Incarnation(EPOCH)
+
+    for each in (first, second, third):
+        run(each, disk)
+        disk.crash()
+
+
 def test_a_broker_whose_id_another_process_has_taken_stops_its_node() -> None:
     async def scenario(world: World) -> None:
         await world.let_in()
@@ -365,7 +389,7 @@ def test_logs_that_lack_what_was_committed_belie_what_was_presented() -> None:
         world.hears(lambda _: LET_IN)
         starting = asyncio.ensure_future(world.lifecycle.start())
         await until(lambda: world.lifecycle.broker_epoch == EPOCH + 5)
-        world.files.directories[0].previous_epoch = None
+        world.files.directories[0].previous = NOTHING
         world.commit_registration(epoch=EPOCH + 5)
         await until(lambda: world.lifecycle.broker_epoch == later)
         shown, belied = world.registrations

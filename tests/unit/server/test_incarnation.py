@@ -14,13 +14,15 @@ from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log, LogConfig
-from tidelog.log.checkpoint import format_incarnation, parse_incarnation
+from tidelog.log.incarnation import NOTHING, Incarnation, format_incarnation, incarnation_of_all, parse_incarnation
 from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
 from tidelog.server.held_directory import HeldDirectory
 from tidelog.server.log_files import LogFiles
 
 EPOCH = BrokerEpoch(17)
+OURS = UUID(int=11)
+IDS: frozenset[UUID] = frozenset()
 PARTITION = TopicPartition("flights", PartitionIndex(0))
 TOPIC_ID = TopicId(UUID(int=5))
 INCARNATION = ".tidelog_incarnation"
@@ -52,6 +54,12 @@ def run_once(disk: MemoryDisk) -> LogFiles:
 
 def open_log(held: HeldDirectory) -> Log:
     return held.open_log(PARTITION, LogConfig(), topic_id=TOPIC_ID, now_ms=0)
+
+
+def kill_while_it_writes(files: LogFiles, incarnation: Incarnation, written: int) -> None:
+    """When some of the directories have it."""
+    for held in files.directories[:written]:
+        held.write_incarnation(incarnation)
 
 
 def test_a_first_start_has_nothing_to_show() -> None:
@@ -91,7 +99,7 @@ def test_every_directory_has_to_show_it(fault: str) -> None:
         case "garbled":
             disk.write_atomically(f"b/{INCARNATION}", b"{}")
         case _:
-            disk.write_atomically(f"b/{INCARNATION}", format_incarnation(BrokerEpoch(16), disk.boot_id()))
+            disk.write_atomically(f"b/{INCARNATION}", format_incarnation(Incarnation(BrokerEpoch(16)), disk.boot_id()))
     assert start(disk).previous_broker_epoch is None
 
 
@@ -182,9 +190,95 @@ def test_a_disk_that_refuses_the_note_keeps_nobody_from_serving() -> None:
 
 
 def test_what_cannot_be_read_proves_nothing() -> None:
-    assert parse_incarnation(format_incarnation(EPOCH, "boot-1")) == (EPOCH, "boot-1")
-    for data in (b"", b"\xff", b"[]", b'{"version":1,"brokerEpoch":1,"bootId":"b"}', b'{"version":0,"brokerEpoch":-1}'):
+    for one in (
+        Incarnation(EPOCH),
+        Incarnation(EPOCH, incarnation_id=OURS),
+        Incarnation(EPOCH, OURS, frozenset({UUID(int=1), UUID(int=2)})),
+        Incarnation(None, OURS, frozenset({UUID(int=1)})),
+    ):
+        assert parse_incarnation(format_incarnation(one, "boot-1")) == (one, "boot-1")
+    known = b'{"version":0,"brokerEpoch":1,"bootId":"b",'
+    for data in (
+        b"", b"\xff", b"[]", b'{"version":1,"brokerEpoch":1,"bootId":"b"}', b'{"version":0,"brokerEpoch":-1}',
+        b'{"version":0,"brokerEpoch":-1,"bootId":"b"}', known + b'"registers":"x"}', known + b'"registers":7}',
+        known + b'"directories":["x"]}', known + b'"directories":7}',
+    ):  # fmt: skip
         assert parse_incarnation(data) is None
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_who_is_killed_before_it_asks_to_register_presents_what_the_last_one_left(written: int) -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    kill_while_it_writes(start(disk), Incarnation(EPOCH, OURS, IDS), written)
+    previous = start(disk).previous
+    assert previous.broker_epoch == EPOCH
+    assert previous.registers == (OURS if written == 2 else None)
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_who_is_killed_before_it_serves_is_the_same_incarnation_or_presents_the_new_epoch(written: int) -> None:
+    disk = MemoryDisk()
+    run_once(disk)
+    kill_while_it_writes(start(disk), Incarnation(EPOCH, OURS, IDS), 2)
+    kill_while_it_writes(start(disk), Incarnation(BrokerEpoch(EPOCH + 5), incarnation_id=OURS), written)
+    previous = start(disk).previous
+    if written == 0:
+        assert (previous.broker_epoch, previous.registers) == (EPOCH, OURS)
+    else:
+        assert (previous.broker_epoch, previous.registers) == (EPOCH + 5, None)
+
+
+def test_a_loss_of_power_ends_a_registration_that_was_begun() -> None:
+    disk = MemoryDisk()
+    files = run_once(disk)
+    asyncio.run(files.write_registering(EPOCH, OURS))
+    disk.lose_power(Random(1))
+    assert start(disk).previous == NOTHING
+
+
+def test_who_has_nothing_to_show_is_the_same_incarnation_too() -> None:
+    """Else it would wait for the end of its own session."""
+    disk = MemoryDisk()
+    asyncio.run(start(disk).write_registering(None, OURS))
+    previous = start(disk).previous
+    assert (previous.broker_epoch, previous.registers) == (None, OURS)
+
+
+def test_a_registration_does_not_go_on_with_a_directory_less() -> None:
+    """What it would be told counts on all of them."""
+    disk = MemoryDisk()
+    asyncio.run(run_once(disk).write_registering(EPOCH, OURS))
+    assert start(disk, "a").previous == Incarnation(EPOCH)
+
+
+def test_directories_that_speak_of_different_runs_show_nothing() -> None:
+    other, later = UUID(int=12), BrokerEpoch(EPOCH + 5)
+    begun = Incarnation(EPOCH, OURS)
+    for found in (
+        [],
+        [begun, NOTHING],
+        [begun, Incarnation(EPOCH, other)],
+        [begun, Incarnation(BrokerEpoch(3), OURS)],
+        [begun, Incarnation(later)],
+        [begun, Incarnation(later, incarnation_id=other)],
+        [begun, Incarnation(EPOCH), Incarnation(later, incarnation_id=OURS)],
+        [Incarnation(None, OURS), Incarnation(later, incarnation_id=other)],
+    ):
+        assert incarnation_of_all(found) == NOTHING
+        assert incarnation_of_all(found[::-1]) == NOTHING
+
+
+def test_a_disk_that_would_keep_an_old_note_is_out_of_use() -> None:
+    disk = MemoryDisk()
+    files = run_once(disk)
+    asyncio.run(files.write_registering(EPOCH, OURS))
+    disk.refusals |= {f"b/{INCARNATION}", f"b/{INCARNATION}.tmp"}
+    asyncio.run(files.write_incarnation(BrokerEpoch(EPOCH + 5), OURS))
+    assert [each.failure is None for each in files.directories] == [True, False]
+    disk.refusals.clear()
+    disk.crash()
+    assert start(disk).previous == NOTHING
 
 
 def test_the_real_machine_names_its_run() -> None:
