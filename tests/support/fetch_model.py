@@ -41,6 +41,7 @@ class ToyBroker:
     def __init__(self, partitions: int) -> None:
         self.disk = MemoryDisk()
         self.image = MetadataImage.empty()
+        self.replication = None  # nothing is throttled
         self.epochs = [0] * partitions
         self.look_ups = 0
         self.partitions: dict[int, Partition] = {}

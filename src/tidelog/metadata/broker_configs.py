@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidelog.metadata.cluster_configs import QUORUM_CONFIGS, REPLICATION_CONFIGS
+from tidelog.metadata.cluster_configs import QUORUM_CONFIGS, REPLICATION_CONFIGS, THROTTLE_CONFIGS
 from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, ignored_key
 from tidelog.metadata.topic_configs import COMPRESSION_TYPES, GZIP_LEVELS
 
@@ -375,6 +375,8 @@ _DYNAMIC = {
     "compression.lz4.level",
     "compression.type",
     "compression.zstd.level",
+    "follower.replication.throttled.rate",
+    "leader.replication.throttled.rate",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.delete.retention.ms",
@@ -401,6 +403,7 @@ _DYNAMIC = {
     "message.max.bytes",
     "min.insync.replicas",
     "producer.id.expiration.ms",
+    "replica.alter.log.dirs.io.max.bytes.per.second",
     "unclean.leader.election.enable",
 }
 """What can be changed while brokers run: the defaults of topics, and what the broker looks up each time."""
@@ -415,6 +418,7 @@ BROKER_CONFIGS: tuple[ConfigKey, ...] = tuple(
         *_TOPICS,
         *_LOGS,
         *REPLICATION_CONFIGS,
+        *THROTTLE_CONFIGS,
         *_COORDINATORS,
     )
 )

@@ -2,10 +2,43 @@
 
 from __future__ import annotations
 
-from tidelog.metadata.config_key import ConfigKey, ConfigType, ignored_key
+from tidelog.metadata.config_key import INT64_MAX, ConfigKey, ConfigType, ignored_key
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST, SHORT, CLASS = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT, ConfigType.CLASS
+
+_NO_SAMPLES = "a throttle keeps no samples: what was too much is made up for, however long ago it was."
+
+THROTTLE_CONFIGS: tuple[ConfigKey, ...] = (
+    ConfigKey(
+        "leader.replication.throttled.rate",
+        LONG,
+        str(INT64_MAX),
+        "How many bytes a second this broker sends to followers of what leader.replication.throttled.replicas of the "
+        "topics names. Who is in sync is not held back, but counts. It has to be above what producers write there, or "
+        "no new replica ever catches up.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "follower.replication.throttled.rate",
+        LONG,
+        str(INT64_MAX),
+        "How many bytes a second this broker fetches from leaders of what follower.replication.throttled.replicas of "
+        "the topics names. What has caught up is not held back, but counts.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG,
+        str(INT64_MAX),
+        "How many bytes a second this broker copies to move replicas from one of its log directories to another.",
+        minimum=0,
+    ),
+    ignored_key("replication.quota.window.num", INT, "11", _NO_SAMPLES, minimum=1),
+    ignored_key("replication.quota.window.size.seconds", INT, "1", _NO_SAMPLES, minimum=1),
+    ignored_key("alter.log.dirs.replication.quota.window.num", INT, "11", _NO_SAMPLES, minimum=1),
+    ignored_key("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", _NO_SAMPLES, minimum=1),
+)
 
 REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
     ConfigKey(

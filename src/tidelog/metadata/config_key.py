@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from re import fullmatch
 
 from tidelog.base.errors import ConfigError
 
@@ -53,6 +54,7 @@ class ConfigKey:
         minimum: inclusive, for numbers.
         maximum: inclusive, for numbers.
         choices: the only values it takes (each element, for a list); empty when there are too many to name.
+        pattern: of each element of a list: an expression that it has to match, and what that is in words.
         why_not_others: what to tell someone who asks for a value that Kafka takes and we do not.
         synonyms: for a topic setting, the broker settings behind it, the strongest first.
         is_dynamic: whether it can be changed while brokers run.
@@ -67,6 +69,7 @@ class ConfigKey:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    pattern: tuple[str, str] | None = None
     why_not_others: str = ""
     synonyms: tuple[Synonym, ...] = ()
     is_dynamic: bool = False
@@ -92,6 +95,8 @@ class ConfigKey:
             elements = tuple(element.strip() for element in value.split(",")) if value else ()
             for element in elements:
                 self._check_choice(element, text)
+            if self.pattern is not None and not all(fullmatch(self.pattern[0], element) for element in elements):
+                raise self._refuse(text)
             if self.choices and not elements:
                 raise self._refuse(text)
             return elements
@@ -103,6 +108,8 @@ class ConfigKey:
     @property
     def allowed(self) -> str:
         """What values it takes, in words."""
+        if self.pattern is not None:
+            return self.pattern[1]
         if self.choices:
             return ("any of " if self.type == ConfigType.LIST else "") + ", ".join(self.choices)
         if self.type == ConfigType.BOOLEAN:

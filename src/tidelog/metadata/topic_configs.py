@@ -19,6 +19,8 @@ def _key(name: str, kind: ConfigType, default: str, doc: str, *synonyms: str | S
 COMPRESSION_TYPES = ("uncompressed", "gzip", "snappy", "lz4", "zstd", "producer")
 GZIP_LEVELS = ("-1", *map(str, range(1, 10)))
 
+THROTTLED_REPLICAS = (r"\*|[0-9]+:[0-9]+", "PARTITION:BROKER, with a comma between; or *")
+
 _NO_TIERS = "Tidelog has no tiered storage"
 
 TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
@@ -104,12 +106,28 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         minimum=0,
     ),
     _key(
+        "follower.replication.throttled.replicas",
+        LIST,
+        "",
+        "Which replicas fetch no faster than follower.replication.throttled.rate of their brokers: PARTITION:BROKER, "
+        "with a comma between; * for all of the topic.",
+        pattern=THROTTLED_REPLICAS,
+    ),
+    _key(
         "index.interval.bytes",
         INT,
         "4096",
         "One entry goes into the offset and time index per this many bytes of log.",
         "log.index.interval.bytes",
         minimum=0,
+    ),
+    _key(
+        "leader.replication.throttled.replicas",
+        LIST,
+        "",
+        "Which replicas, while they lead, send no faster than leader.replication.throttled.rate of their brokers to "
+        "followers that are not in sync: PARTITION:BROKER, with a comma between; * for all of the topic.",
+        pattern=THROTTLED_REPLICAS,
     ),
     _key(
         "max.compaction.lag.ms",

@@ -17,6 +17,7 @@ from tidelog.replica import ReplicationSettings
 from tidelog.server.broker import Broker
 from tidelog.server.connections import Connections
 from tidelog.server.log_files import LogFiles
+from tidelog.server.replication_throttles import limits_of
 
 logger = logging.getLogger("tidelog.server.dynamic_configs")
 
@@ -45,6 +46,8 @@ class DynamicConfigs:
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published: who is answered from it finds it in force."""
         changed = delta.changed_configs
+        if changed or delta.deleted_topics:
+            self._throttle(image)
         if not changed:
             return
         names = {resource.name for resource in changed if resource.type == ResourceType.TOPIC}
@@ -59,6 +62,14 @@ class DynamicConfigs:
         kind = ResourceType.BROKER
         own = {ConfigResource(kind, ""), ConfigResource(kind, str(self._broker.broker_id))}
         return not own.isdisjoint(changed)
+
+    def _throttle(self, image: MetadataImage) -> None:
+        replication = self._broker.replication
+        if replication is not None:
+            settings = broker_settings(self._static, image.configs, self._broker.broker_id)
+            leader, follower, _ = limits_of(settings, image.configs, self._broker.broker_id)
+            replication.leader_throttle.configure(leader)
+            replication.follower_throttle.configure(follower)
 
     def _limit_connections(self, image: MetadataImage) -> None:
         settings = broker_settings(self._static, image.configs, self._broker.broker_id)

@@ -15,7 +15,7 @@ from tidelog.records.compression import ZSTD
 from tidelog.replica import FollowerFetch
 from tidelog.server.broker import Broker
 from tidelog.server.dispatch import code_of
-from tidelog.server.fetch_sessions import FetchedPartition, FetchSession
+from tidelog.server.fetch_sessions import INT32_MAX, FetchedPartition, FetchSession
 from tidelog.server.leader_hints import MISLED, leader_of
 from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
@@ -78,6 +78,8 @@ class FetchReading:
         self._min_bytes = min(request.min_bytes, self._size_bytes_max)
         self._size_bytes = 0
         self._look_ups = 0
+        self._throttle = None if broker.replication is None else broker.replication.leader_throttle
+        self._throttled: set[FetchedPartition] = set()  # those whose bytes count
 
     @property
     def is_overtaken(self) -> bool:
@@ -107,6 +109,8 @@ class FetchReading:
         session = self._session
         topics: dict[object, FetchableTopicResponse] = {}
         for fetched, row in session.tell():
+            if fetched in self._throttled and row.records and self._throttle is not None:
+                self._throttle.record(len(row.records))
             if row.current_leader is not None:
                 self.leaders.append(row.current_leader.leader_id)
             of_topic = fetched.topic_id if session.is_by_id else fetched.topic
@@ -213,7 +217,26 @@ class FetchReading:
             self.must_answer = True  # whoever deletes records waits until followers have deleted them
         if wanted.fetch_offset == log.log_end_offset:
             return row
-        return self._read_records(partition, fetched, row, log.log_end_offset, to_follower=True)
+        room_bytes = self._room_bytes(partition, fetched, fetch.follower)
+        if room_bytes <= 0 and self._throttle is not None:
+            fetched.hold_back(self._throttle)
+            return row
+        return self._read_records(
+            partition, fetched, row, log.log_end_offset, to_follower=True, size_bytes_max=room_bytes
+        )
+
+    def _room_bytes(self, partition: Partition, fetched: FetchedPartition, follower: BrokerId) -> int:
+        """How much a follower may be sent. Who is in sync is not held back, but what it is sent counts (KIP-73)."""
+        throttle = self._throttle
+        if throttle is None or not throttle.covers(partition.topic_partition):
+            self._throttled.discard(fetched)
+            return self._size_bytes_max
+        self._throttled.add(fetched)
+        if partition.replica is not None and follower in partition.replica.isr:
+            return self._size_bytes_max
+        found = self._session.found
+        rows = (found[one] for one in self._throttled if one in found)
+        return throttle.room_bytes - sum(len(row.records or b"") for row in rows)
 
     def _diverged(self, row: PartitionData, diverging: tuple[int, int]) -> PartitionData:
         self.must_answer = True
@@ -228,9 +251,10 @@ class FetchReading:
         end_offset: int,
         *,
         to_follower: bool,
+        size_bytes_max: int = INT32_MAX,
     ) -> PartitionData | None:
         wanted = fetched.wanted
-        left = self._size_bytes_max - self._size_bytes
+        left = min(self._size_bytes_max - self._size_bytes, size_bytes_max)
         records = partition.read(
             wanted.fetch_offset,
             sent_leader_epoch=-1,

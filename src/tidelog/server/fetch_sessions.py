@@ -48,6 +48,14 @@ class Watchable(Protocol):
     def unwatch_log_end(self, watcher: FetchedPartition) -> None: ...
 
 
+class Throttling(Protocol):
+    """Tells once when there is room. `Throttle` is one."""
+
+    def wait(self, waiter: FetchedPartition) -> None: ...
+
+    def forget(self, waiter: FetchedPartition) -> None: ...
+
+
 @dataclass(slots=True, eq=False)
 class FetchedPartition:
     """One partition that a reader follows.
@@ -66,6 +74,8 @@ class FetchedPartition:
     high_watermark: int | None = None
     log_start_offset: int | None = None
     watched: Watchable | None = None
+    throttle: Throttling | None = None
+    """What holds it back, until there is room."""
 
     def watch(self, partition: Watchable) -> None:
         """Be due again when the partition changes."""
@@ -77,7 +87,20 @@ class FetchedPartition:
             else:
                 partition.watch(self)
 
+    def hold_back(self, throttle: Throttling) -> None:
+        """Be due again when there is room."""
+        self.throttle = throttle
+        throttle.wait(self)
+
+    def on_room(self) -> None:
+        """There is."""
+        self.throttle = None
+        self.session.on_due_again(self)
+
     def unwatch(self) -> None:
+        if self.throttle is not None:
+            self.throttle.forget(self)
+            self.throttle = None
         watched, self.watched = self.watched, None
         if watched is None:
             return
@@ -89,10 +112,7 @@ class FetchedPartition:
     def on_changed(self) -> None:
         """The partition changed. It does not tell again."""
         self.watched = None
-        session = self.session
-        session.due[self] = None
-        if session.on_due is not None:
-            session.on_due()
+        self.session.on_due_again(self)
 
     def on_committed(self) -> None:
         """The high watermark moved, which a follower is told with its next answer, and is not answered for."""
@@ -176,6 +196,12 @@ class FetchSession:
                 if gone is not None:
                     gone.unwatch()
                     due.pop(gone, None)
+
+    def on_due_again(self, fetched: FetchedPartition) -> None:
+        """It is to be read."""
+        self.due[fetched] = None
+        if self.on_due is not None:
+            self.on_due()
 
     def take_due(self) -> list[FetchedPartition]:
         """What is to be read now. Each goes into `found`, or back to `due`."""

@@ -16,19 +16,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Protocol, cast
+from typing import cast
 from uuid import UUID
 
 from tidelog.base.errors import Code, NetworkError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
-from tidelog.net.connection import Connection
 from tidelog.records.lineage import EpochEntry
-from tidelog.replica import AskEpochEnd, AskLogStart, AskRecords, FollowerRequest
+from tidelog.replica import AskRecords, FollowerRequest
 from tidelog.server.following import Following
+from tidelog.server.replica_questions import Peers, ReplicaQuestions
 from tidelog.server.replication_settings import ReplicaFetchSettings
+from tidelog.server.replication_throttles import Throttle
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.api_01_fetch import (
     FetchPartition,
@@ -39,26 +40,12 @@ from tidelog.wire.messages.api_01_fetch import (
     PartitionData,
     ReplicaState,
 )
-from tidelog.wire.messages.api_02_list_offsets import (
-    EARLIEST_TIMESTAMP,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
-from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderEpochResponse,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 
 logger = logging.getLogger("tidelog.server.replication")
 
 FETCH_VERSION_MIN = 15
 """The first that carries the broker epoch: without it nobody joins the ISR (KIP-903)."""
 
-QUESTIONS_LANE = "replica questions"
 SESSION_REFUSALS = frozenset(
     (
         Code.FETCH_SESSION_ID_NOT_FOUND,
@@ -69,12 +56,6 @@ SESSION_REFUSALS = frozenset(
 INT32_MAX = 0x7FFF_FFFF
 YIELD_BYTES = 1 << 20
 """Appended in one go; then others have their turn."""
-
-
-class Peers(Protocol):
-    """Connections to the other nodes: `ConnectionPool` is one."""
-
-    async def connection(self, target: BrokerId, lane: str = ...) -> Connection: ...
 
 
 _Key = tuple[UUID, int]
@@ -102,6 +83,7 @@ class ReplicaFetchers:
     Args:
         broker_id: this broker.
         broker_epoch: of this incarnation, as far as it is known.
+        throttle: holds back what has not caught up, and is named there.
 
     Attributes:
         version_max: of Fetch: what all brokers serve at the level of the metadata (`replica_fetch_version`). Version 18
@@ -115,11 +97,13 @@ class ReplicaFetchers:
         settings: ReplicaFetchSettings,
         *,
         broker_epoch: Callable[[], BrokerEpoch | None],
+        throttle: Throttle,
     ) -> None:
         self._broker_id = broker_id
         self._peers = peers
         self._settings = settings
         self._broker_epoch = broker_epoch
+        self._throttle = throttle
         self.version_max = FETCH_VERSION_MIN
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
 
@@ -137,6 +121,7 @@ class ReplicaFetchers:
                 number=key[1],
                 broker_epoch=self._broker_epoch,
                 version_max=lambda: self.version_max,
+                throttle=self._throttle,
             )
             fetcher.start()
         fetcher.ask(following, request)
@@ -165,8 +150,11 @@ class ReplicaFetcher:
         number: int,
         broker_epoch: Callable[[], BrokerEpoch | None],
         version_max: Callable[[], int],
+        throttle: Throttle,
     ) -> None:
         """For one leader; nothing is sent before `start`."""
+        self._throttle = throttle
+        self._held_back: dict[Following, AskRecords] = {}  # until there is room
         self.leader = leader
         self._broker_id = broker_id
         self._number = number
@@ -177,9 +165,8 @@ class ReplicaFetcher:
         self._wanted: dict[Following, AskRecords] = {}  # not answered yet
         self._changed: dict[Following, None] = {}  # of these, those that the leader was not asked just so
         self._idle: set[_Key] = set()  # were in the session, and want nothing at present
-        self._questions: dict[Following, AskEpochEnd | AskLogStart] = {}  # not sent yet
+        self._questions = ReplicaQuestions(broker_id, leader, peers, timeout_ms=settings.timeout_ms)
         self._news = asyncio.Event()
-        self._asked = asyncio.Event()
         self._session_id = 0
         self._session_epoch = 0
         self._session: dict[_Key, _Followed] = {}
@@ -192,18 +179,22 @@ class ReplicaFetcher:
     def start(self) -> None:
         """Begin to send what is asked."""
         loop = asyncio.get_running_loop()
-        self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._answer_questions())}
+        self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._questions.run())}
 
     async def stop(self) -> None:
         """Send nothing more."""
+        self._throttle.forget(self)
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
-        """Send this, together with what others ask."""
-        if isinstance(request, AskRecords):
+        """Send this, together with what others ask; records only when there is room for them."""
+        if isinstance(request, AskRecords) and self._is_held_back(following, request):
+            self._held_back[following] = request
+            self._throttle.wait(self)
+        elif isinstance(request, AskRecords):
             self._wanted[following] = request
             key = _key(following)
             self._idle.discard(key)
@@ -214,14 +205,40 @@ class ReplicaFetcher:
                 self._changed[following] = None
             self._news.set()
         else:
-            self._questions[following] = request
-            self._asked.set()
+            self._questions.ask(following, request)
 
     def forget(self, following: Following) -> None:
         """It wants nothing any more."""
         if following in self._wanted:
             self._answered(following)
-        self._questions.pop(following, None)
+        self._questions.forget(following)
+        self._held_back.pop(following, None)
+
+    # What is throttled.
+
+    def _is_held_back(self, following: Following, ask: AskRecords) -> bool:
+        """Who has what its leader had committed when it last told is not: it needs little, and is to stay so."""
+        return self._is_behind(following, ask) and self._throttle.room_bytes <= 0
+
+    def _is_behind(self, following: Following, ask: AskRecords) -> bool:
+        if not self._throttle.covers(following.partition.topic_partition):
+            return False
+        known = self._session.get(_key(following))
+        return known is None or known.high_watermark is None or ask.fetch_offset < known.high_watermark
+
+    def _size_bytes_max(self, asking: Iterable[Following]) -> dict[Following, int]:
+        """How much to ask for of each that is throttled and behind: they share the room. A batch comes in any case."""
+        behind = [following for following in asking if self._is_behind(following, self._wanted[following])]
+        if not behind:
+            return {}
+        share = max(self._throttle.room_bytes // len(behind), 1)
+        return dict.fromkeys(behind, min(share, self._settings.partition_bytes_max))
+
+    def on_room(self) -> None:
+        """Ask for what was held back."""
+        held_back, self._held_back = self._held_back, {}
+        for following, request in held_back.items():
+            self.ask(following, request)
 
     def _answered(self, following: Following) -> None:
         """It wants nothing, until it asks anew."""
@@ -264,6 +281,7 @@ class ReplicaFetcher:
             self._changed = dict.fromkeys(self._wanted)
         topics: dict[UUID, FetchTopic] = {}
         changed, self._changed = self._changed, {}
+        size_bytes_max = self._size_bytes_max(changed)
         for following in changed:
             key, ask = _key(following), self._wanted[following]
             known = self._session.get(key)
@@ -280,7 +298,7 @@ class ReplicaFetcher:
                     fetch_offset=ask.fetch_offset,
                     last_fetched_epoch=-1 if ask.last_fetched_epoch is None else ask.last_fetched_epoch,
                     log_start_offset=ask.log_start_offset,
-                    partition_max_bytes=self._settings.partition_bytes_max,
+                    partition_max_bytes=size_bytes_max.get(following, self._settings.partition_bytes_max),
                 )
             )
         forgotten: dict[UUID, ForgottenTopic] = {}
@@ -388,6 +406,8 @@ class ReplicaFetcher:
 
     def _deliver(self, followed: _Followed, row: PartitionData) -> None:
         following, number = followed.following, followed.ask.number
+        if row.records and self._throttle.covers(following.partition.topic_partition):
+            self._throttle.record(len(row.records))
         if row.error_code:
             following.on_refused(number, Code(row.error_code))
             return
@@ -401,76 +421,6 @@ class ReplicaFetcher:
             if diverging is None
             else EpochEntry(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
         )
-
-    # Questions.
-
-    async def _answer_questions(self) -> None:
-        while True:
-            await self._asked.wait()
-            await asyncio.sleep(0)  # what is asked in one step goes together
-            self._asked.clear()
-            questions, self._questions = self._questions, {}
-            ends = {one: asked for one, asked in questions.items() if isinstance(asked, AskEpochEnd)}
-            starts = {one: asked for one, asked in questions.items() if isinstance(asked, AskLogStart)}
-            try:
-                connection = await self._peers.connection(self.leader, QUESTIONS_LANE)
-                if ends:
-                    await self._ask_epoch_ends(connection, ends)
-                if starts:
-                    await self._ask_log_starts(connection, starts)
-            except TidelogError as error:
-                if not isinstance(error, NetworkError):
-                    logger.warning("broker %s cannot be followed: %s", self.leader, error)
-            for following, asked in questions.items():
-                following.on_unanswered(asked.number)  # where there was no answer
-
-    async def _ask_epoch_ends(self, connection: Connection, asked: Mapping[Following, AskEpochEnd]) -> None:
-        topics: dict[str, OffsetForLeaderTopic] = {}
-        for following, one in asked.items():
-            name, index = following.partition.topic_partition
-            topic = topics.setdefault(name, OffsetForLeaderTopic(name, []))
-            topic.partitions.append(
-                OffsetForLeaderPartition(
-                    partition=index, current_leader_epoch=one.current_leader_epoch, leader_epoch=one.leader_epoch
-                )
-            )
-        request = OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
-        answer = await connection.send(request, OffsetForLeaderEpochResponse, timeout_ms=self._settings.timeout_ms)
-        rows = {(topic.topic, row.partition): row for topic in answer.topics for row in topic.partitions}
-        for following, one in asked.items():
-            row = rows.get(following.partition.topic_partition)
-            if row is None:
-                continue
-            if row.error_code:
-                following.on_refused(one.number, Code(row.error_code))
-            else:
-                is_known = row.leader_epoch >= 0 and row.end_offset >= 0
-                end = (LeaderEpoch(row.leader_epoch), Offset(row.end_offset)) if is_known else None
-                following.on_epoch_end(one.number, end)
-
-    async def _ask_log_starts(self, connection: Connection, asked: Mapping[Following, AskLogStart]) -> None:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for following, one in asked.items():
-            name, index = following.partition.topic_partition
-            topic = topics.setdefault(name, ListOffsetsTopic(name, []))
-            topic.partitions.append(
-                ListOffsetsPartition(
-                    partition_index=index,
-                    current_leader_epoch=one.current_leader_epoch,
-                    timestamp=EARLIEST_TIMESTAMP,
-                )
-            )
-        request = ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
-        answer = await connection.send(request, ListOffsetsResponse, timeout_ms=self._settings.timeout_ms)
-        rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
-        for following, one in asked.items():
-            row = rows.get(following.partition.topic_partition)
-            if row is None or (not row.error_code and row.offset < 0):
-                continue
-            if row.error_code:
-                following.on_refused(one.number, Code(row.error_code))
-            else:
-                following.on_log_start(one.number, row.offset)
 
 
 def _key(following: Following) -> _Key:

@@ -24,6 +24,7 @@ from tidelog.server.log_files import LogFiles
 from tidelog.server.partition import Partition
 from tidelog.server.replica_fetchers import ReplicaFetchers
 from tidelog.server.replication_settings import ReplicaFetchSettings
+from tidelog.server.replication_throttles import Throttle
 
 CONNECT_BACKOFF_FIRST_MS = 20
 CONNECT_BACKOFF_LONGEST_MS = 1_000
@@ -47,6 +48,7 @@ class Replication:
         broker: whoever has the partitions; set by it.
         broker_epoch: of this incarnation, as the metadata has it; None before it is registered.
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
+        leader_throttle: of what is sent to followers; follower_throttle: of what is fetched.
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
     """
 
@@ -71,6 +73,8 @@ class Replication:
         self._settings = settings
         self._clock = clock
         self._deadlines = Deadlines(clock)
+        self.leader_throttle = Throttle(clock.now_ms, self.due_at)
+        self.follower_throttle = Throttle(clock.now_ms, self.due_at)
         self._peers = ConnectionPool(
             network,
             ConnectionSettings(client_id=f"broker-{broker_id}-replicas"),
@@ -81,7 +85,13 @@ class Replication:
             alter_partitions,
             broker_epoch=lambda: self.broker_epoch,
         )
-        self._fetchers = ReplicaFetchers(broker_id, self._peers, settings, broker_epoch=lambda: self.broker_epoch)
+        self._fetchers = ReplicaFetchers(
+            broker_id,
+            self._peers,
+            settings,
+            broker_epoch=lambda: self.broker_epoch,
+            throttle=self.follower_throttle,
+        )
         self._racks: Mapping[BrokerId, str | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -13,11 +13,16 @@ from tidelog.replica import AskRecords
 from tidelog.server.following import Following
 from tidelog.server.replica_fetchers import ReplicaFetchers
 from tidelog.server.replication_settings import ReplicaFetchSettings
+from tidelog.server.replication_throttles import Throttle
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 SECONDS_MAX = 60.0
 TOPIC_ID = UUID(int=7)
 LEADER = BrokerId(2)
+
+
+def unlimited() -> Throttle:
+    return Throttle(lambda: 0, lambda who, due_ms: None)
 
 
 class ScriptedLeader:
@@ -99,7 +104,9 @@ def test_an_answer_to_an_earlier_fetch_says_nothing_to_a_later_question() -> Non
     async def story() -> None:
         leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
         settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        fetchers = ReplicaFetchers(
+            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
+        )
         first.ask(fetchers, 1, 0)
         await leader.until_asked(1)
         leader.answer(1, row(0))
@@ -134,7 +141,9 @@ def test_what_is_under_way_answers_the_same_question_asked_once_more() -> None:
     async def story() -> None:
         leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
         settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        fetchers = ReplicaFetchers(
+            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
+        )
         first.ask(fetchers, 1, 0)
         await leader.until_asked(1)
         leader.answer(1, row(0))
@@ -161,7 +170,9 @@ def test_who_wants_nothing_at_present_is_taken_out_of_the_session_and_named_anew
     async def story() -> None:
         leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
         settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        fetchers = ReplicaFetchers(
+            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
+        )
         first.ask(fetchers, 1, 0)
         second.ask(fetchers, 1, 0)
         await leader.until_asked(1)
@@ -185,7 +196,9 @@ def test_a_refusal_by_a_code_that_only_newer_releases_know_is_told_as_one() -> N
     async def story() -> None:
         leader, follower = ScriptedLeader(), Follower(0)
         settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3))
+        fetchers = ReplicaFetchers(
+            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
+        )
         follower.ask(fetchers, 1, 0)
         await leader.until_asked(1)
         leader.answer(1, PartitionData(0, error_code=9_999, high_watermark=-1))
