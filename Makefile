@@ -4,6 +4,7 @@
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
 # make sim      whole runs on a virtual clock, from SIM_SEEDS, on every core: thousands of seeds, about an hour
+# make chaos    clusters of real nodes in networks of their own, hurt for CHAOS_MINUTES: what is lost, and who is told
 # make worlds   every state of small worlds of replicas, and what breaks under the rules that were replaced
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: a minute or two
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
@@ -19,11 +20,13 @@ READY := $(VENV)/.ready
 FUZZ_SECONDS ?= 60
 SIM_SEEDS ?= 1..2000
 SIM_ARGS ?=
+CHAOS_MINUTES ?= 60
+CHAOS_ARGS ?=
 WORLDS ?=
 PYTEST_ARGS ?=
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test lint format bench fuzz sim worlds mutants peers librdkafka constraints clean
+.PHONY: help setup demo test lint format bench fuzz sim chaos worlds mutants peers librdkafka constraints clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -62,6 +65,9 @@ sim: $(READY)
 	@$(RUN) -m tidelog sim run --seeds $(SIM_SEEDS) $(SIM_ARGS)
 	@$(RUN) -m tidelog sim run --seeds $(SIM_SEEDS) --nodes 3 $(SIM_ARGS)
 	@$(RUN) -m tidelog sim run --seeds $(SIM_SEEDS) --cluster 3 $(SIM_ARGS)
+
+chaos: $(READY)
+	@$(RUN) tests/chaos/run.py --minutes $(CHAOS_MINUTES) $(CHAOS_ARGS)
 
 peers: peers/kafka/.fetched peers/spark/.fetched
 

@@ -56,6 +56,10 @@ class ClusterNode(ServerProcess):
     def __repr__(self) -> str:
         return f"node {self.node_id}"
 
+    def ask(self, port: int) -> WireClient:
+        """A connection to one of its ports. Raises OSError if there is none to be had."""
+        return WireClient(port, timeout_seconds=ASK_SECONDS_MAX, host=self.host)
+
     def kill(self) -> None:
         """`kill -9`: its written data stays, as the system has it."""
         self.end(signal.SIGKILL)
@@ -222,7 +226,7 @@ class Cluster:
 
         def coordinator() -> ClusterNode | None:
             for asked in self.running:
-                with suppress(OSError, TidelogError), WireClient(asked.port, timeout_seconds=ASK_SECONDS_MAX) as client:
+                with suppress(OSError, TidelogError), asked.ask(asked.port) as client:
                     answer = client.ask(ApiKey.FIND_COORDINATOR, 4, request, FindCoordinatorResponse)
                     (row,) = answer.coordinators
                     found = self.nodes.get(row.node_id)
@@ -263,7 +267,7 @@ class Cluster:
 
         def leader() -> ClusterNode | None:
             for node in self.running:
-                with suppress(OSError), WireClient(node.controller_port, timeout_seconds=ASK_SECONDS_MAX) as client:
+                with suppress(OSError), node.ask(node.controller_port) as client:
                     answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 1, request, DescribeClusterResponse)
                     if answer.controller_id == node.node_id:
                         return node

@@ -28,10 +28,13 @@ def records_of(directory: Path) -> list[Kept]:
     return found
 
 
-def check_replicas_agree(cluster: Cluster, topic: str, partitions: int) -> None:
+def check_replicas_agree(cluster: Cluster, topic: str, partitions: int, *, count: int | None = None) -> None:
     """Every replica of every partition holds the same records, with the same leader epochs.
 
     To be asked when all replicas are in sync and nobody writes any more: what is in sync then has everything.
+
+    Args:
+        count: how many replicas a partition has; as many as there are nodes by default.
 
     Raises:
         AssertionError: says which replicas differ, and where first.
@@ -42,7 +45,9 @@ def check_replicas_agree(cluster: Cluster, topic: str, partitions: int) -> None:
             for node in cluster.nodes.values()
             if (directory := node.directory / f"{topic}-{partition}").is_dir()
         }
-        assert len(replicas) == len(cluster.nodes), f"{topic}-{partition} is only on nodes {sorted(replicas)}"
+        assert len(replicas) == (count or len(cluster.nodes)), (
+            f"{topic}-{partition} is only on nodes {sorted(replicas)}"
+        )
         first, *others = sorted(replicas)
         for other in others:
             _compare(f"{topic}-{partition}", first, replicas[first], other, replicas[other])

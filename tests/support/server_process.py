@@ -24,7 +24,10 @@ class ServerProcess:
 
     Attributes:
         settings: Kafka's keys, written to a file at each start; may be changed before.
+        host: where it listens.
         port: the clients' port, after each start.
+        wrapper: a command that runs the node's command line, which follows it, and becomes it; may be changed between
+            starts.
         log_path: what it writes to stderr, over all starts.
         properties_path: where the settings are written.
     """
@@ -39,7 +42,9 @@ class ServerProcess:
             "log.dirs": ",".join(map(str, directories)),
             **{key.replace("_", "."): value for key, value in settings.items()},
         }
+        self.host = "127.0.0.1"
         self.port = 0
+        self.wrapper: tuple[str, ...] = ()
         self.log_path = home / f"node-{node_id}.log"
         self.properties_path = home / f"node-{node_id}.properties"
         self._process: subprocess.Popen[bytes] | None = None
@@ -47,7 +52,7 @@ class ServerProcess:
 
     @property
     def bootstrap(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     def log(self) -> str:
@@ -78,7 +83,8 @@ class ServerProcess:
         # It stops when the write end closes, so it cannot outlive this process, however that ends.
         read_end, self._lifeline = os.pipe()
         tidelog = ("-m", "tidelog") if program is None else ("-c", program)
-        command = [sys.executable, *tidelog, "server", str(self.properties_path), "--parent-fd", str(read_end)]
+        arguments = ["server", str(self.properties_path), "--parent-fd", str(read_end)]
+        command = [*self.wrapper, sys.executable, *tidelog, *arguments]
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, pass_fds=(read_end,)

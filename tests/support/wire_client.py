@@ -61,10 +61,11 @@ class WireClient:
     Args:
         port: on this machine.
         timeout_seconds: of each send and receive.
+        host: another one, where the port is.
     """
 
-    def __init__(self, port: int, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        self.stream = socket.create_connection(("127.0.0.1", port), timeout=timeout_seconds)
+    def __init__(self, port: int, *, timeout_seconds: float = TIMEOUT_SECONDS, host: str = "127.0.0.1") -> None:
+        self.stream = socket.create_connection((host, port), timeout=timeout_seconds)
         self.stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._correlation_id = 0
 

@@ -1,0 +1,45 @@
+"""The cluster that is hurt: nodes as processes, each in a network of its own where the machine lets them have one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from chaos.network import Network
+from support.cluster import ASK_SECONDS_MAX, PROMPT, Cluster, ClusterNode
+from tidelog.client.admin import Admin
+from tidelog.client.descriptions import PartitionDescription
+
+CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
+
+
+class ChaosCluster(Cluster):
+    """Nodes 1 to `size`.
+
+    Args:
+        network: None for ports of this machine.
+        config: Kafka's keys, for every node.
+    """
+
+    def __init__(self, home: Path, size: int, network: Network | None, config: Mapping[str, str]) -> None:
+        super().__init__(home, size, config={**PROMPT, **config})
+        self.home = home
+        if network is not None:
+            for node in self.nodes.values():
+                self.place(node, network)
+
+    def place(self, node: ClusterNode, network: Network) -> None:
+        """In a namespace of its own."""
+        node.host = network.address_of(node.node_id)
+        node.port, node.controller_port = CLIENT_PORT, CONTROLLER_PORT
+        node.wrapper = network.wrapper_of(node.node_id)
+        node.settings["listeners"] = f"PLAINTEXT://{node.host}:{CLIENT_PORT},CONTROLLER://{node.host}:{CONTROLLER_PORT}"
+        node.settings["controller.quorum.voters"] = ",".join(
+            f"{one}@{network.address_of(one)}:{CONTROLLER_PORT}" for one in self.nodes
+        )
+
+    def describe(self, topic: str, *, through: ClusterNode | None = None) -> list[PartitionDescription]:
+        """As any node knows it, by default: the first ones may be what is hurt."""
+        bootstrap = self.bootstrap if through is None else through.bootstrap
+        with Admin(bootstrap, default_api_timeout_ms=int(ASK_SECONDS_MAX * 1_000)) as admin:
+            return sorted(admin.describe_topics([topic])[topic].partitions, key=lambda one: one.partition)

@@ -1,0 +1,187 @@
+"""One round: a new cluster under load, faults one after the other, and what is left when all is healed."""
+
+from __future__ import annotations
+
+import random
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from chaos.fault import Cost, Fault, Hurt, Stage
+from chaos.network import Network
+from chaos.nodes import ChaosCluster
+from chaos.report import Row, Struck
+from chaos.sandbox import StoppedError
+from support.cluster_files import check_replicas_agree
+from support.histories import Fault as Finding
+from support.histories import History, Told
+from support.verifying import VerifyingLoad
+from support.verifying_clients import PRODUCERS, READERS
+from support.verifying_groups import VerifyingGroup
+
+GROUP = "verifiers"
+PARTITIONS = 3
+REPLICAS = 3
+NODES = (3, 3, 3, 5, 4)
+"""How many there are in a round: drawn from these."""
+TWO_AT_A_TIME = 0.3  # the share of mixed faults that come with a second one
+TOLD = frozenset({Finding.VANISHED, Finding.SKIPPED, Finding.REPEATED, Finding.EPOCHS})
+"""What a reader should have been told of, and was not."""
+TELLING_PRODUCERS = ("ours", "ours-plain", "librdkafka-plain")
+TELLING_READERS = ("ours",)
+"""Clients that go on where records were lost. librdkafka's idempotent producer ends there, its consumer is not told."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is played.
+
+    Attributes:
+        kind: the row of the table that it counts for.
+        faults: are drawn from these.
+        seconds: how long faults are begun.
+    """
+
+    kind: str
+    faults: Sequence[Fault]
+    seed: int
+    seconds: float
+
+    @property
+    def cost(self) -> Cost:
+        return self.faults[0].cost
+
+    @property
+    def topic(self) -> str:
+        return f"chaos-{self.seed}"
+
+
+@dataclass(slots=True)
+class _Round:
+    plan: Plan
+    row: Row
+    cluster: ChaosCluster
+    network: Network | None
+    dice: random.Random
+    ends: ExitStack = field(default_factory=ExitStack)
+
+    def play(self) -> None:
+        """Raises AssertionError, or what a client failed with, if anything is wrong."""
+        plan, cluster, is_telling = self.plan, self.cluster, self.plan.cost is Cost.TOLD_LOSSES
+        cluster.start()
+        cluster.create_topic(plan.topic, PARTITIONS, replication_factor=REPLICAS, **plan.faults[0].topic)
+        producers, readers = (TELLING_PRODUCERS, TELLING_READERS) if is_telling else (tuple(PRODUCERS), tuple(READERS))
+        load = VerifyingLoad(cluster.bootstrap, plan.topic, PARTITIONS, producers=producers, readers=readers)
+        group = None if is_telling else VerifyingGroup(cluster.bootstrap, GROUP, plan.topic, 2)
+        load.start()
+        load.until_acknowledged(1)
+        if group is not None:
+            group.start()
+            group.until_committed(1)
+        stage = Stage(cluster, self.network, load, self.dice, plan.topic, GROUP, PARTITIONS)
+        began = time.monotonic()
+        while time.monotonic() < began + plan.seconds:
+            stage.go_on()
+            self._strike(stage, time.monotonic() - began)
+            stage.until_in_sync()
+        stage.go_on()
+        self.row.seconds = time.monotonic() - began
+        history = load.finish()
+        self._note(history)
+        self._judge(history)
+        if group is not None:
+            group.check(history, PARTITIONS)
+            self.row.commits = group.commits
+        stage.until_in_sync()
+        cluster.stop()
+        check_replicas_agree(cluster, plan.topic, PARTITIONS, count=REPLICAS)
+        cluster.check_logs()
+
+    def _strike(self, stage: Stage, at: float) -> None:
+        """One fault, or two that hurt different things; the second one ends first."""
+        first = self.dice.choice(self.plan.faults)
+        hurting: list[tuple[Fault, Iterator[str]]] = []
+        chosen = [first]
+        others = [one for one in self.plan.faults if one.hurts is not first.hurts]
+        if len(self.plan.faults) > 1 and others and self.dice.random() < TWO_AT_A_TIME:
+            # The network is hurt last: who is to be hurt is found out over it.
+            chosen = sorted([first, self.dice.choice(others)], key=lambda one: one.hurts is Hurt.NETWORK)
+        try:
+            for fault in chosen:
+                strike = fault.strike(stage)
+                hurting.append((fault, strike))
+                self._begin(fault, next(strike), at)
+                self._last(stage, fault)
+            while hurting:
+                fault, strike = hurting[-1]
+                for what in strike:
+                    print(f"    then {what}", flush=True)
+                    self._last(stage, fault)
+                hurting.pop()
+        finally:
+            for _, strike in reversed(hurting):
+                strike.close()  # type: ignore[attr-defined]
+
+    def _begin(self, fault: Fault, what: str, at: float) -> None:
+        print(f"  {at:6.1f} s: {fault.kind}: {what}", flush=True)
+        self.row.faults.append(Struck(kind=fault.kind, what=what, at=round(at, 1)))
+
+    def _last(self, stage: Stage, fault: Fault) -> None:
+        """Let it last; a client that fails ends the round."""
+        load, seconds = stage.load, self.dice.uniform(*fault.seconds)
+        with load.progress:
+            load.progress.wait_for(lambda: bool(load.failures), seconds)
+        if load.failures:
+            raise load.failures[0]
+
+    def _note(self, history: History) -> None:
+        row = self.row
+        row.acknowledged = len(history.acknowledged)
+        row.given_up = len(history.failed)
+        row.told_producers = len(history.reported)
+        row.told_readers = sum(isinstance(one, Told) for stream in history.given.values() for one in stream)
+        findings = history.findings()
+        row.findings = dict(Counter(finding.fault.name for finding in findings))
+        row.lost = row.findings.get(Finding.LOST.name, 0)
+        row.unreported = sum(finding.fault in TOLD for finding in findings)
+
+    def _judge(self, history: History) -> None:
+        history.check(*self.plan.cost.excused)
+        if self.plan.cost is Cost.NOTHING:
+            assert not history.reported, f"told of losses that are none: {history.reported[:3]}"
+            assert not self.row.told_readers, f"{self.row.told_readers} times a reader was told of a loss that is none"
+        elif self.row.lost:
+            assert history.reported or self.row.told_readers, f"{self.row.lost} records lost, and nobody was told"
+
+
+def play(plan: Plan, home: Path, *, is_sealed: bool) -> Row:
+    """Play it, below `home`. Returns what came of it, also where something is wrong.
+
+    Raises:
+        StoppedError: somebody wants the run to end now; all that it started has ended.
+    """
+    dice = random.Random(plan.seed)
+    size = max(dice.choice(NODES), *(fault.nodes for fault in plan.faults))
+    row = Row(kind=plan.kind, seed=plan.seed, nodes=size, is_sealed=is_sealed)
+    config = {key: value for fault in plan.faults for key, value in fault.config.items()}
+    with ExitStack() as ends:
+        network = ends.enter_context(Network(plan.seed, range(1, size + 1))) if is_sealed else None
+        cluster = ChaosCluster(home / "cluster", size, network, config)
+        ends.callback(cluster.close)
+        try:
+            for fault in plan.faults:
+                if fault.prepare is not None:
+                    fault.prepare(cluster)
+            _Round(plan, row, cluster, network, dice).play()
+        except StoppedError:
+            raise
+        except BaseException:
+            row.error = traceback.format_exc()
+            print(row.error, cluster.logs(), sep="\n", flush=True)
+        if network is not None:
+            row.packets = dict(network.ask())
+    return row

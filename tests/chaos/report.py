@@ -1,0 +1,138 @@
+"""What came of all rounds: a JSON file that runs add up into, and the table for people.
+
+`python tests/chaos/report.py FILE [PAGE]` prints the table, or puts it between the marks of a page.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+MARKS = ("<!-- chaos -->", "<!-- /chaos -->")
+
+
+@dataclass(slots=True, kw_only=True)
+class Struck:
+    """A fault as it was played, `at` seconds after the round began."""
+
+    kind: str
+    what: str
+    at: float
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """What came of one round.
+
+    Attributes:
+        seconds: under faults.
+        acknowledged: records.
+        commits: of the group, acknowledged.
+        given_up: records whose producer was told that it failed.
+        lost: acknowledged, and not there in the end.
+        unreported: how often a reader was not told of what is gone, or was given the wrong thing.
+        told_readers, told_producers: how often they were told of a loss.
+        findings: all of the checkers, by their names.
+        packets: what became of them.
+        error: what is wrong; empty if nothing is.
+    """
+
+    kind: str
+    seed: int
+    nodes: int
+    is_sealed: bool
+    commit: str = ""
+    seconds: float = 0.0
+    faults: list[Struck] = field(default_factory=list)
+    acknowledged: int = 0
+    commits: int = 0
+    given_up: int = 0
+    lost: int = 0
+    unreported: int = 0
+    told_readers: int = 0
+    told_producers: int = 0
+    findings: dict[str, int] = field(default_factory=dict)
+    packets: dict[str, int] = field(default_factory=dict)
+    error: str = ""
+
+    def summary(self) -> str:
+        """One line."""
+        verdict = f"WRONG: {self.error.strip().splitlines()[-1]}" if self.error else "nothing wrong"
+        return (
+            f"{self.kind}, seed {self.seed}, {self.nodes} nodes: {len(self.faults)} faults in {self.seconds:.0f} s, "
+            f"{self.acknowledged} acknowledged, {self.lost} lost, {self.unreported} unreported, "
+            f"{self.given_up} given up: {verdict}"
+        )
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> Row:
+        """What `asdict` made of one."""
+        return Row(**{**values, "faults": [Struck(**one) for one in values["faults"]]})
+
+
+def read_rows(path: Path) -> list[Row]:
+    """Those of all runs before; none if there is no such file."""
+    if not path.exists():
+        return []
+    return [Row.of(one) for one in json.loads(path.read_text())["rounds"]]
+
+
+def add_row(path: Path, row: Row) -> None:
+    """Add it to those that are there. Whoever is killed meanwhile leaves the file as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [*read_rows(path), row]
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"rounds": [asdict(one) for one in rows]}, indent=1) + "\n")
+    os.replace(new, path)
+
+
+def table_of(rows: Iterable[Row]) -> str:
+    """A row for each kind of fault, and one for all; hours are those under faults."""
+    by_kind: dict[str, list[Row]] = {}
+    for row in rows:
+        by_kind.setdefault(row.kind, []).append(row)
+    lines = [
+        "| kind of fault | hours | rounds | faults | acknowledged | lost | unreported | readers told | failed rounds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [_line(kind, found) for kind, found in sorted(by_kind.items())]
+    lines.append(_line("all", [row for found in by_kind.values() for row in found]))
+    return "\n".join(lines)
+
+
+def _line(kind: str, rows: list[Row]) -> str:
+    cells = (
+        kind,
+        f"{sum(row.seconds for row in rows) / 3_600:.2f}",
+        len(rows),
+        sum(len(row.faults) for row in rows),
+        f"{sum(row.acknowledged for row in rows):,}",
+        f"{sum(row.lost for row in rows):,}",
+        f"{sum(row.unreported for row in rows):,}",
+        f"{sum(row.told_readers for row in rows):,}",
+        sum(bool(row.error) for row in rows),
+    )
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def put_into(page: Path, table: str) -> None:
+    """Between the marks. Raises ValueError if the page has none."""
+    text = page.read_text()
+    before, mark, rest = text.partition(MARKS[0])
+    _, end, after = rest.partition(MARKS[1])
+    if not mark or not end:
+        raise ValueError(f"{page} has no {MARKS[0]} and {MARKS[1]} around a table")
+    page.write_text(f"{before}{mark}\n{table}\n{end}{after}")
+
+
+if __name__ == "__main__":
+    found = table_of(read_rows(Path(sys.argv[1])))
+    if len(sys.argv) > 2:
+        put_into(Path(sys.argv[2]), found)
+    else:
+        print(found)
