@@ -53,7 +53,6 @@ class Stage:
         network: None where nodes have no network of their own; then no fault that hurts the network is played.
         load: what is written and read meanwhile.
         dice: decides everything, so that a seed says what is done.
-        spoken_for: the nodes that a fault has to itself, until it ends.
     """
 
     cluster: ChaosCluster
@@ -63,7 +62,6 @@ class Stage:
     topic: str
     group: str
     partitions: int
-    spoken_for: set[int] = field(default_factory=set)
 
     def victim(self) -> ClusterNode:
         """A node by what it is now: a leader, a follower, the active controller, or the group's coordinator."""
@@ -71,21 +69,14 @@ class Stage:
         partition = dice.randrange(self.partitions)
         role = dice.randrange(4)
         if role == 0:
-            found = cluster.leader_of(self.topic, partition)
-        elif role == 1:
-            found = cluster.follower_of(self.topic, partition)
-        elif role == 2:
-            found = cluster.active_controller()
-        else:
-            found = cluster.coordinator_of(self.group)
-        if found.node_id in self.spoken_for:
-            return self.another(found)
-        return found
+            return cluster.leader_of(self.topic, partition)
+        if role == 1:
+            return cluster.follower_of(self.topic, partition)
+        return cluster.active_controller() if role == 2 else cluster.coordinator_of(self.group)
 
     def another(self, *but: ClusterNode) -> ClusterNode:
-        """Any node but these, and but those that are spoken for."""
-        left = [node for node in self.cluster.nodes.values() if node not in but and node.node_id not in self.spoken_for]
-        return self.dice.choice(left)
+        """Any node but these."""
+        return self.dice.choice([node for node in self.cluster.nodes.values() if node not in but])
 
     def go_on(self) -> None:
         """Some more records of each producer are acknowledged. Raises AssertionError if they are not, in a minute."""
@@ -116,6 +107,7 @@ class Fault:
         topic: settings of the topic in a round of this kind.
         prepare: what is done to the cluster before it starts.
         is_mixed: whether it is played in mixed rounds too: not with settings or preparations of its own.
+        is_alone: whether no other one is played at the same time: together they would cost more than each.
         needs: why it cannot be played here; None if it can. Is asked once.
     """
 
@@ -129,4 +121,5 @@ class Fault:
     topic: Mapping[str, str] = field(default_factory=dict)
     prepare: Callable[[ChaosCluster], None] | None = None
     is_mixed: bool = True
+    is_alone: bool = False
     needs: Callable[[], str | None] | None = None

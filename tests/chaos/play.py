@@ -106,8 +106,8 @@ class _Round:
         first = self.dice.choice(self.plan.faults)
         hurting: list[tuple[Fault, Iterator[str]]] = []
         chosen = [first]
-        others = [one for one in self.plan.faults if one.hurts is not first.hurts]
-        if len(self.plan.faults) > 1 and others and self.dice.random() < TWO_AT_A_TIME:
+        others = [one for one in self.plan.faults if one.hurts is not first.hurts and not one.is_alone]
+        if others and not first.is_alone and self.dice.random() < TWO_AT_A_TIME:
             # The network is hurt last: who is to be hurt is found out over it.
             chosen = sorted([first, self.dice.choice(others)], key=lambda one: one.hurts is Hurt.NETWORK)
         try:

@@ -82,5 +82,5 @@ FAULTS = (
     Fault(kind="SIGSTOP", strike=pause, hurts=Hurt.PROCESS, seconds=(1.0, 15.0)),
     Fault(kind="clean stop", strike=stop, hurts=Hurt.PROCESS, seconds=(0.0, 5.0)),
     Fault(kind="rolling restart", strike=rolling_restart, hurts=Hurt.PROCESS, seconds=(0.0, 2.0)),
-    Fault(kind="lost disk", strike=lose_disk, hurts=Hurt.DISK, seconds=(0.0, 3.0)),
+    Fault(kind="lost disk", strike=lose_disk, hurts=Hurt.DISK, seconds=(0.0, 3.0), is_alone=True),
 )

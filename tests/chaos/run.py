@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import count
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from chaos.report import Row, add_row, read_rows, table_of
 from chaos.sandbox import StoppedError, can_seal, run_apart
 
 ROOT = Path(__file__).parents[2]
+OUTPUT = ROOT / "chaos-output"
 STOPPED = 130
 CLIENTS_LOG = "clients.log"
 ROUND_SECONDS = 60.0
@@ -58,11 +59,11 @@ def _play_all(options: argparse.Namespace, *, is_sealed: bool) -> int:
     home, commit = Home(options.home), _commit()
     try:
         plans = _plans(options, _playable(is_sealed=is_sealed))
-        for plan in plans:
+        for planned in plans:
             if played == options.rounds or time.monotonic() >= deadline:
                 break
             left = deadline - time.monotonic()
-            plan = Plan(kind=plan.kind, faults=plan.faults, seed=plan.seed, seconds=min(plan.seconds, left))
+            plan = replace(planned, seconds=min(planned.seconds, left))
             print(f"{plan.kind}, seed {plan.seed}, for {plan.seconds:.0f} s", flush=True)
             row = _play_one(plan, home.path, is_sealed=is_sealed)
             if row is None:
@@ -162,7 +163,8 @@ def _commit() -> str:
 
 def _describe(fault: Fault) -> str:
     doc = (fault.strike.__doc__ or "").strip().splitlines()
-    return f"{fault.kind}: {doc[0] if doc else ''} ({fault.seconds[0]:g} to {fault.seconds[1]:g} s; may cost {fault.cost.value})"
+    least, most = fault.seconds
+    return f"{fault.kind}: {doc[0] if doc else ''} ({least:g} to {most:g} s; may cost {fault.cost.value})"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -172,10 +174,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", action="append", default=[], metavar="KIND", help="this kind; may be repeated")
     parser.add_argument("--rounds", type=int, default=-1, help="no more rounds than these")
     parser.add_argument("--round-seconds", type=float, default=ROUND_SECONDS, help="how long each")
-    parser.add_argument(
-        "--report", type=Path, default=ROOT / "chaos-output" / "report.json", help="what runs add up in"
-    )
-    parser.add_argument("--keep", type=Path, default=ROOT / "chaos-output", help="where to put what went wrong")
+    parser.add_argument("--report", type=Path, default=OUTPUT / "report.json", help="what runs add up in")
+    parser.add_argument("--keep", type=Path, default=OUTPUT, help="where to put what went wrong")
     parser.add_argument("--home", type=Path, help="where to put the files of nodes; the system's temporary directory")
     parser.add_argument("--ports", action="store_true", help="no namespaces, though there could be")
     parser.add_argument("--list", action="store_true", help="name the faults")

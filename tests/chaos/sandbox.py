@@ -1,4 +1,4 @@
-"""A place in which nothing outlives the run: processes, networks and mounts of its own, all gone with its first process.
+"""A place in which nothing outlives the run: processes, networks and mounts of its own, gone with its first process.
 
 The first process of a namespace of processes takes all others with it when it dies, stopped ones too, and with the last
 process go its networks, devices and mounts. So there is nothing to clear up, however the run ends.
@@ -67,7 +67,7 @@ def _run_in_child(work: Callable[[], int]) -> int:
             _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
             status = work()
         except BaseException:
-            sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
+            sys.excepthook(*sys.exc_info())
         finally:
             sys.stdout.flush()
             sys.stderr.flush()

@@ -28,7 +28,9 @@ from chaos.wires import Way, Weather, Wires
 
 NETWORK = "10.77.0"
 CLIENTS = 100
+DEVICE = "tidelog"
 MTU = 8_000
+PACKETS_QUEUED = 10_000
 PACKETS_AT_ONCE = 64
 TUNSETIFF = 0x4004_54CA
 IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
@@ -128,10 +130,12 @@ def say(what: dict[str, Any]) -> None:
 def _new_device(peer: int) -> int:
     """In the namespace where we are. It is gone when its descriptor is closed."""
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-    fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", b"tidelog", IFF_TUN | IFF_NO_PI))
+    fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), IFF_TUN | IFF_NO_PI))
     for command in (
-        "link set lo up", f"addr add {address_of(peer)}/24 dev tidelog", f"link set tidelog mtu {MTU} txqueuelen 10000 up",
-    ):  # fmt: skip
+        "link set lo up",
+        f"addr add {address_of(peer)}/24 dev {DEVICE}",
+        f"link set {DEVICE} mtu {MTU} txqueuelen {PACKETS_QUEUED} up",
+    ):
         subprocess.run(["ip", *command.split()], check=True)
     return device
 
