@@ -2,6 +2,7 @@
 
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
+from tidelog.controller.lost_replicas import LostReplica
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.state import ControllerState
@@ -54,6 +55,7 @@ __all__ = [
     "HeartbeatReply",
     "IsrChange",
     "IsrMember",
+    "LostReplica",
     "NewTopic",
     "PartitionToAlter",
     "ProducerIdBlock",

@@ -10,6 +10,7 @@ from tidelog.controller import brokers, configs, elections, features, heartbeats
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
+from tidelog.controller.lost_replicas import LostReplica, lost_replicas
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.values import (
     AlteredConfigs,
@@ -34,7 +35,7 @@ from tidelog.journal import Decision
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import METADATA_VERSION
 from tidelog.metadata.image import MetadataImage
-from tidelog.metadata.records.topics import RemoveTopicRecord, TopicRecord
+from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
 
 
@@ -42,16 +43,23 @@ class ControllerState:
     """A state for `Journal`: `decide_*` changes nothing, `apply` refuses nothing.
 
     Refusals of a whole request are raised as `KafkaError`; those of one topic among several are in the reply.
+
+    Attributes:
+        lost: who lost a replica by what was applied since somebody took the list away; None where nobody wants to know,
+            as of every clone.
     """
 
     def __init__(self, settings: ControllerSettings, image: MetadataImage | None = None) -> None:
         """The state that `image` (empty unless given) shows."""
         self.settings = settings
         self.metadata = MetadataDraft(image or MetadataImage.empty())
+        self.lost: list[LostReplica] | None = None
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
 
     def apply(self, record: object) -> None:
         """Take a record of the metadata log in."""
+        if self.lost is not None and isinstance(record, PartitionChangeRecord | RemoveTopicRecord):
+            self.lost += lost_replicas(self.metadata, record)
         if isinstance(record, TopicRecord):
             self._names_taken[collision_key(record.name)] = record.name
         elif isinstance(record, RemoveTopicRecord):

@@ -11,6 +11,7 @@ A push may be late, or come twice, or overtake what this broker has applied of t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -151,6 +152,11 @@ class StoppedReplicas:
     def is_stopped(self, replica: ReplicaId) -> bool:
         """Whether it may neither lead nor follow nor serve, though the metadata applied so far may assign it."""
         return replica in self._pending
+
+    @property
+    def stopped(self) -> Collection[ReplicaId]:
+        """All that are."""
+        return self._pending.keys()
 
     # What happened.
 

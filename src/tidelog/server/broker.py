@@ -28,6 +28,7 @@ from tidelog.server.held_directory import HeldDirectory, is_full
 from tidelog.server.log_files import LogFiles, WantedLog
 from tidelog.server.partition import Partition
 from tidelog.server.replication import Replication
+from tidelog.server.stop_orders import StopOrders
 
 logger = logging.getLogger("tidelog.server.broker")
 
@@ -75,6 +76,7 @@ class Broker:
         self.replication = replication
         if replication is not None:
             replication.broker = self
+        self.stops = StopOrders(self, files, executor)
         self._is_registered = False
         self._has_just_registered = False
         self._clock = clock
@@ -86,7 +88,7 @@ class Broker:
         self._asking: dict[HeldDirectory, asyncio.Task[None]] = {}
         self._committed: deque[_Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
-        self._image_lock = asyncio.Lock()  # held while one image follows another
+        self.image_lock = asyncio.Lock()  # held while one image follows another
         self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
 
     # What clients ask.
@@ -169,7 +171,7 @@ class Broker:
 
     async def set_strays_aside(self) -> None:
         """Rename logs that are assigned to nobody here. No image comes meanwhile: its logs would lie there first."""
-        async with self._image_lock:
+        async with self.image_lock:
             await self._executor.run(partial(self._files.set_strays_aside, self.image))
 
     def on_disk_error(self, partition: Partition, error: DiskError) -> None:
@@ -220,13 +222,13 @@ class Broker:
     async def _apply_all(self) -> None:
         try:
             while self._committed:
-                async with self._image_lock:
+                async with self.image_lock:
                     await self._apply(self._committed.popleft())
         except Exception as error:
             # Without the metadata this broker would answer from the past, for ever. It must not.
             logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)
             for partition in self.partitions:
-                self._stop(partition)
+                self.stop_serving(partition)
             self._by_name.clear()
             self._by_id.clear()
             self._on_failed(f"the committed metadata cannot be applied: {error}")
@@ -239,13 +241,13 @@ class Broker:
             delta.replay(record)
         image = delta.apply(Offset(committed.end_offset - 1))
         self._follow_brokers(delta, image)
+        self.stops.on_image(image)
         gone = taken_away(self.broker_id, delta, image)
-        if gone:
-            for topic_partition, topic_id in gone:
-                await self._cut_off(self._forget(topic_partition, topic_id))
-            await self._executor.run(partial(self._files.doom, gone))
-            self._files.remove_doomed_later()
+        for topic_partition, topic_id in gone:
+            await self._cut_off(self._forget(topic_partition, topic_id))
+        await self._files.delete([*gone, *self.stops.take_strays()])
         ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
+        ours += [one for one in self.stops.take_resumed() if one not in ours]
         self._has_just_registered = False
         missing = [a for a in ours if (a.topic_id, a.topic_partition.partition) not in self._by_id]
         if missing:
@@ -265,7 +267,7 @@ class Broker:
             await self._lower_checkpoints(added)
         if delta.changed_configs:
             self._settle_how_many_must_be_in_sync(image)
-        await self._take_roles(ours, image)
+        await self.take_roles(ours, image)
         if delta.changed_brokers and self.replication is not None:
             for partition in self.partitions:
                 partition.on_brokers(self.replication.active_brokers)
@@ -330,7 +332,7 @@ class Broker:
                 async with partition.log_lock:
                     pass
 
-    async def _take_roles(self, ours: list[Assigned], image: MetadataImage) -> None:
+    async def take_roles(self, ours: list[Assigned], image: MetadataImage) -> None:
         """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); follow the rest.
 
         What an earlier incarnation led is not for this one, whose registration ends it (rule 6).
@@ -350,19 +352,24 @@ class Broker:
             )
             following = partition.following
             role = partition.replica if leads else None if following is None else following.replica
-            if not self._is_registered:
-                self._stop(partition, one.state.leader_epoch)
+            if not self._is_registered or self.stops.is_stopped(partition):
+                self.stop_serving(partition, one.state.leader_epoch)
             elif role is not None and role.leader_epoch == one.state.leader_epoch:
                 partition.on_state(one.state)
             else:
-                self._stop(partition, one.state.leader_epoch)
+                self.stop_serving(partition, one.state.leader_epoch)
                 await self._cut_off(partition)
                 (to_lead if leads else to_follow).append((one, partition))
         if to_lead:
             await self._lead(to_lead, image)
         for one, partition in to_follow:
-            if self._by_id.get((one.topic_id, one.topic_partition.partition)) is partition:
+            if self._may_serve(partition):
                 self._follow(one, partition)
+
+    def _may_serve(self, partition: Partition) -> bool:
+        """Whether it is still here, and was not told to stop."""
+        here = self._by_id.get((partition.topic_id, partition.topic_partition.partition))
+        return here is partition and not self.stops.is_stopped(partition)
 
     def _follow(self, one: Assigned, partition: Partition) -> None:
         replication = self.replication
@@ -385,8 +392,8 @@ class Broker:
         topics = {one.topic_partition.topic for one, _ in to_lead}
         settings = {topic: self._files.replication_settings(topic, image) for topic in topics}
         for (one, partition), error in zip(to_lead, errors, strict=True):
-            if self._by_id.get((one.topic_id, one.topic_partition.partition)) is not partition:
-                continue  # its directory failed meanwhile
+            if not self._may_serve(partition):
+                continue  # meanwhile its directory failed, or it was told to stop
             if error is not None:
                 self._take_offline(one.topic_partition, str(error))
                 continue
@@ -426,7 +433,7 @@ class Broker:
             return None
         if self._by_name.get(topic_partition) is partition:
             del self._by_name[topic_partition]
-        self._stop(partition)
+        self.stop_serving(partition)
         return partition
 
     async def _ask(self, directory: HeldDirectory) -> None:
@@ -453,7 +460,7 @@ class Broker:
         partition = self._by_name.pop(topic_partition, None)
         if partition is not None:
             del self._by_id[partition.topic_id, topic_partition.partition]
-            self._stop(partition)
+            self.stop_serving(partition)
 
     def _publish(self, end_offset: Offset) -> None:
         last_offset = self.image.last_offset
@@ -475,12 +482,13 @@ class Broker:
             task.cancel()
         partitions = self.partitions
         for partition in partitions:
-            self._stop(partition)
+            self.stop_serving(partition)
         if self.replication is not None:
             await self.replication.stop()
         await self._cut_off(*partitions)
 
-    def _stop(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:
+    def stop_serving(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:
+        """It neither leads nor follows here until it is given a role again."""
         has_led = partition.replica is not None
         partition.stop(leader_epoch)
         if has_led:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
-from tidelog.controller import ControllerState
+from tidelog.controller import ControllerState, LostReplica
 from tidelog.journal import Decision, Journal
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
@@ -48,12 +48,15 @@ class Controller:
     Attributes:
         on_active: called when this becomes the active controller, before it decides anything.
         on_resigned: called when it is not any more.
+        on_replicas_lost: told, while this is the active one, who lost replicas by what was just committed, and of the
+            exclusive end offset of that.
     """
 
     def __init__(self, state: ControllerState, quorum: AppendsDecisions, *, on_committed: OnCommitted) -> None:
         self.journal: Journal[ControllerState] = Journal(state)
         self.on_active: Callable[[], None] = _nobody_asked
         self.on_resigned: Callable[[], None] = _nobody_asked
+        self.on_replicas_lost: Callable[[list[LostReplica], Offset], None] = _nobody_asked
         self.first_metadata_version = METADATA_VERSION  # of a metadata log that does not say any yet
         self._quorum = quorum
         self._on_committed = on_committed
@@ -117,6 +120,7 @@ class Controller:
     def on_leading(self, leader_epoch: LeaderEpoch, end_offset: Offset) -> None:
         """This node leads, and all that came before it, its own first records included, is committed and known."""
         self.journal.become_active(leader_epoch, end_offset)
+        self.journal.committed.lost = []
         self.on_active()
         self.journal.propose(lambda state: state.decide_bootstrap(self.first_metadata_version))
         self._advance()
@@ -129,6 +133,7 @@ class Controller:
         """This node leads no more. Who waited is told so, and what was speculation is thrown away."""
         if self.journal.is_active:
             self.journal.resign()
+            self.journal.committed.lost = None
             self.on_resigned()
             self._advance()
 
@@ -154,6 +159,7 @@ class Controller:
                 if end_offset > self._published_end_offset:
                     self._published_end_offset = end_offset
                     self._on_committed(ready.committed, end_offset)
+                    self._tell_of_lost_replicas(end_offset)
                 for reply in ready.replies:
                     future = self._waiting.pop(reply.ticket, None)
                     if future is None or future.done():
@@ -165,6 +171,12 @@ class Controller:
         finally:
             self._is_advancing = False
 
+    def _tell_of_lost_replicas(self, end_offset: Offset) -> None:
+        lost = self.journal.committed.lost
+        if lost:
+            self.journal.committed.lost = []
+            self.on_replicas_lost(lost, end_offset)
 
-def _nobody_asked() -> None:
+
+def _nobody_asked(*_: object) -> None:
     pass

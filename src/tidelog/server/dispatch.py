@@ -41,6 +41,7 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.FETCH: ("api_01_fetch", (BROKER, CONTROLLER)),
     ApiKey.LIST_OFFSETS: ("api_02_list_offsets", (BROKER,)),
     ApiKey.METADATA: ("api_03_metadata", (BROKER,)),
+    ApiKey.STOP_REPLICA: ("api_05_stop_replica", (BROKER,)),
     ApiKey.OFFSET_COMMIT: ("api_08_offset_commit", (BROKER,)),
     ApiKey.OFFSET_FETCH: ("api_09_offset_fetch", (BROKER,)),
     ApiKey.FIND_COORDINATOR: ("api_10_find_coordinator", (BROKER,)),

@@ -295,6 +295,16 @@ class LogFiles:
         """Where the log of a partition lies, if it is open here."""
         return self._held_at.get(topic_partition)
 
+    def topic_id_at(self, topic_partition: TopicPartition) -> TopicId | None:
+        """Of the log that lies under this name in a directory in use, open or not; None if there is none to be read."""
+        for held in self.online:
+            try:
+                if held.holds(topic_partition):
+                    return held.topic_id_of(topic_partition)
+            except (DiskError, CorruptLogError) as error:
+                logger.warning("%s: whose log it is cannot be told: %s", topic_partition, error)
+        return None
+
     def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
         """As it was checkpointed before this start; None if it was not."""
         held = self._held_at.get(topic_partition)
@@ -349,6 +359,12 @@ class LogFiles:
     def must_stop(self) -> bool:
         """Whether a directory failed without which the node cannot go on."""
         return self.metadata_directory.failure is not None or not self.online
+
+    async def delete(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
+        """Logs are to go: out of everybody's way when this returns, and from the disk later."""
+        if deleted:
+            await self._executor.run(partial(self.doom, deleted))
+            self.remove_doomed_later()
 
     def doom(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
         """Topics are deleted: rename the directories of their partitions, those that are offline included."""

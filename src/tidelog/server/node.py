@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerId
 from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
-from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, NewTopic
+from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, LostReplica, NewTopic
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
 from tidelog.records import KERNEL_IS_COMPILED
@@ -36,6 +36,7 @@ from tidelog.server.log_files import LogFiles
 from tidelog.server.log_upkeep import LogUpkeep
 from tidelog.server.metadata_quorum import MetadataQuorum
 from tidelog.server.producer_ids import ProducerIds
+from tidelog.server.replica_stops import ReplicaStops
 from tidelog.server.replication import Replication
 from tidelog.server.replication_settings import ReplicaFetchSettings
 from tidelog.server.voter_requests import VoterRequests
@@ -129,6 +130,13 @@ class Node:
             on_failed=self._fail,
         )
         self.voter_requests = VoterRequests(self.quorum, clock=clock)
+        self.replica_stops = ReplicaStops(
+            config.node_id,
+            ReplicaFetchSettings.from_properties(config.static).listener_name,
+            lambda: None if self._controller is None else self._controller.leader_epoch,
+            network=network,
+            rng=rng,
+        )
         self._disk = disk
         self._network = network
         self._executor = executor
@@ -187,6 +195,11 @@ class Node:
         """As `controller`, for whoever can do without."""
         controller = self._controller
         return controller if controller is not None and controller.is_active else None
+
+    @property
+    def metadata_heard_end_offset(self) -> Offset:
+        """Exclusive: so much of the metadata is known here to be committed, whether the broker has applied it or not."""
+        return Offset(0) if self._controller is None else self._controller.journal.committed_end_offset
 
     @property
     def channel(self) -> ControllerChannel:
@@ -353,6 +366,7 @@ class Node:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if self._lifecycle is not None:
             await self._lifecycle.stop()
+        await self.replica_stops.stop()
         await self.broker.stop()  # whoever waits is answered now
         if self._channel is not None:
             await self._channel.close()
@@ -424,6 +438,8 @@ class Node:
             node_id=config.node_id,
         )
         self._controller = Controller(ControllerState(settings), self.quorum, on_committed=self._on_committed)
+        self._controller.on_replicas_lost = self._push_stops
+        self._controller.on_resigned = self.replica_stops.on_resigned
         self._controller.first_metadata_version = await self._executor.run(self.files.read_bootstrap_level)
         told = [self.listener(one.name) for one in config.controller_listeners]
         endpoints = tuple((one.name, one.host, one.port) for one in told)
@@ -460,6 +476,9 @@ class Node:
         self.groups.on_image_changed(delta, image)
         if self._lifecycle is not None:
             self._lifecycle.on_image_changed(delta, image)
+
+    def _push_stops(self, lost: list[LostReplica], end_offset: Offset) -> None:
+        self.replica_stops.push(lost, self.controller.journal.committed.metadata, Offset(end_offset - 1))
 
     def _on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
         self.broker.on_committed(records, end_offset)

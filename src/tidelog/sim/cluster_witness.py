@@ -12,8 +12,12 @@ from functools import partial
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.base.ports import Buffer
+from tidelog.log.checkpoint import parse_partition_metadata
 from tidelog.log.directory import parse_directory_name
+from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.metadata.image import MetadataImage, PartitionImage, TopicImage
+from tidelog.replica import ReplicaId
+from tidelog.server.broker import Broker
 from tidelog.server.node import Node
 from tidelog.sim.checkers.history import PartitionHistory, is_unclean
 from tidelog.sim.checkers.in_sync import LeaderInIsr
@@ -23,6 +27,7 @@ from tidelog.sim.checkers.partition import PartitionCheckers
 from tidelog.sim.checkers.promises import AckedRecordsSurvive, what_is_wrong_with_acknowledged
 from tidelog.sim.checkers.quorum import QuorumCheckers
 from tidelog.sim.checkers.readers import NoSilentLoss
+from tidelog.sim.checkers.stopping import StoppedMeansStopped, what_is_wrong_with_deleting
 from tidelog.sim.checkers.views import PartitionView, Record, ReplicaView
 from tidelog.sim.client_witness import ClientWitness, WatchedPartition
 from tidelog.sim.cluster_plan import OFFSETS, ClusterPlan
@@ -311,6 +316,8 @@ class ClusterWitness(ClientWitness):
         before = self._images.get(node_id)
         if before is None or broker.image is not before[1]:
             self._check_image(node_id, process, broker.image)
+        if broker.stops.stopped:
+            self._check_stopped(node_id, broker)
         for partition, known in self._partitions.items():
             replica = broker.replica_of(partition)
             if replica is None:
@@ -406,6 +413,30 @@ class ClusterWitness(ClientWitness):
                 self._touched_logs.add(node_id)
         partition = None if is_inside or not operation.startswith("rename") else parse_directory_name(directory)
         if partition is not None:
-            what = f"{path} of node {node_id} goes ({operation}), which nobody asked for"
-            self.expect(partition.topic in self.may_be_deleted, "StoppedMeansStopped", what)
+            self._check_deletion(node_id, partition, path, operation)
         tell_others(operation, path, data)
+
+    def _check_deletion(self, node_id: BrokerId, partition: TopicPartition, path: str, operation: str) -> None:
+        """The log of a replica is about to go: out of everybody's way, or to be removed."""
+        self._look_at_quorum()
+        node = self._nodes[node_id]
+        file = f"{path}/{PARTITION_METADATA_FILE}"
+        what = f"{path} of node {node_id} goes ({operation})"
+        process = node.node
+        if process is None or file not in node.machine.disk.files:
+            is_asked_for = process is not None and partition.topic in self.may_be_deleted
+            self.expect(is_asked_for, StoppedMeansStopped.name, f"{what}, which nobody asked for")
+            return
+        topic_id = parse_partition_metadata(node.machine.disk.read_bytes(file), file)
+        published, heard = process.broker.image.last_offset, process.metadata_heard_end_offset - 1
+        offsets = range(heard, -1 if published is None else published - 1, -1)
+        known = (self.metadata.image_at(offset) for offset in offsets)
+        wrong = what_is_wrong_with_deleting(ReplicaId(topic_id, partition.partition), node_id, known, self.latest)
+        self.expect(wrong is None, StoppedMeansStopped.name, f"{what}, {wrong}")
+
+    def _check_stopped(self, node_id: BrokerId, broker: Broker) -> None:
+        """What was told to stop neither leads nor follows."""
+        for partition in broker.partitions:
+            if broker.stops.is_stopped(partition):
+                what = f"node {node_id} was told to stop {partition.topic_partition}, and serves on"
+                self.expect(not partition.has_role, StoppedMeansStopped.name, what)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tidelog.base.ids import BrokerId
@@ -82,3 +82,20 @@ def _state(image: MetadataImage, log: ReplicaId) -> PartitionImage | None:
 def _name(image: MetadataImage, log: ReplicaId) -> str:
     topic = image.topic_by_id(log.topic_id)
     return f"{log.topic_id if topic is None else topic.name}-{log.partition}"
+
+
+def what_is_wrong_with_deleting(
+    log: ReplicaId, broker: BrokerId, known: Iterable[MetadataImage], latest: MetadataImage
+) -> str | None:
+    """As `StoppedMeansStopped`, of one log at the moment that it goes; None if nothing is.
+
+    Args:
+        known: committed metadata, from what the broker answers from to the newest that has reached it: of some of it
+            the broker must have learned that the replica is not its own.
+        latest: all that is committed.
+    """
+    states = (_state(image, log) for image in known)
+    if all(state is not None and broker in state.replicas for state in states):
+        return "which all the metadata that it knows of assigns to it"
+    newest = _state(latest, log)
+    return "of which it is in sync" if newest is not None and broker in newest.isr else None
