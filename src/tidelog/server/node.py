@@ -198,7 +198,7 @@ class Node:
 
     @property
     def metadata_heard_end_offset(self) -> Offset:
-        """Exclusive: so much of the metadata is known here to be committed, whether the broker has applied it or not."""
+        """Exclusive: so much of the metadata is known to be committed here, be it applied by the broker or not."""
         return Offset(0) if self._controller is None else self._controller.journal.committed_end_offset
 
     @property
