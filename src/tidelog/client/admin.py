@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Unpack
 
@@ -34,6 +34,7 @@ from tidelog.client.descriptions import (
 from tidelog.client.group_descriptions import CommittedOffset, GroupDescription, GroupListing
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
+from tidelog.client.reassignment import PartitionReassignment, ReassignmentOutcome
 
 
 class Admin:
@@ -195,6 +196,34 @@ class Admin:
             UnknownTopicError: there is no such partition.
         """
         return self._thread.run(self._async.describe_lineages(partitions))
+
+    def alter_partition_reassignments(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, ReassignmentOutcome]:
+        """Have partitions held by other brokers; return once that has begun.
+
+        Args:
+            replicas: of each partition, the preferred leader first; None gives up the reassignment that is under way.
+            allow_replication_factor_change: whether a partition may get more replicas than it has, or fewer. Without
+                it, brokers of Apache Kafka before 4.1 cannot be asked.
+
+        Returns:
+            What became of each: refused, begun, or begun and waiting for brokers that do not live.
+        """
+        return self._thread.run(
+            self._async.alter_partition_reassignments(
+                replicas, allow_replication_factor_change=allow_replication_factor_change
+            )
+        )
+
+    def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments under way: of some partitions, or of all."""
+        return self._thread.run(self._async.list_partition_reassignments(partitions))
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], *, include_documentation: bool = False

@@ -10,6 +10,7 @@ from typing import TypeVar, Unpack
 from tidelog.base.errors import Code, KafkaError, UnsupportedVersionError
 from tidelog.base.ids import LeaderEpoch, TopicPartition
 from tidelog.client.admin_messages import creatable, created, described, id_text, raise_first, refused
+from tidelog.client.async_replica_admin import AsyncReplicaAdmin
 from tidelog.client.cluster import Cluster, World, real_world
 from tidelog.client.cluster_administration import ClusterAdministration
 from tidelog.client.cluster_descriptions import (
@@ -17,7 +18,6 @@ from tidelog.client.cluster_descriptions import (
     Endpoint,
     FeatureDescription,
     FeatureUpdate,
-    PartitionLineages,
     QuorumDescription,
 )
 from tidelog.client.config_administration import ConfigAdministration
@@ -38,7 +38,6 @@ from tidelog.client.group_administration import GroupAdministration
 from tidelog.client.group_descriptions import CommittedOffset, GroupDescription, GroupListing
 from tidelog.client.lookups import Leaders
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
-from tidelog.client.replica_administration import ReplicaAdministration
 from tidelog.net.address import parse_bootstrap
 from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
@@ -61,7 +60,7 @@ _SPECIAL_OFFSETS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, 
 _FIRST_DELETE_VERSION_WITH_STATES = 6
 
 
-class AsyncAdmin:
+class AsyncAdmin(AsyncReplicaAdmin):
     """Creates, deletes and describes what a cluster holds.
 
         async with aio.Admin("127.0.0.1:9092") as admin:
@@ -267,14 +266,6 @@ class AsyncAdmin:
         """
         await self._of_cluster().update_features(updates, validate_only=validate_only)
 
-    async def describe_lineages(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLineages]:
-        """Which leader epochs each replica's log holds. Followers of Apache Kafka do not tell: an error stands there.
-
-        Raises:
-            UnknownTopicError: there is no such partition.
-        """
-        return await self._of_replicas().describe_lineages(partitions)
-
     async def describe_configs(
         self, resources: Iterable[ConfigResource], *, include_documentation: bool = False
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
@@ -443,9 +434,6 @@ class AsyncAdmin:
 
     def _of_cluster(self) -> ClusterAdministration:
         return ClusterAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
-
-    def _of_replicas(self) -> ReplicaAdministration:
-        return ReplicaAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
 
     def _configs(self) -> ConfigAdministration:
         return ConfigAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)

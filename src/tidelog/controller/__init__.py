@@ -1,5 +1,6 @@
 """The controller: decides about brokers, topics, leaders and producer ids, over a replayed metadata log."""
 
+from tidelog.controller.balancing import ELECTIONS_PER_BATCH_MAX
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica
@@ -22,7 +23,10 @@ from tidelog.controller.values import (
     Heartbeat,
     HeartbeatReply,
     NewTopic,
+    OngoingReassignment,
+    PartitionToReassign,
     ProducerIdBlock,
+    ReassignedPartition,
     TopicToDelete,
     TopicToGrow,
     UpdatedFeature,
@@ -31,6 +35,7 @@ from tidelog.controller.values import (
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
 __all__ = [
+    "ELECTIONS_PER_BATCH_MAX",
     "METADATA_VERSION",
     "METADATA_VERSION_FEATURE",
     "METADATA_VERSION_MIN",
@@ -57,8 +62,11 @@ __all__ = [
     "IsrMember",
     "LostReplica",
     "NewTopic",
+    "OngoingReassignment",
     "PartitionToAlter",
+    "PartitionToReassign",
     "ProducerIdBlock",
+    "ReassignedPartition",
     "TopicToDelete",
     "TopicToGrow",
     "UpdatedFeature",

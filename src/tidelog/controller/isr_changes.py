@@ -2,7 +2,8 @@
 
 What the leader believed is checked again, for the metadata may have moved on since (rule 5): by a request that was
 overtaken nothing changes. A leader that was not answered asks for the ISR that there is already, and is granted it, so
-that newer state settles what it asked before.
+that newer state settles what it asked before. The change that brings the last replica of a reassignment into sync ends
+the reassignment as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from tidelog.base.errors import Code, FencedLeaderEpochError, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.controller.partition_changes import change_record, with_isr
+from tidelog.controller.replica_moves import completed
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
@@ -132,7 +134,8 @@ def alter_partition(
     sender_epoch: BrokerEpoch,
     min_insync_replicas: int | None,
 ) -> PartitionImage:
-    """The partition as it is once the change is granted: always in a new partition epoch.
+    """The partition as it is once the change is granted: always in a new partition epoch; in a new leader epoch if it
+    has moved with that.
 
     Raises:
         FencedLeaderEpochError: there was an election since.
@@ -140,6 +143,11 @@ def alter_partition(
             controller. INVALID_REQUEST: it does not lead, or asks for what cannot be. INVALID_UPDATE_VERSION: the state
             changed since. INELIGIBLE_REPLICA: a member is fenced, shutting down, or registered anew (KIP-841, KIP-903).
     """
+
+    def is_active(broker_id: BrokerId) -> bool:
+        broker = brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
     check_sender(brokers, sender, sender_epoch)
     if change.leader_epoch > partition.leader_epoch or change.partition_epoch > partition.partition_epoch:
         raise refusal(
@@ -169,7 +177,9 @@ def alter_partition(
     if named == set(partition.isr):
         isr = list(partition.isr)
     changed = with_isr(partition, isr, min_insync_replicas=min_insync_replicas)
-    return replace(changed, is_recovering=change.is_recovering)
+    changed = replace(changed, is_recovering=change.is_recovering)
+    moved = completed(changed, min_insync_replicas=min_insync_replicas, is_active=is_active)
+    return changed if moved is None else replace(moved, partition_epoch=changed.partition_epoch)
 
 
 def _find(metadata: MetadataView, asked: PartitionToAlter) -> TopicImage:

@@ -201,12 +201,24 @@ def with_replicas(
     min_insync_replicas: int | None,
     is_active: IsActive,
     directories: Sequence[UUID] = (),
+    adding: Sequence[BrokerId] = (),
+    removing: Sequence[BrokerId] = (),
 ) -> PartitionImage:
     """The partition held by others, in a new leader epoch: adding a replica moves it as removing one does (rule 8).
 
     So an order to stop a replica that was there before is older than the assignment of the same broker afterwards.
+
+    Args:
+        adding: those that a reassignment adds; they have to come into sync before it is done.
+        removing: those that it removes then.
     """
-    moved = replace(partition, replicas=tuple(replicas), directories=tuple(directories))
+    moved = replace(
+        partition,
+        replicas=tuple(replicas),
+        directories=tuple(directories),
+        adding_replicas=tuple(adding),
+        removing_replicas=tuple(removing),
+    )
     isr = [broker for broker in partition.isr if broker in replicas]
     moved = with_isr(moved, isr, min_insync_replicas=min_insync_replicas)
     if moved.leader is None:

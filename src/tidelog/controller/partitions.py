@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, TopicId
@@ -62,11 +63,7 @@ def partition_records(
 ) -> list[PartitionRecord]:
     """New partitions, led by the first of their replicas that may lead; there is one of each."""
     is_active = is_active_in(metadata)
-    directory = {
-        broker_id: broker.log_dirs[0]
-        for broker_id, broker in metadata.brokers.items()
-        if len(broker.log_dirs) == 1 and knows_directories(metadata.features)
-    }
+    directory = only_directories(metadata)
     records = []
     for index, replicas in enumerate(assignments, first_index):
         isr: list[int] = [broker for broker in replicas if is_active(broker)]
@@ -84,6 +81,15 @@ def partition_records(
             )
         )
     return records
+
+
+def only_directories(metadata: MetadataView) -> dict[BrokerId, UUID]:
+    """Where a new replica comes to lie at brokers that have one log directory; empty where nobody keeps that."""
+    if not knows_directories(metadata.features):
+        return {}
+    return {
+        broker_id: broker.log_dirs[0] for broker_id, broker in metadata.brokers.items() if len(broker.log_dirs) == 1
+    }
 
 
 def check_replicas(

@@ -6,7 +6,18 @@ from collections.abc import Sequence
 
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Rng
-from tidelog.controller import brokers, configs, elections, features, heartbeats, isr_changes, partitions, producer_ids
+from tidelog.controller import (
+    balancing,
+    brokers,
+    configs,
+    elections,
+    features,
+    heartbeats,
+    isr_changes,
+    partitions,
+    producer_ids,
+    reassignments,
+)
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
@@ -26,7 +37,10 @@ from tidelog.controller.values import (
     Heartbeat,
     HeartbeatReply,
     NewTopic,
+    OngoingReassignment,
+    PartitionToReassign,
     ProducerIdBlock,
+    ReassignedPartition,
     TopicToDelete,
     TopicToGrow,
     UpdatedFeature,
@@ -148,6 +162,24 @@ class ControllerState:
     ) -> Decision[tuple[ElectedLeader, ...]]:
         """Elect leaders as an operator orders, in all partitions unless some are named."""
         return elections.decide_elect_leaders(self.metadata, self.settings, kind, partitions)
+
+    def decide_balance_leaders(self) -> Decision[int]:
+        """Give leaderships back to preferred replicas that are in sync, some at a time; the reply is how many."""
+        return balancing.decide_balance_leaders(self.metadata, self.settings)
+
+    def decide_alter_reassignments(
+        self, partitions: Sequence[PartitionToReassign], *, allows_factor_change: bool = True
+    ) -> Decision[tuple[ReassignedPartition, ...]]:
+        """Move partitions to other replicas, or cancel that; results in the order of the request."""
+        return reassignments.decide_alter_reassignments(
+            self.metadata, self.settings, partitions, allows_factor_change=allows_factor_change
+        )
+
+    def decide_list_reassignments(
+        self, partitions: Sequence[TopicPartition] | None = None
+    ) -> Decision[tuple[OngoingReassignment, ...]]:
+        """Say which of some partitions, or of all, are on their way; nothing changes."""
+        return Decision((), reassignments.reassignments(self.metadata, partitions))
 
     def decide_create_topics(
         self, topics: Sequence[NewTopic], *, rng: Rng, validate_only: bool = False

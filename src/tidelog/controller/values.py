@@ -274,3 +274,38 @@ class ElectedLeader:
     topic_partition: TopicPartition
     code: Code
     message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionToReassign:
+    """A partition, and who is to hold it.
+
+    Attributes:
+        replicas: the preferred leader first; None to go back to those it had before it began to move.
+    """
+
+    topic_partition: TopicPartition
+    replicas: tuple[BrokerId, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignedPartition:
+    """What became of one partition to reassign.
+
+    Attributes:
+        message: why it was refused; of one that was not, what it waits for.
+    """
+
+    topic_partition: TopicPartition
+    code: Code
+    message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OngoingReassignment:
+    """A partition on its way: all that hold it now, and which of them come and go."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[BrokerId, ...]
+    adding_replicas: tuple[BrokerId, ...]
+    removing_replicas: tuple[BrokerId, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.metadata.config_key import INT64_MAX, ConfigKey, ConfigType, ignored_key
+from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, ignored_key
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST, SHORT, CLASS = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT, ConfigType.CLASS
@@ -67,6 +67,28 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
         BOOLEAN,
         "true",
         "Whether a broker that stops has its leaderships given to others first.",
+    ),
+    ConfigKey(
+        "auto.leader.rebalance.enable",
+        BOOLEAN,
+        "true",
+        "Whether the active controller gives leaderships back to the first replica of each partition, once it is in "
+        "sync again. The same at every controller.",
+    ),
+    ConfigKey(
+        "leader.imbalance.check.interval.seconds",
+        LONG,
+        "300",
+        "How often it does so.",
+        minimum=1,
+        maximum=INT32_MAX,
+    ),
+    ignored_key(
+        "leader.imbalance.per.broker.percentage",
+        INT,
+        "10",
+        "every leadership that can go back without a loss does, as with Kafka's KRaft controllers.",
+        minimum=0,
     ),
     ConfigKey(
         "replica.lag.time.max.ms",

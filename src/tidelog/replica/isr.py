@@ -29,8 +29,12 @@ def join_point(high_watermark: Offset, epoch_start: Offset) -> Offset:
 
 
 def isr_size_min(partition: PartitionImage, min_insync_replicas: int) -> int:
-    """How many must be in sync before anything is committed: never more than there are replicas (rule 4)."""
-    return min(min_insync_replicas, len(partition.replicas))
+    """How many must be in sync before anything is committed: never more than there are replicas (rule 4).
+
+    Those that a reassignment adds do not count until it is done: a topic with one replica takes records all the while
+    that it gets a second one.
+    """
+    return min(min_insync_replicas, len(partition.replicas) - len(partition.adding_replicas))
 
 
 @dataclass(frozen=True, slots=True)

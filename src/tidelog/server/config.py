@@ -37,6 +37,7 @@ class NodeConfig:
         quorum: its share in the metadata quorum.
         log_directories: absolute or relative to the process.
         metadata_log_directory: where `__cluster_metadata-0` lies; mostly the first of them.
+        leader_balance_interval_seconds: how often leaderships go back to preferred replicas; None for never.
         static: the whole file, by Kafka's keys.
     """
 
@@ -74,6 +75,7 @@ class NodeConfig:
     broker_heartbeat_interval_ms: int
     broker_registration_timeout_ms: int
     controlled_shutdown_enable: bool
+    leader_balance_interval_seconds: int | None
     static: Mapping[str, str]
 
     @staticmethod
@@ -127,6 +129,11 @@ class NodeConfig:
             broker_heartbeat_interval_ms=cast(int, values["broker.heartbeat.interval.ms"]),
             broker_registration_timeout_ms=cast(int, values["initial.broker.registration.timeout.ms"]),
             controlled_shutdown_enable=cast(bool, values["controlled.shutdown.enable"]),
+            leader_balance_interval_seconds=(
+                cast(int, values["leader.imbalance.check.interval.seconds"])
+                if values["auto.leader.rebalance.enable"]
+                else None
+            ),
             static=dict(properties),
         )
 

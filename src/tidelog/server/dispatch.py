@@ -63,6 +63,8 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.ELECT_LEADERS: ("api_43_elect_leaders", (BROKER, CONTROLLER)),
     ApiKey.DELETE_GROUPS: ("api_42_delete_groups", (BROKER,)),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ("api_44_incremental_alter_configs", (BROKER, CONTROLLER)),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("api_45_alter_partition_reassignments", (BROKER, CONTROLLER)),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ("api_46_list_partition_reassignments", (BROKER, CONTROLLER)),
     ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
     ApiKey.DESCRIBE_LOG_DIRS: ("api_35_describe_log_dirs", (BROKER,)),
     ApiKey.VOTE: ("api_52_vote", (CONTROLLER,)),

@@ -31,6 +31,7 @@ from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
 from tidelog.server.dynamic_configs import DynamicConfigs
 from tidelog.server.fetch_sessions import FetchSessions
 from tidelog.server.group_coordinators import GroupCoordinators
+from tidelog.server.leader_balancing import LeaderBalancing
 from tidelog.server.listeners import Listeners
 from tidelog.server.log_files import LogFiles
 from tidelog.server.log_upkeep import LogUpkeep
@@ -326,6 +327,9 @@ class Node:
         await self._start_quorum()
         self._start_task(self.voter_requests.keep_told())
         self._start_task(self.broker_watch.run())
+        if self.config.leader_balance_interval_seconds is not None:
+            balancing = LeaderBalancing(self, interval_seconds=self.config.leader_balance_interval_seconds)
+            self._start_task(balancing.run())
         if self.config.broker_listeners:
             self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
             await self._start_broker()

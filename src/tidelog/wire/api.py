@@ -171,6 +171,8 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DELETE_GROUPS, "DeleteGroups", 0, 2, 2),
         Api(ApiKey.ELECT_LEADERS, "ElectLeaders", 0, 2, 2),
         Api(ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigs", 0, 1, 1),
+        Api(ApiKey.ALTER_PARTITION_REASSIGNMENTS, "AlterPartitionReassignments", 0, 1, 0),
+        Api(ApiKey.LIST_PARTITION_REASSIGNMENTS, "ListPartitionReassignments", 0, 0, 0),
         Api(ApiKey.OFFSET_DELETE, "OffsetDelete", 0, 0, 1),
         Api(ApiKey.DESCRIBE_LOG_DIRS, "DescribeLogDirs", 1, 4, 2),
         Api(ApiKey.VOTE, "Vote", 0, 2, 0),

@@ -333,5 +333,5 @@ def test_who_passed_a_change_on_is_asked_what_came_of_it() -> None:
 
 
 def test_the_blocking_client_has_every_method_of_the_other() -> None:
-    public = {name for name in vars(AsyncAdmin) if not name.startswith("_")}
-    assert public == {name for name in vars(Admin) if not name.startswith("_")}
+    public = {name for name in dir(AsyncAdmin) if not name.startswith("_")}
+    assert public == {name for name in dir(Admin) if not name.startswith("_")}

@@ -1,0 +1,60 @@
+"""What the admin client for event loops asks of replicas: which epochs they hold, and who is to hold what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidelog.base.ids import TopicPartition
+from tidelog.client.cluster import Cluster
+from tidelog.client.cluster_descriptions import PartitionLineages
+from tidelog.client.options import AdminConfig
+from tidelog.client.reassignment import PartitionReassignment, ReassignmentOutcome
+from tidelog.client.reassignment_administration import ReassignmentAdministration
+from tidelog.client.replica_administration import ReplicaAdministration
+
+
+class AsyncReplicaAdmin:
+    """The part of `AsyncAdmin` that is about replicas."""
+
+    _cluster: Cluster
+    _config: AdminConfig
+
+    async def describe_lineages(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLineages]:
+        """Which leader epochs each replica's log holds. Followers of Apache Kafka do not tell: an error stands there.
+
+        Raises:
+            UnknownTopicError: there is no such partition.
+        """
+        return await self._of_replicas().describe_lineages(partitions)
+
+    async def alter_partition_reassignments(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, ReassignmentOutcome]:
+        """Have partitions held by other brokers; return once that has begun.
+
+        Args:
+            replicas: of each partition, the preferred leader first; None gives up the reassignment that is under way.
+            allow_replication_factor_change: whether a partition may get more replicas than it has, or fewer. Without
+                it, brokers of Apache Kafka before 4.1 cannot be asked.
+
+        Returns:
+            What became of each: refused, begun, or begun and waiting for brokers that do not live.
+        """
+        return await self._of_reassignments().alter(
+            replicas, allow_replication_factor_change=allow_replication_factor_change
+        )
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments under way: of some partitions, or of all."""
+        return await self._of_reassignments().list(partitions)
+
+    def _of_replicas(self) -> ReplicaAdministration:
+        return ReplicaAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
+    def _of_reassignments(self) -> ReassignmentAdministration:
+        return ReassignmentAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)

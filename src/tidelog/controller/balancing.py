@@ -1,0 +1,36 @@
+"""Leaderships go back to the preferred replicas, so that they spread again after brokers were away.
+
+Only where nobody notices but for the move: the preferred replica is in sync and alive. What is on its way to other
+brokers waits until it is there.
+"""
+
+from __future__ import annotations
+
+from tidelog.controller.leaders import is_active_in, partitions_of
+from tidelog.controller.partition_changes import change_record, led_by
+from tidelog.controller.replica_moves import is_moving
+from tidelog.controller.topic_rules import TopicRules
+from tidelog.controller.values import ControllerSettings
+from tidelog.journal import Decision
+from tidelog.metadata.image import MetadataView
+
+ELECTIONS_PER_BATCH_MAX = 1_000
+"""Every one of them makes clients look for their leader anew: not all of a large cluster at once."""
+
+
+def decide_balance_leaders(metadata: MetadataView, settings: ControllerSettings) -> Decision[int]:
+    """Elect preferred leaders where that needs no sacrifice. Returns how many; there may be more if it is the most."""
+    rules = TopicRules(metadata, settings)
+    is_active = is_active_in(metadata)
+    records: list[object] = []
+    for name, topic_id, index, partition in partitions_of(metadata):
+        preferred = partition.replicas[0]
+        if partition.leader in (None, preferred) or preferred not in partition.isr or not is_active(preferred):
+            continue
+        if is_moving(partition):
+            continue
+        balanced = led_by(partition, preferred, min_insync_replicas=rules.min_insync(name))
+        records.append(change_record(topic_id, index, partition, balanced))
+        if len(records) == ELECTIONS_PER_BATCH_MAX:
+            break
+    return Decision(tuple(records), len(records))
