@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cli import rows, tidelog
 from support.cluster import Cluster
 from support.cluster_files import check_replicas_agree
 from support.verifying import verifying_load
@@ -14,7 +15,7 @@ from support.waiting import wait_until
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin import Admin
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.descriptions import ConfigResource, NewTopic
 from tidelog.client.reassignment import PartitionReassignment
 
 RECORDS = 300
@@ -138,3 +139,53 @@ def test_a_cancel_leaves_nothing_behind(cluster: Cluster, admin: Admin, topic: s
 def _is_fenced(admin: Admin, node_id: int) -> bool:
     brokers = admin.describe_cluster(include_fenced_brokers=True).brokers
     return any(one.broker_id == node_id and one.is_fenced for one in brokers)
+
+
+@pytest.mark.timeout(180)
+def test_the_commands_plan_and_move_and_say_how_far_it_is(
+    cluster: Cluster, admin: Admin, topic: str, tmp_path: Path
+) -> None:
+    create(cluster, admin, topic, [1, 2], [2, 1])
+    tidelog(cluster, "produce", topic, stdin="a\nb\nc\n")
+    file = str(tmp_path / "plan.json")
+    asked = ("--topic", topic, "--without", "1")
+    planned = rows(tidelog(cluster, "reassign", "plan", *asked, "--file", file, "-o", "json"))
+    assert [(sorted(row["target"]), row["adds"], row["drops"]) for row in planned] == [([2, 3], [3], [1])] * 2
+    (before, _) = rows(tidelog(cluster, "reassign", "status", file, "-o", "json"))
+    assert (before["state"], before["replicas"]) == ("elsewhere", [1, 2])
+    begun = rows(tidelog(cluster, "reassign", "run", file, "--throttle", "50000000", "--wait", "-o", "json"))
+    assert [row["outcome"] for row in begun] == ["begun", "begun"]
+    after = rows(tidelog(cluster, "reassign", "status", file, "-o", "json"))
+    assert [(row["state"], sorted(row["replicas"])) for row in after] == [("there", [2, 3])] * 2
+    assert tidelog(cluster, "reassign", "status") == "nothing is on its way\n"
+    entries = admin.describe_configs([ConfigResource("topic", topic), ConfigResource("broker", "2")])
+    settings = [one for each in entries.values() for one in each.values()]
+    assert not [one.name for one in settings if "throttled" in one.name and not one.is_default]
+    assert tidelog(cluster, "reassign", "plan", *asked) == "nothing need move\n"
+    assert sorted(tidelog(cluster, "consume", topic, "--from-beginning", "--count", "3", "-o", "value").split()) == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+@pytest.mark.timeout(180)
+def test_a_command_takes_back_what_waits_for_a_dead_node(cluster: Cluster, admin: Admin, topic: str) -> None:
+    dead = cluster.nodes[3] if cluster.active_controller().node_id != 3 else cluster.nodes[2]
+    (other,) = {2, 3} - {dead.node_id}
+    create(cluster, admin, topic, [1, other])
+    dead.kill()
+    wait_until(lambda: _is_fenced(admin, dead.node_id), f"{dead} is fenced")
+    target = f"{dead.node_id},{other}"
+    (begun,) = rows(
+        tidelog(cluster, "reassign", "run", "--topic", topic, "--brokers", target, "--throttle", "9", "-o", "json")
+    )
+    assert begun["outcome"] == f"begun, waits for broker {dead.node_id}, not alive at present"
+    (status,) = rows(tidelog(cluster, "reassign", "status", "-o", "json"))
+    assert (status["state"], status["waits_for"], status["removing"]) == ("on its way", [dead.node_id], [1])
+    (back,) = rows(tidelog(cluster, "reassign", "cancel", "--topic", topic, "-o", "json"))
+    assert (back["outcome"], back["replicas"]) == ("cancelled", [1, other])
+    assert tidelog(cluster, "reassign", "cancel", "--all") == "cancelled reassignments\nnothing is on its way\n"
+    refused = tidelog(cluster, "reassign", "cancel", "--topic", f"{topic}:0", status=1)
+    assert "it stays with" in refused
+    assert "NO_REASSIGNMENT_IN_PROGRESS" in refused

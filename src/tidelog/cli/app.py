@@ -34,6 +34,12 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "alter": "tidelog.cli.configs:AlterConfigs",
     },
     "elect": "tidelog.cli.elect:ElectLeaders",
+    "reassign": {
+        "plan": "tidelog.cli.reassign:PlanReassignment",
+        "run": "tidelog.cli.reassign:RunReassignment",
+        "status": "tidelog.cli.reassign:ReassignmentStatus",
+        "cancel": "tidelog.cli.reassign:CancelReassignment",
+    },
     "cluster": {
         "describe": "tidelog.cli.cluster:DescribeCluster",
         "unregister": "tidelog.cli.cluster:UnregisterBroker",
@@ -67,6 +73,7 @@ GROUP_HELP = {
     "topics": "Create, list, describe, alter and delete topics.",
     "groups": "See how far consumer groups have read, and change it.",
     "configs": "See and change the settings of topics and brokers.",
+    "reassign": "Move partitions to other brokers.",
     "cluster": "See the brokers, and forget one that is gone.",
     "quorum": "See who keeps the metadata, and change who votes.",
     "features": "See and change what the whole cluster works at.",
