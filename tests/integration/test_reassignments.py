@@ -130,7 +130,7 @@ def test_a_cancel_leaves_nothing_behind(cluster: Cluster, admin: Admin, topic: s
     (outcome,) = admin.alter_partition_reassignments({partition_of(topic): None}).values()
     assert outcome.error is None
     assert admin.list_partition_reassignments([partition_of(topic)]) == {}
-    assert cluster.describe(topic)[0].replicas == (1, other)
+    wait_until(lambda: cluster.describe(topic)[0].replicas == (1, other), "every node has heard of it")
     dead.start()
     wait_until_moved(cluster, admin, topic, [1, other])
     assert not (dead.directory / f"{topic}-0").exists()
