@@ -7,8 +7,8 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from chaos.fault import Cost, Fault, Hurt, Stage
@@ -67,7 +67,6 @@ class _Round:
     cluster: ChaosCluster
     network: Network | None
     dice: random.Random
-    ends: ExitStack = field(default_factory=ExitStack)
 
     def play(self) -> None:
         """Raises AssertionError, or what a client failed with, if anything is wrong."""
@@ -77,6 +76,22 @@ class _Round:
         producers, readers = (TELLING_PRODUCERS, TELLING_READERS) if is_telling else (tuple(PRODUCERS), tuple(READERS))
         load = VerifyingLoad(cluster.bootstrap, plan.topic, PARTITIONS, producers=producers, readers=readers)
         group = None if is_telling else VerifyingGroup(cluster.bootstrap, GROUP, plan.topic, 2)
+        try:
+            self._play_with(load, group)
+        except StoppedError:
+            raise
+        except BaseException:
+            if not self.row.acknowledged:
+                self._count(load)
+            raise
+        finally:  # whoever still waits for something may be waited for by nobody
+            load.producing_ended.set()
+            load.reading_ended.set()
+            if group is not None:
+                group.ended.set()
+
+    def _play_with(self, load: VerifyingLoad, group: VerifyingGroup | None) -> None:
+        plan, cluster = self.plan, self.cluster
         load.start()
         load.until_acknowledged(1)
         if group is not None:
@@ -137,6 +152,13 @@ class _Round:
             load.progress.wait_for(lambda: bool(load.failures), seconds)
         if load.failures:
             raise load.failures[0]
+
+    def _count(self, load: VerifyingLoad) -> None:
+        """What was lost, as far as it can be said after something else went wrong."""
+        load.failures.clear()
+        with suppress(Exception):  # that is not the news
+            load.finish()
+        self._note(load.history)
 
     def _note(self, history: History) -> None:
         row = self.row

@@ -26,11 +26,10 @@ from chaos.kinds import FAULTS, MIXED
 from chaos.leftovers import Home, clear_leftovers
 from chaos.play import Plan, play
 from chaos.report import Row, add_row, read_rows, table_of
-from chaos.sandbox import StoppedError, can_seal, run_apart
+from chaos.sandbox import STOPPED, StoppedError, can_seal, raise_when_stopped, run_apart
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "chaos-output"
-STOPPED = 130
 CLIENTS_LOG = "clients.log"
 ROUND_SECONDS = 60.0
 MIXED_EVERY = 4  # one round in so many is mixed
@@ -46,6 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"error: there is no fault {', '.join(sorted(unknown))}; --list names them", file=sys.stderr)
         return 2
+    raise_when_stopped()
     for line in clear_leftovers(options.home):
         print(f"cleared up after a run that was killed: {line}")
     is_sealed = not options.ports and can_seal()
@@ -183,4 +183,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except StoppedError:
+        sys.exit(STOPPED)

@@ -22,6 +22,8 @@ CLONE_NEWPID = 0x2000_0000
 CLONE_NEWNET = 0x4000_0000
 PR_SET_PDEATHSIG = 1
 STOPS = (signal.SIGINT, signal.SIGTERM)
+STOPPED = 130
+"""The status of a process that was stopped."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -66,6 +68,8 @@ def _run_in_child(work: Callable[[], int]) -> int:
         try:
             _check(_libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0))
             status = work()
+        except StoppedError:
+            status = STOPPED
         except BaseException:
             sys.excepthook(*sys.exc_info())
         finally:
@@ -107,14 +111,20 @@ def _unshare_all() -> None:
         Path("/proc/self/gid_map").write_text(f"0 {group} 1")
 
 
-def _worked(work: Callable[[], int], *, is_first: bool = False) -> int:
+def raise_when_stopped() -> None:
+    """From now on SIGINT and SIGTERM raise StoppedError, once."""
+
     def stop(number: int, _: FrameType | None) -> None:
         for one in STOPS:
-            signal.signal(one, signal.SIG_IGN)  # once is enough
+            signal.signal(one, signal.SIG_IGN)
         raise StoppedError(signal.Signals(number).name)
 
     for number in STOPS:
         signal.signal(number, stop)
+
+
+def _worked(work: Callable[[], int], *, is_first: bool = False) -> int:
+    raise_when_stopped()
     if is_first:
         subprocess.run(["mount", "--make-rprivate", "/"], check=True)
         subprocess.run(["mount", "-t", "proc", "proc", "/proc"], check=True)

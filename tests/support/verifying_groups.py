@@ -24,6 +24,7 @@ class VerifyingGroup:
         given: every record that any member was given.
         committed: per partition, the highest offset of which the commit was acknowledged.
         commits: how many were.
+        ended: is set when the members are to leave.
     """
 
     def __init__(self, bootstrap: str, group: str, topic: str, members: int) -> None:
@@ -41,7 +42,7 @@ class VerifyingGroup:
             "reconnect.backoff.max.ms": 200,
         }
         self._topic = topic
-        self._ended = threading.Event()
+        self.ended = threading.Event()
         self._progress = threading.Condition()
         self._failures: list[BaseException] = []
         self._threads = [threading.Thread(target=self._run) for _ in range(members)]
@@ -80,7 +81,7 @@ class VerifyingGroup:
 
     def end(self) -> None:
         """Let the members leave."""
-        self._ended.set()
+        self.ended.set()
         for thread in self._threads:
             thread.join()
 
@@ -96,7 +97,7 @@ class VerifyingGroup:
         consumer = confluent_kafka.Consumer(self._config)
         consumer.subscribe([self._topic])
         try:
-            while not self._ended.is_set():
+            while not self.ended.is_set():
                 found = consumer.consume(1_000, timeout=POLL_SECONDS)
                 for message in found:
                     error = message.error()
