@@ -18,6 +18,7 @@ from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.server.node import Node
 from tidelog.server.replica_stops import ATTEMPTS_MAX
+from tidelog.server.stop_orders import STOPPED_SECONDS_MAX
 from tidelog.sim.cluster_hurt import CLIENT
 from tidelog.sim.cluster_plan import machine_of
 from tidelog.sim.node import CLIENT_PORT, LOGS
@@ -304,6 +305,22 @@ def test_a_log_of_a_topic_that_nobody_knows_goes_by_its_id_alone() -> None:
         await reassign(stage, 3, 2, 1)
         await stage.until(lambda: not disk.exists(f"{LOGS}/ghost-0"))
         assert has_log(stage, slow)
+
+    tell(story)
+
+
+def test_an_order_that_no_metadata_can_bear_out_does_not_hold_a_replica_up_for_good() -> None:
+    async def story(stage: Stage) -> None:
+        await settled(stage)
+        number = stage.leader
+        deletion = StopReplicaPartitionState(0, DELETED_TOPIC_EPOCH, delete_partition=True)
+        topic_id = stage.witness.latest.topics_by_name[TOPIC].topic_id
+        request = order(stage, number, deletion, (1 << 63) - 1, topic_id)
+        assert await send(stage, number, request) == (Code.NONE, [Code.NONE])
+        assert not is_serving(stage, number)
+        await stage.until(lambda: is_serving(stage, number), seconds_max=2 * STOPPED_SECONDS_MAX)
+        await stage.produce("m2")
+        await stage.until_settled()
 
     tell(story)
 

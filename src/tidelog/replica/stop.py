@@ -26,7 +26,7 @@ from tidelog.base.ids import (
     TopicId,
     TopicPartition,
 )
-from tidelog.metadata.image import MetadataImage
+from tidelog.metadata.image import MetadataImage, PartitionImage
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +184,14 @@ class StoppedReplicas:
         for replica in list(self._pending):
             self._settle(replica, image)
 
+    def on_unheard(self, replica: ReplicaId, image: MetadataImage) -> None:
+        """The metadata did not come so far in a long time: it is as if the push had never come.
+
+        Nothing of ours sends what is not committed; but whoever does must not hold a replica up for good.
+        """
+        if self._pending.pop(replica, None) is not None and self._is_assigned(replica, image):
+            self._resume.append(replica)
+
     # What to do about it.
 
     def take_ready(self) -> StopReady:
@@ -211,9 +219,8 @@ class StoppedReplicas:
 
     def _settle(self, replica: ReplicaId, image: MetadataImage) -> None:
         order = self._pending[replica]
-        topic = image.topic_by_id(replica.topic_id)
-        state = topic.partitions[replica.partition] if topic and replica.partition < len(topic.partitions) else None
-        is_assigned = state is not None and self.broker_id in state.replicas
+        state = _state(replica, image)
+        is_assigned = self._is_assigned(replica, image)
         if order.metadata_offset is not None:
             if image.last_offset is None or image.last_offset < order.metadata_offset:
                 return
@@ -227,6 +234,15 @@ class StoppedReplicas:
             self._resume.append(replica)
         elif order.is_deletion:
             self._delete.append(replica)
+
+    def _is_assigned(self, replica: ReplicaId, image: MetadataImage) -> bool:
+        state = _state(replica, image)
+        return state is not None and self.broker_id in state.replicas
+
+
+def _state(replica: ReplicaId, image: MetadataImage) -> PartitionImage | None:
+    topic = image.topic_by_id(replica.topic_id)
+    return topic.partitions[replica.partition] if topic and replica.partition < len(topic.partitions) else None
 
 
 def _both(first: StopOrder, second: StopOrder) -> StopOrder:

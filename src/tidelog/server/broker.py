@@ -478,6 +478,7 @@ class Broker:
         """Serve no more. The logs are closed by `LogFiles`."""
         if self._applying is not None:
             await asyncio.gather(self._applying, return_exceptions=True)
+        await self.stops.stop()
         for task in list(self._asking.values()):
             task.cancel()
         partitions = self.partitions

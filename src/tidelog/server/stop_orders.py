@@ -7,6 +7,7 @@ way to delete. Only what the metadata has never heard of (a log that was in nobo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection
 from functools import partial
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.broker")
 
+STOPPED_SECONDS_MAX = 60.0
+"""So long a replica waits for the metadata that an order follows from. Whom none reaches in that time is fenced."""
+
 
 class StopOrders:
     """See the module.
@@ -44,6 +48,8 @@ class StopOrders:
         self._strays: dict[ReplicaId, TopicPartition] = {}  # that were told to stop
         self._doomed: list[tuple[TopicPartition, TopicId]] = []
         self._resumed: list[ReplicaId] = []
+        self._timers: dict[ReplicaId, asyncio.TimerHandle] = {}
+        self._going_on: asyncio.Task[None] | None = None
 
     @property
     def stopped(self) -> Collection[ReplicaId]:
@@ -70,6 +76,11 @@ class StopOrders:
         if self._carry_out():
             logger.info("%s is served here no more: the controller says so", order.topic_partition)
             self._broker.stop_serving(partition)
+            replica = ReplicaId(partition.topic_id, order.topic_partition.partition)
+            if replica in self._machine.stopped:
+                self._cancel_timer(replica)
+                loop = asyncio.get_running_loop()
+                self._timers[replica] = loop.call_later(STOPPED_SECONDS_MAX, self._on_unheard, replica)
         if self._resumed:
             await self._go_on()
 
@@ -103,6 +114,8 @@ class StopOrders:
     def _carry_out(self) -> bool:
         """Returns whether what was told to stop last is to serve no more."""
         ready = self._machine.take_ready()
+        for replica in (*ready.delete, *ready.resume):
+            self._cancel_timer(replica)
         for replica in ready.delete:
             stray = self._strays.pop(replica, None)
             if stray is not None:
@@ -112,6 +125,25 @@ class StopOrders:
             if replica not in ready.stop:  # else it never stopped: the metadata knew better all along
                 self._resumed.append(replica)
         return any(replica not in ready.resume for replica in ready.stop)
+
+    def _cancel_timer(self, replica: ReplicaId) -> None:
+        timer = self._timers.pop(replica, None)
+        if timer is not None:
+            timer.cancel()
+
+    def _on_unheard(self, replica: ReplicaId) -> None:
+        self._machine.on_unheard(replica, self._image)
+        self._carry_out()
+        if self._resumed:
+            logger.warning("%s is served again: in %.0f s no metadata said otherwise", replica, STOPPED_SECONDS_MAX)
+            self._going_on = asyncio.get_running_loop().create_task(self._go_on())
+
+    async def stop(self) -> None:
+        """Give nothing a role any more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._going_on is not None:
+            await asyncio.gather(self._going_on, return_exceptions=True)
 
     async def _go_on(self) -> None:
         """Between two images: what was stopped without need."""

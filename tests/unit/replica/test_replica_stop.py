@@ -268,3 +268,18 @@ def test_a_copy_goes_its_own_way() -> None:
     copy.on_image(image(20, epoch=None))
     assert copy.canonical_key() != stopped.canonical_key()
     assert stopped.is_stopped(REPLICA)
+
+
+def test_what_no_metadata_bears_out_in_time_is_as_if_it_had_never_been_ordered() -> None:
+    machine = StoppedReplicas(US)
+    known = image(10, epoch=5)
+    machine.on_order(order(offset=1 << 60), HeldReplica(OLD, EPOCH), known)
+    assert machine.take_ready() == StopReady((REPLICA,), (), ())
+    assert set(machine.stopped) == {REPLICA}
+    machine.on_unheard(REPLICA, known)
+    machine.on_unheard(REPLICA, known)
+    assert machine.take_ready() == StopReady((), (), (REPLICA,))
+    assert not machine.stopped
+    machine.on_order(order(epoch=None, offset=1 << 60), HeldReplica(OLD, EPOCH), known)
+    machine.on_unheard(REPLICA, image(11, epoch=None))
+    assert machine.take_ready() == StopReady((REPLICA,), (), ())
