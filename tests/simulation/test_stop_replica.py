@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
 
 import pytest
 
@@ -16,12 +17,17 @@ from tidelog.journal import Decision
 from tidelog.log.checkpoint import format_partition_metadata
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
+from tidelog.replica import StopOrder
+from tidelog.server.broker import Broker
 from tidelog.server.node import Node
 from tidelog.server.replica_stops import ATTEMPTS_MAX
-from tidelog.server.stop_orders import STOPPED_SECONDS_MAX
+from tidelog.server.stop_orders import STOPPED_SECONDS_MAX, StopOrders
+from tidelog.sim.checkers.stopping import StoppedMeansStopped
 from tidelog.sim.cluster_hurt import CLIENT
 from tidelog.sim.cluster_plan import machine_of
+from tidelog.sim.late_stops import LateStops
 from tidelog.sim.node import CLIENT_PORT, LOGS
+from tidelog.sim.rng import SeededRng
 from tidelog.sim.workload import TOPIC
 from tidelog.wire.messages.api_05_stop_replica import (
     DELETED_TOPIC_EPOCH,
@@ -105,20 +111,21 @@ async def settled(stage: Stage) -> None:
     await stage.until_settled()
 
 
-def test_a_deleted_topic_is_stopped_before_the_metadata_comes_and_its_files_go_when_it_has_come() -> None:
-    async def story(stage: Stage) -> None:
-        await settled(stage)
-        slow, quick = others(stage)
-        lock = process_of(stage, slow).broker.image_lock
-        await lock.acquire()
-        await delete_topic(stage, stage.controller)
-        await stage.until(lambda: not is_serving(stage, slow))
-        await stage.until(lambda: not has_log(stage, quick))
-        assert has_log(stage, slow)
-        lock.release()
-        await stage.until(lambda: not has_log(stage, slow))
+async def delete_before_the_metadata_comes(stage: Stage) -> None:
+    await settled(stage)
+    slow, quick = others(stage)
+    lock = process_of(stage, slow).broker.image_lock
+    await lock.acquire()
+    await delete_topic(stage, stage.controller)
+    await stage.until(lambda: not is_serving(stage, slow))
+    await stage.until(lambda: not has_log(stage, quick))
+    assert has_log(stage, slow)
+    lock.release()
+    await stage.until(lambda: not has_log(stage, slow))
 
-    tell(story)
+
+def test_a_deleted_topic_is_stopped_before_the_metadata_comes_and_its_files_go_when_it_has_come() -> None:
+    tell(delete_before_the_metadata_comes)
 
 
 def test_what_is_assigned_again_before_the_metadata_comes_has_all_in_the_end() -> None:
@@ -323,6 +330,76 @@ def test_an_order_that_no_metadata_can_bear_out_does_not_hold_a_replica_up_for_g
         await stage.until_settled()
 
     tell(story)
+
+
+async def move_about(stage: Stage, rng: SeededRng) -> None:
+    """Reassign to and fro, with nodes that end and ways that are cut, while what was pushed comes again and again."""
+    addresses = {node_id: Address(machine_of(node_id), CLIENT_PORT) for node_id in stage.nodes}
+    late = LateStops(stage.world.client_world(CLIENT).network, addresses, rng)
+    for node in stage.nodes.values():
+        node.on_made = late.listen_to
+        assert node.node is not None
+        late.listen_to(node.node)
+    await settled(stage)
+    delivering = asyncio.ensure_future(late.run())
+    for number in range(STEPS):
+        await stage.until(lambda: stage.controller != 0)
+        await stage.until_settled()
+        replicas = [1, 2, 3]
+        for _ in range(rng.randrange(1, 3)):
+            replicas.append(replicas.pop(rng.randrange(0, 3)))
+        await reassign(stage, *replicas[: rng.randrange(2, 4)])
+        await stage.produce(f"m{number}")
+        drawn, victim = rng.randrange(0, 4), rng.randrange(1, 4)
+        if drawn == 0:
+            stage.kill(victim)
+            await stage.start(victim)
+        elif drawn == 1:
+            stage.part([victim], [each for each in (1, 2, 3) if each != victim])
+            await asyncio.sleep(2 * rng.random())
+            stage.heal()
+    await stage.until_settled()
+    delivering.cancel()
+    assert late.delivered > 0
+
+
+STEPS = 12
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_replicas_that_move_about_lose_nothing_to_orders_that_come_late_and_again(seed: int) -> None:
+    async def story(stage: Stage) -> None:
+        await move_about(stage, stage.world.rng.stream("moves"))
+
+    tell(story, seed=seed)
+
+
+async def obey_at_once(self: StopOrders, order: StopOrder) -> None:
+    """Whatever it says, and whatever the metadata says."""
+    partition = self._broker.replica_of(order.topic_partition)
+    if partition is not None:
+        self._broker._forget(order.topic_partition, partition.topic_id)
+        await self._files.delete([(order.topic_partition, partition.topic_id)])
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "planted", "play"),
+    [
+        (StopOrders, "obey", obey_at_once, lambda stage: move_about(stage, stage.world.rng.stream("moves"))),
+        (Broker, "stop_serving", lambda *_: None, delete_before_the_metadata_comes),
+    ],
+    ids=["files go at once", "it serves on"],
+)
+def test_a_broker_that_obeys_too_much_or_too_little_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+    owner: type,
+    name: str,
+    planted: object,
+    play: Callable[[Stage], Coroutine[object, object, None]],
+) -> None:
+    monkeypatch.setattr(owner, name, planted)
+    with pytest.raises(AssertionError, match=StoppedMeansStopped.name):
+        tell(play)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])

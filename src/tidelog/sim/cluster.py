@@ -11,13 +11,15 @@ from functools import partial
 
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.client.factory import AsyncFactory
+from tidelog.net.address import Address
 from tidelog.sim.cluster_faults import CLUSTER_FAULTS
 from tidelog.sim.cluster_hurt import CLIENT, ClusterHurt
 from tidelog.sim.cluster_operator import ClusterOperator
 from tidelog.sim.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.cluster_witness import ClusterWitness
 from tidelog.sim.faults import Fault
-from tidelog.sim.node import SimulatedNode
+from tidelog.sim.late_stops import LateStops
+from tidelog.sim.node import CLIENT_PORT, SimulatedNode
 from tidelog.sim.story import Story
 from tidelog.sim.supervised_node import SupervisedNode
 from tidelog.sim.workload import Workload
@@ -75,6 +77,13 @@ class ClusterStory(Story):
         self._hurt = ClusterHurt(world, plan, self.nodes_by_id, witness, self.operator)
         client_world = world.client_world(CLIENT)
         of_nodes = {one: AsyncFactory(one, world=client_world) for one in bootstrap}
+        self._late_stops = LateStops(
+            client_world.network,
+            {node_id: Address(machine_of(node_id), CLIENT_PORT) for node_id in plan.broker_ids},
+            world.rng.stream("late stops"),
+        )
+        for node in nodes.values():
+            node.on_made = self._late_stops.listen_to
         self._workload = Workload(self.factory, of_nodes, plan.clients, world.rng.stream("workload"), witness)
         super().__init__(world, plan.nodes, CLUSTER_FAULTS, witness)
 
@@ -83,6 +92,7 @@ class ClusterStory(Story):
         await self._workload.prepare()
         self._workload.start()
         self._electing = asyncio.create_task(self._elect_where_nobody_leads())
+        self._delivering = asyncio.create_task(self._late_stops.run())
 
     async def start_nodes(self) -> None:
         """Return when all serve."""
@@ -116,6 +126,7 @@ class ClusterStory(Story):
             self.witness.expect(True, "Progress", "")
             self.witness.check_books()
         self._electing.cancel()
+        self._delivering.cancel()
         for node in self.nodes_by_id.values():
             await node.stop()
 

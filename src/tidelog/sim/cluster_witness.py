@@ -437,6 +437,6 @@ class ClusterWitness(ClientWitness):
     def _check_stopped(self, node_id: BrokerId, broker: Broker) -> None:
         """What was told to stop neither leads nor follows."""
         for partition in broker.partitions:
-            if broker.stops.is_stopped(partition):
+            if ReplicaId(partition.topic_id, partition.topic_partition.partition) in broker.stops.stopped:
                 what = f"node {node_id} was told to stop {partition.topic_partition}, and serves on"
                 self.expect(not partition.has_role, StoppedMeansStopped.name, what)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.base.invariant import invariant
@@ -29,6 +29,7 @@ class SimulatedNode:
 
     Attributes:
         node: the production code's own, while it runs.
+        on_made: told of each incarnation of that before it starts.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class SimulatedNode:
     ) -> None:
         self.machine = machine
         self.node: Node | None = None
+        self.on_made: Callable[[Node], None] = _nobody_asked
         self._properties = {
             "node.id": str(node_id),
             "process.roles": "broker,controller",
@@ -93,6 +95,7 @@ class SimulatedNode:
             rng=machine.new_rng(),
             executor=machine.executor,
         )
+        self.on_made(self.node)
         await self.node.start()
 
     async def stop(self) -> bool:
@@ -114,3 +117,7 @@ class SimulatedNode:
         """What was synced is kept, and an arbitrary part of the rest."""
         self.node = None
         self.machine.lose_power()
+
+
+def _nobody_asked(*_: object) -> None:
+    pass

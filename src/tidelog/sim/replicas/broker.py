@@ -236,7 +236,7 @@ class Broker:
     # Registering, and being heard.
 
     def _register(self) -> None:
-        body = Register(self.broker_id, self._incarnation_id, self.held.previous_epoch)
+        body = Register(self.broker_id, self._incarnation_id, self.held.previous.broker_epoch)
 
         def answered(answer: object | None) -> None:
             if self.broker_epoch is not None:
