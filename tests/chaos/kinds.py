@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from chaos import network_faults, process_faults
+from chaos import (
+    clock_faults,
+    disk_faults,
+    network_faults,
+    operator_faults,
+    process_faults,
+    quorum_faults,
+    upgrade_faults,
+)
 
-FAULTS = (*process_faults.FAULTS, *network_faults.FAULTS)
+FAULTS = (
+    *process_faults.FAULTS,
+    *network_faults.FAULTS,
+    *clock_faults.FAULTS,
+    *disk_faults.FAULTS,
+    *operator_faults.FAULTS,
+    *quorum_faults.FAULTS,
+    *upgrade_faults.FAULTS,
+)
 MIXED = "mixed"
 """The kind of a round in which all of them are played, now and then two at a time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from chaos.network import Network
@@ -19,11 +20,16 @@ class ChaosCluster(Cluster):
     Args:
         network: None for ports of this machine.
         config: Kafka's keys, for every node.
+
+    Attributes:
+        home: where its files are.
+        at_close: what is to be done when all nodes have ended.
     """
 
     def __init__(self, home: Path, size: int, network: Network | None, config: Mapping[str, str]) -> None:
         super().__init__(home, size, config={**PROMPT, **config})
         self.home = home
+        self.at_close = ExitStack()
         if network is not None:
             for node in self.nodes.values():
                 self.place(node, network)
@@ -37,6 +43,11 @@ class ChaosCluster(Cluster):
         node.settings["controller.quorum.voters"] = ",".join(
             f"{one}@{network.address_of(one)}:{CONTROLLER_PORT}" for one in self.nodes
         )
+
+    def close(self) -> None:
+        """Leave nothing running, and nothing of what the nodes stood on."""
+        super().close()
+        self.at_close.close()
 
     def describe(self, topic: str, *, through: ClusterNode | None = None) -> list[PartitionDescription]:
         """As any node knows it, by default: the first ones may be what is hurt."""

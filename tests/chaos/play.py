@@ -114,7 +114,7 @@ class _Round:
         stage.until_in_sync()
         cluster.stop()
         check_replicas_agree(cluster, plan.topic, PARTITIONS, count=REPLICAS)
-        cluster.check_logs()
+        cluster.check_logs(*(said for fault in plan.faults for said in fault.says))
 
     def _strike(self, stage: Stage, at: float) -> None:
         """One fault, or two that hurt different things; the second one ends first."""

@@ -41,9 +41,10 @@ def check_replicas_agree(cluster: Cluster, topic: str, partitions: int, *, count
     """
     for partition in range(partitions):
         replicas = {
-            node.node_id: records_of(directory)
+            node.node_id: records_of(replica)
             for node in cluster.nodes.values()
-            if (directory := node.directory / f"{topic}-{partition}").is_dir()
+            for directory in node.directories
+            if (replica := directory / f"{topic}-{partition}").is_dir()
         }
         assert len(replicas) == (count or len(cluster.nodes)), (
             f"{topic}-{partition} is only on nodes {sorted(replicas)}"

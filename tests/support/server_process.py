@@ -30,6 +30,7 @@ class ServerProcess:
             starts.
         log_path: what it writes to stderr, over all starts.
         properties_path: where the settings are written.
+        program: Python that runs the command line in its own way; None for the command line as it is.
     """
 
     def __init__(self, home: Path, *directories: Path, node_id: int = 1, **settings: str) -> None:
@@ -47,6 +48,7 @@ class ServerProcess:
         self.wrapper: tuple[str, ...] = ()
         self.log_path = home / f"node-{node_id}.log"
         self.properties_path = home / f"node-{node_id}.properties"
+        self.program: str | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._lifeline: int | None = None
 
@@ -76,12 +78,13 @@ class ServerProcess:
         """Start it, and do not wait for it: a node may need others to serve.
 
         Args:
-            program: Python that runs the command line in its own way; None for the command line as it is.
+            program: in place of the attribute, for this start.
         """
         assert not self.is_running, "it runs already"
         self.write_settings()
         # It stops when the write end closes, so it cannot outlive this process, however that ends.
         read_end, self._lifeline = os.pipe()
+        program = program or self.program
         tidelog = ("-m", "tidelog") if program is None else ("-c", program)
         arguments = ["server", str(self.properties_path), "--parent-fd", str(read_end)]
         command = [*self.wrapper, sys.executable, *tidelog, *arguments]
