@@ -140,9 +140,14 @@ def test_a_bug_planted_in_a_cluster_is_found(name: str) -> None:
     assert planted_in_runs.seeds_until_found(planted_in_runs.PLANTED_IN_CLUSTERS[name], 1, seeds_max=10) is not None
 
 
-def test_who_is_answered_before_its_broker_knows_is_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planted bug: a broker passes the controller's answer on at once."""
-    planted_in_runs.PLANTED_IN_CLUSTERS["own-writes-unseen"].plant(monkeypatch)
+@pytest.mark.parametrize(
+    ("name", "invariant"),
+    [("own-writes-unseen", "OwnWritesSeen"), ("answers-from-the-past", "MetadataNeverGoesBack")],
+)
+def test_who_is_answered_from_the_past_is_told_of(name: str, invariant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted bugs: a broker passes the controller's answer on at once, or looks at no token."""
+    planted_in_runs.PLANTED_IN_CLUSTERS[name].plant(monkeypatch)
     plan = replace(PLAIN, clients=replace(CLIENTS, producers=0, administers=True))
-    broken = (run_story(plan, seed=seed)[0].broken_names for seed in range(1, 11))
-    assert any("OwnWritesSeen" in names for names in broken)
+    faults = [Fault("controller isolated", at_ms, lasts_ms=3_000) for at_ms in (500, 4_000)]
+    broken = (run_story(plan, *faults, seed=seed)[0].broken_names for seed in range(1, 11))
+    assert any(invariant in names for names in broken)

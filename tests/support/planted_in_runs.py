@@ -27,6 +27,7 @@ from tidelog.replica.progress import FollowerProgress
 from tidelog.server.metadata_files import MetadataFiles
 from tidelog.server.node import Node
 from tidelog.server.partition import Partition
+from tidelog.server.tokens import TokenGate
 from tidelog.sim.disk import SimulatedDisk
 from tidelog.sim.replicas import controller
 from tidelog.sim.run import run_seed
@@ -224,6 +225,12 @@ PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
         "the promise",
         "Who made a topic is answered before its broker knows of it.",
         _attribute(Node, "caught_up", _at_once),
+        is_cluster=True,
+    ),
+    "answers-from-the-past": PlantedInRuns(
+        "the promise",
+        "A broker answers whatever the client has seen elsewhere.",
+        _attribute(TokenGate, "is_reached", lambda *_: True),
         is_cluster=True,
     ),
     "same-boot": PlantedInRuns(

@@ -29,6 +29,9 @@ T = TypeVar("T")
 
 logger = logging.getLogger("tidelog.client")
 
+BEHIND_SECONDS = 10.0
+"""So long a broker that was behind what this client has seen is asked after the others."""
+
 
 @dataclass(frozen=True, slots=True)
 class World:
@@ -88,6 +91,8 @@ class Cluster:
         self._keeper: asyncio.Task[None] | None = None
         self._passed_on: Connection | None = None
         self._unchanged = 0  # answers in a row that brought nothing new
+        self._asked_last: Address | None = None
+        self._behind: dict[Address, float] = {}  # who was, and until when others are asked first, in the loop's time
         self._closed = False
 
     # Connections.
@@ -98,16 +103,24 @@ class Cluster:
     async def any_broker(self) -> Connection:
         """A connection to whichever broker answers first: one that is open, else each that is known, in random order.
 
-        Once this client has asked for a change, it is the one that passed it on: that one has seen it.
+        Once this client has asked for a change, it is the one that passed it on: that one has seen it. One that was
+        behind what this client has seen (STALE_METADATA) is asked after the others for a while.
 
         Raises:
             NetworkError: none can be reached; names all addresses, and the last reason.
             UnsupportedVersionError: what answers is too old, or too new.
         """
         self._check_open()
+        connection = await self._any_broker()
+        self._asked_last = connection.address
+        return connection
+
+    async def _any_broker(self) -> Connection:
         if self._passed_on is not None and self._passed_on.closed is None:
             return self._passed_on
-        open_ones = self.pool.open_connections()
+        now = asyncio.get_running_loop().time()
+        self._behind = {address: until for address, until in self._behind.items() if until > now}
+        open_ones = [one for one in self.pool.open_connections() if one.address not in self._behind]
         if open_ones:
             return min(open_ones, key=_in_flight)
         known = [Address(broker.host, broker.port) for broker in self.metadata.brokers.values()]
@@ -115,6 +128,7 @@ class Cluster:
             Address(broker.host, broker.port): broker_id for broker_id, broker in self.metadata.brokers.items()
         }
         targets = self._shuffled(known) + self._shuffled(address for address in self._bootstrap if address not in known)
+        targets.sort(key=self._behind.__contains__)
         last: TidelogError | None = None
         for address in targets:
             try:
@@ -264,7 +278,17 @@ class Cluster:
         if self._wanted - missing or not missing:
             await self.fetch_metadata(self._wanted - missing)
 
+    def _is_behind(self, error: BaseException) -> bool:
+        """Whether an error says that the broker which was asked has older metadata than this client: note it."""
+        if not isinstance(error, KafkaError) or error.code is not Code.STALE_METADATA:
+            return False
+        self._passed_on = None
+        if self._asked_last is not None:
+            self._behind[self._asked_last] = asyncio.get_running_loop().time() + BEHIND_SECONDS
+        return True
+
     def _on_failure(self, error: TidelogError | TimeoutError, failures: int) -> None:
+        self._is_behind(error)
         if isinstance(error, TidelogError):
             self.last_error = error
         else:
@@ -297,7 +321,7 @@ class Cluster:
                             raise
                         last = error
                         failures += 1
-                        if isinstance(error, KafkaError) and error.code is not Code.STALE_METADATA:
+                        if not self._is_behind(error) and isinstance(error, KafkaError):
                             self.refresh_soon()
                     await asyncio.sleep(self.backoff.delay_ms(failures) / 1000)
         except TimeoutError as error:

@@ -158,11 +158,12 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
         "How often high watermarks are written.",
         minimum=1,
     ),
-    ignored_key(
+    ConfigKey(
         "metadata.consistency.wait.ms.max",
         LONG,
         "5000",
-        "no answer waits for a consistency token in this release.",
+        "Tidelog's own: how long a request waits for the metadata that its consistency token speaks of (KIP-1243). "
+        "What has not come by then is refused with STALE_METADATA, or its connection is closed.",
         minimum=0,
     ),
 )

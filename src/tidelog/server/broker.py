@@ -22,6 +22,7 @@ from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log, NotCachedError
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica, ReplicationSettings
+from tidelog.server.applied_offset import AppliedOffset
 from tidelog.server.assignments import Assigned, assigned, is_held, taken_away
 from tidelog.server.following import BACKOFF_FIRST_MS, Following
 from tidelog.server.held_directory import HeldDirectory, is_full
@@ -89,7 +90,7 @@ class Broker:
         self._committed: deque[_Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
         self.image_lock = asyncio.Lock()  # held while one image follows another
-        self._waiting: list[tuple[Offset, asyncio.Future[None]]] = []
+        self._applied = AppliedOffset()
 
     # What clients ask.
 
@@ -161,13 +162,12 @@ class Broker:
             self._applying = asyncio.get_running_loop().create_task(self._apply_all())
 
     async def applied(self, end_offset: Offset) -> None:
-        """Return once the published image reflects everything below `end_offset` (exclusive)."""
-        last_offset = self.image.last_offset
-        if last_offset is not None and last_offset >= end_offset - 1:
-            return
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((end_offset, future))
-        await future
+        """Return once the published image reflects everything below `end_offset` (exclusive).
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT: this broker stops.
+        """
+        await self._applied.reached(end_offset)
 
     async def set_strays_aside(self) -> None:
         """Rename logs that are assigned to nobody here. No image comes meanwhile: its logs would lie there first."""
@@ -465,19 +465,13 @@ class Broker:
     def _publish(self, end_offset: Offset) -> None:
         last_offset = self.image.last_offset
         invariant(last_offset == end_offset - 1, "published {}, applied up to {}", last_offset, end_offset)
-        still_waiting = []
-        for wanted, future in self._waiting:
-            if wanted <= end_offset:
-                if not future.done():
-                    future.set_result(None)
-            else:
-                still_waiting.append((wanted, future))
-        self._waiting = still_waiting
+        self._applied.on_published(end_offset)
 
     async def stop(self) -> None:
         """Serve no more. The logs are closed by `LogFiles`."""
         if self._applying is not None:
             await asyncio.gather(self._applying, return_exceptions=True)
+        self._applied.on_stopped()
         await self.stops.stop()
         for task in list(self._asking.values()):
             task.cancel()

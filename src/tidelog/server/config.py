@@ -67,6 +67,7 @@ class NodeConfig:
     metrics_partitions_enable: bool
     slow_request_log_ms: int | None
     logging_format: str
+    metadata_consistency_wait_ms_max: int
     high_watermark_checkpoint_interval_ms: int
     recovery_point_checkpoint_interval_ms: int
     retention_check_interval_ms: int
@@ -121,6 +122,7 @@ class NodeConfig:
             metrics_partitions_enable=cast(bool, values["metrics.partitions.enable"]),
             slow_request_log_ms=None if slow_ms < 0 else slow_ms,
             logging_format=cast(str, values["logging.format"]),
+            metadata_consistency_wait_ms_max=cast(int, values["metadata.consistency.wait.ms.max"]),
             high_watermark_checkpoint_interval_ms=cast(int, values["replica.high.watermark.checkpoint.interval.ms"]),
             recovery_point_checkpoint_interval_ms=cast(int, values["log.flush.offset.checkpoint.interval.ms"]),
             retention_check_interval_ms=cast(int, values["log.retention.check.interval.ms"]),

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError
 from tidelog.server.forwarding import FORWARDED, forwarding
+from tidelog.server.tokens import TokenGate
 from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
 from tidelog.wire.api import Api, ApiKey, api
 
@@ -158,6 +159,7 @@ class Dispatcher:
         self._slow_requests = slow_requests
         self._slow_ns = NEVER_NS if slow_requests is None else slow_requests.limit_ns
         self._handlers: dict[int, _Entry] = {}
+        self._tokens = TokenGate(node, OF_CONTROLLERS if listener_role == CONTROLLER else ())
 
     def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]:
         """Answer one request.
@@ -184,7 +186,13 @@ class Dispatcher:
             )
         request = decode(known.request, frame, version, position, ignores_trailing_bytes=True)
         context = RequestContext(header, connection, self._listener_role)
-        response = handle(self._node, request, context)
+        token = header.consistency_state
+        if token is None or self._tokens.is_reached(token) or not self._tokens.must_wait(known, request, token):
+            response = handle(self._node, request, context)
+        else:  # for longer than the frame is there
+            copied = memoryview(bytearray(frame))
+            request = decode(known.request, copied, version, position, ignores_trailing_bytes=True)
+            response = self._tokens.answer(known, handle, request, context, token)
         if response.__class__ is answer_type:
             state = self._node.consistency_state if connection.skips_tags else None
             answer = encode_response(key, version, header.correlation_id, response, state)

@@ -16,7 +16,7 @@ cannot have that: it is refused, or starts anew, and is then told everything.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 from uuid import UUID
@@ -259,6 +259,11 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def followed(self, session_id: int) -> Iterable[FetchedPartition]:
+        """What a session follows; nothing if there is none."""
+        session = self._sessions.get(session_id)
+        return () if session is None else session.partitions.values()
 
     @property
     def partition_count(self) -> int:

@@ -1,32 +1,53 @@
-"""A client that makes topics, lets them grow, deletes them, and looks at them: what it was told is done, it sees."""
+"""Clients that make topics, let them grow, delete them, and look at them: what they were told is done, they see.
+
+Each asks another node, whichever it likes, and they share what they have seen (KIP-1243): of all nodes together, no
+answer is older than the one before.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
-from typing import NamedTuple
 
 from tidelog.base.errors import TidelogError
-from tidelog.base.ids import LeaderEpoch, TopicId, parse_uuid
+from tidelog.base.ids import LeaderEpoch, Offset, TopicId, parse_uuid
 from tidelog.client.async_admin import AsyncAdmin
+from tidelog.client.cluster import World
+from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.descriptions import NewTopic, TopicDescription
 from tidelog.client.factory import AsyncFactory
 from tidelog.sim.checkers.metadata_reads import MetadataReads, TopicRead
 from tidelog.sim.client_witness import ClientWitness
 from tidelog.sim.rng import SeededRng
+from tidelog.wire import ConsistencyState
 
 TOPICS_MAX = 10
 PARTITIONS_MAX = 4
 CONTEXT = "the administrator"
+LOOKS = 2
+"""After each change, at any node each."""
+
+
+class WitnessedStore(ConsistencyContextStore):
+    """Keeps the token of the latest answer beside the latest token."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stamp: int | None = None
+
+    def on_state(self, state: ConsistencyState) -> None:
+        self.stamp = state.token
+        super().on_state(state)
 
 
 class Administration:
     """See the module.
 
     Args:
-        nodes: makers of clients that begin at one node each, by its HOST:PORT.
+        bootstrap: of each node, HOST:PORT.
+        world: for the clients.
         rng: for what it does next.
         witness: is told of all that it is told.
         replication_factor: of the topics that it makes.
@@ -34,12 +55,14 @@ class Administration:
 
     def __init__(
         self,
-        nodes: Mapping[str, AsyncFactory],
+        bootstrap: Sequence[str],
+        world: World,
         rng: SeededRng,
         witness: ClientWitness,
         replication_factor: int = 1,
     ) -> None:
-        self._nodes = nodes
+        self._store = WitnessedStore()
+        self._nodes = [AsyncFactory(one, self._store, world=world) for one in bootstrap]
         self._rng = rng
         self._witness = witness
         self._replication_factor = replication_factor
@@ -55,64 +78,59 @@ class Administration:
                 break
             with refused():
                 await self._change(number)
-            with refused():
-                await self._look()
+            for _ in range(LOOKS):
+                with refused():
+                    await self._look()
 
     async def _change(self, number: int) -> None:
         drawn = self._rng.random()
-        async with self._anywhere() as one:
+        async with self._anywhere() as admin:
             if drawn < 0.5 and len(self._there) < TOPICS_MAX:
-                await self._make(one, f"made-{number}", self._rng.randrange(1, 3))
+                await self._make(admin, f"made-{number}", self._rng.randrange(1, 3))
             elif drawn < 0.7 and self._there:
-                await self._let_grow(one, min(self._there))
+                await self._let_grow(admin, min(self._there))
             elif self._there:
-                await self._delete(one, min(self._there))
+                await self._delete(admin, min(self._there))
 
-    @asynccontextmanager
-    async def _anywhere(self) -> AsyncIterator[_AtNode]:
-        """A client that begins at one node. What each node answers is one context: none waits for what others know."""
-        bootstrap = sorted(self._nodes)[self._rng.randrange(0, len(self._nodes))]
-        async with self._nodes[bootstrap].admin() as admin:
-            yield _AtNode(admin, bootstrap)
+    def _anywhere(self) -> AsyncAdmin:
+        """A client that begins at one node. It knows no other, unless that one tells it."""
+        return self._nodes[self._rng.randrange(0, len(self._nodes))].admin()
 
-    async def _make(self, one: _AtNode, name: str, partition_count: int) -> None:
+    async def _make(self, admin: AsyncAdmin, name: str, partition_count: int) -> None:
         self._names.append(name)
         begun = self._witness.on_asked("create", name)
-        (made,) = await one.admin.create_topics([NewTopic(name, partition_count, self._replication_factor)])
+        (made,) = await admin.create_topics([NewTopic(name, partition_count, self._replication_factor)])
         self._witness.on_done("create", name, begun)
         assert made.topic_id is not None
         topic_id = TopicId(parse_uuid(made.topic_id))
-        if one.has_answered:
-            self._reads.on_created(one.context, name, topic_id, partition_count)
+        self._reads.on_created(CONTEXT, name, topic_id, partition_count)
         self._there[name] = topic_id, partition_count
 
-    async def _let_grow(self, one: _AtNode, name: str) -> None:
+    async def _let_grow(self, admin: AsyncAdmin, name: str) -> None:
         topic_id, partition_count = self._there[name]
         if partition_count < PARTITIONS_MAX:
-            await one.admin.create_partitions({name: partition_count + 1})
-            if one.has_answered:
-                self._reads.on_created(one.context, name, topic_id, partition_count + 1)
+            await admin.create_partitions({name: partition_count + 1})
+            self._reads.on_created(CONTEXT, name, topic_id, partition_count + 1)
             self._there[name] = topic_id, partition_count + 1
 
-    async def _delete(self, one: _AtNode, name: str) -> None:
+    async def _delete(self, admin: AsyncAdmin, name: str) -> None:
         topic_id, _ = self._there.pop(name)
         self._witness.may_be_deleted.add(name)
         self._reads.on_deletion_begun(name)
         begun = self._witness.on_asked("delete", name)
-        await one.admin.delete_topics([name])
+        await admin.delete_topics([name])
         self._witness.on_done("delete", name, begun)
-        if one.has_answered:
-            self._reads.on_deleted(one.context, name, topic_id)
+        self._reads.on_deleted(CONTEXT, name, topic_id)
 
     async def _look(self) -> None:
         """What is not listed is not there, as far as this client is told."""
-        async with self._anywhere() as one:
-            begun = self._reads.begin(one.context)
-            found = await one.admin.describe_topics()
-            if one.has_answered:
-                read = dict.fromkeys(self._names) | {name: _read(topic) for name, topic in found.items()}
-                invariants = (MetadataReads.never_goes_back, MetadataReads.own_writes_seen)
-                self._witness.note(invariants, self._reads.on_answered(begun, read))
+        async with self._anywhere() as admin:
+            begun = self._reads.begin(CONTEXT)
+            found = await admin.describe_topics()
+            stamp = None if self._store.stamp is None else Offset(self._store.stamp)
+            read = dict.fromkeys(self._names) | {name: _read(topic) for name, topic in found.items()}
+            invariants = (MetadataReads.never_goes_back, MetadataReads.own_writes_seen)
+            self._witness.note(invariants, self._reads.on_answered(begun, read, stamp))
 
 
 def _read(topic: TopicDescription) -> TopicRead:
@@ -122,22 +140,6 @@ def _read(topic: TopicDescription) -> TopicRead:
         TopicId(parse_uuid(topic.topic_id)),
         tuple(None if leader_epoch is None else LeaderEpoch(leader_epoch) for leader_epoch in leader_epochs),
     )
-
-
-class _AtNode(NamedTuple):
-    admin: AsyncAdmin
-    bootstrap: str
-
-    @property
-    def context(self) -> str:
-        return f"{CONTEXT} at {self.bootstrap}"
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether whatever was answered, this node has: a client whose node is gone asks the others."""
-        slots = self.admin._cluster.pool._slots.values()
-        asked = {str(slot.connection.address) for slot in slots if slot.connection is not None}
-        return asked == {self.bootstrap}
 
 
 @contextmanager

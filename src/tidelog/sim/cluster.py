@@ -76,7 +76,6 @@ class ClusterStory(Story):
         }
         self._hurt = ClusterHurt(world, plan, self.nodes_by_id, witness, self.operator)
         client_world = world.client_world(CLIENT)
-        of_nodes = {one: AsyncFactory(one, world=client_world) for one in bootstrap}
         self._late_stops = LateStops(
             client_world.network,
             {node_id: Address(machine_of(node_id), CLIENT_PORT) for node_id in plan.broker_ids},
@@ -84,7 +83,8 @@ class ClusterStory(Story):
         )
         for node in nodes.values():
             node.on_made = self._late_stops.listen_to
-        self._workload = Workload(self.factory, of_nodes, plan.clients, world.rng.stream("workload"), witness)
+        rng = world.rng.stream("workload")
+        self._workload = Workload(self.factory, bootstrap, client_world, plan.clients, rng=rng, witness=witness)
         super().__init__(world, plan.nodes, CLUSTER_FAULTS, witness)
 
     async def _start(self) -> None:

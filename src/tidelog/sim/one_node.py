@@ -39,9 +39,10 @@ class OneNodeStory(Story):
         node = SimulatedNode(world.machine(NODE), plan.properties)
         self.witness = Witness(node, syncs_each=plan.syncs_each)
         self._node = HurtNode(node, self.witness, plan.topic_partitions)
-        factory = AsyncFactory(node.bootstrap, world=world.client_world(CLIENT))
-        nodes = {node.bootstrap: factory}
-        self._workload = Workload(factory, nodes, plan, world.rng.stream("workload"), self.witness)
+        client_world = world.client_world(CLIENT)
+        factory = AsyncFactory(node.bootstrap, world=client_world)
+        rng = world.rng.stream("workload")
+        self._workload = Workload(factory, [node.bootstrap], client_world, plan, rng=rng, witness=self.witness)
         super().__init__(world, 1, NODE_FAULTS, self.witness)
 
     async def _start(self) -> None:

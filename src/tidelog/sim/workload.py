@@ -6,7 +6,7 @@ All of them are production code. Each tells the witness what it was told, at the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count, product, zip_longest
@@ -15,6 +15,7 @@ from tidelog.base.errors import RecordsLostError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.async_producer import AsyncProducer
+from tidelog.client.cluster import World
 from tidelog.client.core.values import RecordMetadata
 from tidelog.client.descriptions import NewTopic
 from tidelog.client.factory import AsyncFactory
@@ -100,7 +101,8 @@ class Workload:
 
     Args:
         factory: of the clients.
-        nodes: makers of clients that begin at one node each, by its HOST:PORT.
+        bootstrap: of each node, HOST:PORT.
+        world: for clients that ask one node.
         plan: how much of what.
         rng: for what clients do at random.
         witness: is told of all that they are told.
@@ -109,13 +111,16 @@ class Workload:
     def __init__(
         self,
         factory: AsyncFactory,
-        nodes: Mapping[str, AsyncFactory],
+        bootstrap: Sequence[str],
+        world: World,
         plan: Plan,
+        *,
         rng: SeededRng,
         witness: ClientWitness,
     ) -> None:
         self._factory = factory
-        self._nodes = nodes
+        self._bootstrap = bootstrap
+        self._world = world
         self._plan = plan
         self._rng = rng
         self._witness = witness
@@ -277,7 +282,8 @@ class Workload:
 
     async def _administer(self) -> None:
         factor = self._plan.replication_factor
-        await Administration(self._nodes, self._rng, self._witness, factor).run(self._is_stopping.is_set)
+        administration = Administration(self._bootstrap, self._world, self._rng, self._witness, factor)
+        await administration.run(self._is_stopping.is_set)
 
 
 async def _close(producer: AsyncProducer) -> None:

@@ -189,6 +189,11 @@ def _encode_tagged_fields(state: ConsistencyState) -> bytes:
 
 def _decode_tagged_fields(buffer: Buffer, position: int) -> tuple[ConsistencyState | None, int]:
     """The consistency state among the tagged fields at `position`, and the position after them all."""
+    if buffer[position] == 1 and buffer[position + 1] == _CONSISTENCY_STATE_TAG and buffer[position + 2] < 0x80:
+        start = position + 3  # it is all that there is, and short: so it comes with every request of a client
+        end = start + buffer[position + 2]
+        if end <= len(buffer):
+            return _decode_consistency_state(bytes(buffer[start:end])), end
     count, start = read_uvarint(buffer, position)
     position = skip_tagged_fields(buffer, start, len(buffer), count)
     if count == 0:
@@ -197,15 +202,20 @@ def _decode_tagged_fields(buffer: Buffer, position: int) -> tuple[ConsistencySta
     size, start = read_uvarint(buffer, start)
     if tag != _CONSISTENCY_STATE_TAG:  # tags ascend: it is the first or it is not there
         return None, position
+    return _decode_consistency_state(bytes(buffer[start : start + size])), position
+
+
+@lru_cache(maxsize=64)  # a client sends the same one with request after request
+def _decode_consistency_state(raw: bytes) -> ConsistencyState:
     try:
-        return _decode_consistency_state(buffer[start : start + size]), position
+        return _read_consistency_state(raw)
     except (struct.error, IndexError):
-        raise MalformedMessageError(f"the consistency state does not fit in its {size} bytes") from None
+        raise MalformedMessageError(f"the consistency state does not fit in its {len(raw)} bytes") from None
     except UnicodeDecodeError as error:
         raise MalformedMessageError(f"the cluster id is not UTF-8 ({error.reason})") from None
 
 
-def _decode_consistency_state(raw: Buffer) -> ConsistencyState:
+def _read_consistency_state(raw: bytes) -> ConsistencyState:
     size, position = read_uvarint(raw, 0)
     cluster_id = None
     if size:

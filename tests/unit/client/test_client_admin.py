@@ -33,7 +33,7 @@ from tidelog.wire.messages import api_19_create_topics as create_topics
 from tidelog.wire.messages import api_20_delete_topics as delete_topics
 from tidelog.wire.messages import api_32_describe_configs as describe_configs
 from tidelog.wire.messages import api_60_describe_cluster as describe_cluster
-from tidelog.wire.messages.api_03_metadata import MetadataResponse
+from tidelog.wire.messages.api_03_metadata import MetadataResponse, MetadataResponseBroker
 
 FAST: dict[str, Any] = {
     "retry_backoff_ms": 2,
@@ -244,6 +244,27 @@ def test_a_broker_with_stale_metadata_is_asked_again() -> None:
         assert len(cluster.messages(ApiKey.METADATA)) == 3
 
     run(work)
+
+
+def test_a_broker_with_stale_metadata_is_asked_after_the_others() -> None:
+    """It may be cut off from the cluster, and from nobody else."""
+
+    async def do() -> None:
+        async with ModelCluster() as behind, ModelCluster() as ahead:
+            ahead.create("t")
+            rows = [
+                MetadataResponseBroker(1, "127.0.0.1", behind.port),
+                MetadataResponseBroker(2, "127.0.0.1", ahead.port),
+            ]
+            asked = iter([MetadataResponse(brokers=rows, cluster_id="model", controller_id=1)])
+            stale = MetadataResponse(error_code=Code.STALE_METADATA)
+            behind.on(ApiKey.METADATA, lambda request, version: next(asked, stale))
+            async with aio.Admin(behind.address, **FAST) as admin:
+                await admin._cluster.fetch_metadata([])
+                assert [found.name for found in await admin.list_topics()] == ["t"]
+            assert len(behind.messages(ApiKey.METADATA)) == 2
+
+    asyncio.run(do())
 
 
 def test_a_factorys_clients_share_what_they_have_seen() -> None:

@@ -27,6 +27,7 @@ def handle(node: Node, request: AddRaftVoterRequest, context: RequestContext) ->
             await node.voter_requests.add(
                 _voter(request), timeout_ms=request.timeout_ms, waits=request.ack_when_committed
             )
+            await node.caught_up()
         except KafkaError as error:
             return AddRaftVoterResponse(error_code=code_of(error, "AddRaftVoter"), error_message=str(error))
         return AddRaftVoterResponse()

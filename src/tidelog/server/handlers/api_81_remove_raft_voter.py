@@ -26,6 +26,7 @@ def handle(node: Node, request: RemoveRaftVoterRequest, context: RequestContext)
             node.quorum.check_asker(request.cluster_id, context.connection.peer)
             key = ReplicaKey(BrokerId(request.voter_id), directory_id(request.voter_directory_id))
             await node.voter_requests.remove(key)
+            await node.caught_up()
         except KafkaError as error:
             return RemoveRaftVoterResponse(error_code=code_of(error, "RemoveRaftVoter"), error_message=str(error))
         return RemoveRaftVoterResponse()

@@ -1,0 +1,300 @@
+"""Which requests wait for the metadata of their token, and where their answers say that it did not come (KIP-1243)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
+from tidelog.base.errors import Code, NetworkError
+from tidelog.server.dispatch import BROKER, SERVED
+from tidelog.server.gated_apis import DENIALS, READS
+from tidelog.sim.node import CONTROLLER_PORT
+from tidelog.wire import ApiKey, ConsistencyState
+from tidelog.wire.api import api
+from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.wire.messages.api_03_metadata import MetadataRequest
+from tidelog.wire.messages.api_08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.wire.messages.api_21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from tidelog.wire.messages.api_32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from tidelog.wire.messages.api_35_describe_log_dirs import DescribeLogDirsRequest
+from tidelog.wire.messages.api_37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+from tidelog.wire.messages.api_43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from tidelog.wire.messages.api_44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from tidelog.wire.messages.api_60_describe_cluster import ENDPOINT_CONTROLLERS, DescribeClusterRequest
+from tidelog.wire.messages.api_74_list_config_resources import ListConfigResourcesRequest
+from tidelog.wire.messages.api_75_describe_topic_partitions import DescribeTopicPartitionsRequest, TopicRequest
+from tidelog.wire.schema import Layout, layout_of
+
+WAIT_SECONDS = 5
+STALE, FOREIGN = Code.STALE_METADATA, Code.INCONSISTENT_CLUSTER_ID
+TOPIC = 2
+
+
+def configs(*topics: str) -> DescribeConfigsRequest:
+    return DescribeConfigsRequest(resources=[DescribeConfigsResource(TOPIC, name) for name in topics])
+
+
+READS_ASKED = [
+    (metadata("flights", "other"), 13, [STALE]),
+    (MetadataRequest(topics=None), 13, [STALE]),
+    (metadata("flights", "other"), 12, [STALE, STALE]),
+    (metadata("flights"), 9, [STALE]),
+    (MetadataRequest(topics=None), 12, None),
+    (metadata(), 9, None),
+    (configs("flights", "other"), 4, [STALE, STALE]),
+    (DescribeLogDirsRequest(topics=None), 4, [STALE]),
+    (DescribeLogDirsRequest(topics=None), 3, [STALE]),
+    (DescribeLogDirsRequest(topics=None), 2, [STALE]),
+    (DescribeClusterRequest(), 2, [STALE]),
+    (ListConfigResourcesRequest(), 0, [STALE]),
+    (ListConfigResourcesRequest(), 1, [STALE]),
+    (DescribeTopicPartitionsRequest(topics=[TopicRequest("flights"), TopicRequest("other")]), 0, [STALE, STALE]),
+    (DescribeTopicPartitionsRequest(topics=[]), 0, None),
+]
+"""A question, its version, and the errors of its answer; None: the connection is closed."""
+
+
+@pytest.mark.parametrize("is_foreign", [False, True], ids=["late", "foreign"])
+def test_a_read_says_that_it_cannot_be_answered_where_it_has_a_place_for_it(is_foreign: bool) -> None:
+    """A token of another cluster is not waited for: it never comes."""
+
+    async def story(one: OneNode) -> None:
+        loop = asyncio.get_running_loop()
+        for request, version, codes in READS_ASKED:
+            async with one.client(LATE, cluster_id="another" if is_foreign else None) as client:
+                began = loop.time()
+                if codes is None:
+                    with pytest.raises(NetworkError, match="closed the connection"):
+                        await client.ask(request, version=version)
+                else:
+                    answer = await client.ask(request, version=version)
+                    assert codes_of(answer) == [FOREIGN if is_foreign else STALE for _ in codes], request
+                    assert client.stamps[-1] == ConsistencyState(one.node.cluster_id, one.last_offset)
+                took = loop.time() - began
+                assert took < 0.1 if is_foreign else WAIT_SECONDS <= took < WAIT_SECONDS + 0.1
+            assert one.waiting == 0
+
+    play(story)
+
+
+def test_a_read_is_answered_when_the_metadata_comes() -> None:
+    async def story(one: OneNode) -> None:
+        for number, (request, version, _) in enumerate(READS_ASKED):
+            async with one.client(one.last_offset + 1) as client:
+                asking = asyncio.ensure_future(client.ask(request, version=version))
+                await one.until(lambda: one.waiting)
+                await one.make("other" if number == 0 else f"another-{number}")
+                assert set(codes_of(await asking)) <= {Code.NONE}, request
+                assert client.stamps[-1].token == one.last_offset
+
+    play(story)
+
+
+def test_who_has_seen_nothing_later_does_not_wait() -> None:
+    """A token below zero is none."""
+
+    async def story(one: OneNode) -> None:
+        for token in (-1, -(1 << 63), 0, one.last_offset):
+            async with one.client(token) as client:
+                (topic,) = (await client.ask(metadata("flights"))).topics
+                assert topic.error_code == Code.NONE
+
+    play(story)
+
+
+def test_versions_whose_headers_have_no_room_are_answered_as_ever() -> None:
+    async def story(one: OneNode) -> None:
+        async with one.client(LATE) as client:
+            assert codes_of(await client.ask(metadata("flights"), version=8)) == [0]
+            assert codes_of(await client.ask(configs("flights"), version=3)) == [0]
+
+    play(story)
+
+
+def test_a_listener_of_controllers_waits_as_well() -> None:
+    async def story(one: OneNode) -> None:
+        async with one.client(LATE, port=CONTROLLER_PORT) as client:
+            request = DescribeClusterRequest(endpoint_type=ENDPOINT_CONTROLLERS)
+            assert (await client.ask(request)).error_code == STALE
+
+    play(story)
+
+
+# Other requests.
+
+MISSING = "other"
+REFUSED: dict[ApiKey, Callable[[str], object]] = {
+    ApiKey.PRODUCE: produce,
+    ApiKey.FETCH: lambda name: FetchRequest(
+        max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=name, partitions=[_fetched()])]
+    ),
+    ApiKey.LIST_OFFSETS: lambda name: ListOffsetsRequest(
+        topics=[ListOffsetsTopic(name, [ListOffsetsPartition(partition_index=0, timestamp=-1)])]
+    ),
+    ApiKey.OFFSET_COMMIT: lambda name: OffsetCommitRequest(
+        group_id="g",
+        topics=[OffsetCommitRequestTopic(name, [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)])],
+    ),
+    ApiKey.DELETE_TOPICS: lambda name: DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]),
+    ApiKey.DELETE_RECORDS: lambda name: DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name, [DeleteRecordsPartition(0, -1)])]
+    ),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: lambda name: OffsetForLeaderEpochRequest(
+        replica_id=-1, topics=[OffsetForLeaderTopic(name, [OffsetForLeaderPartition(partition=0, leader_epoch=0)])]
+    ),
+    ApiKey.CREATE_PARTITIONS: lambda name: CreatePartitionsRequest(topics=[CreatePartitionsTopic(name, 2)]),
+    ApiKey.ELECT_LEADERS: lambda name: ElectLeadersRequest(topic_partitions=[TopicPartitions(name, [0])]),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda name: IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(TOPIC, name, [AlterableConfig(name="retention.ms", value="1000")])]
+    ),
+}
+VERSIONS = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
+"""Of those whose latest speaks of topic ids."""
+
+
+def _fetched() -> FetchPartition:
+    return FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)
+
+
+def test_what_would_be_an_unknown_topic_waits_and_is_done_once_it_is_known() -> None:
+    async def story(one: OneNode) -> None:
+        for key, ask_of in REFUSED.items():
+            name = f"of-{key.name.lower()}"
+            async with one.client(one.last_offset + 1) as client:
+                asking = asyncio.ensure_future(client.ask(ask_of(name), version=VERSIONS.get(key)))
+                await one.until(lambda: one.waiting)
+                await one.make(name)
+                assert "UNKNOWN_TOPIC" not in str(_all_codes(await asking)), key
+
+    play(story)
+
+
+def test_what_has_no_place_for_the_error_ends_with_its_connection() -> None:
+    async def story(one: OneNode) -> None:
+        for key, ask_of in REFUSED.items():
+            async with one.client(LATE) as client:
+                with pytest.raises(NetworkError, match="closed the connection"):
+                    await client.ask(ask_of(MISSING), version=VERSIONS.get(key))
+
+    play(story)
+
+
+def test_what_succeeds_is_not_held_up() -> None:
+    async def story(one: OneNode) -> None:
+        loop = asyncio.get_running_loop()
+        for number, (key, ask_of) in enumerate(REFUSED.items()):
+            await one.make(f"of-{number}")
+            async with one.client(LATE) as client:
+                began = loop.time()
+                await client.ask(ask_of(f"of-{number}"), version=VERSIONS.get(key))
+                assert loop.time() - began < WAIT_SECONDS, key
+
+    play(story)
+
+
+def test_who_deleted_a_topic_can_make_it_anew() -> None:
+    """A broker that has not heard of the deletion waits for it: TOPIC_ALREADY_EXISTS would be a tale of the past."""
+
+    async def story(one: OneNode) -> None:
+        creation = CreateTopicsRequest(topics=[CreatableTopic("flights", 1, 1)])
+        async with one.client(LATE) as client:
+            with pytest.raises(NetworkError):
+                await client.ask(creation)
+
+    play(story)
+
+
+def test_a_partition_that_is_not_there_yet_waits_too() -> None:
+    async def story(one: OneNode) -> None:
+        request = ListOffsetsRequest(
+            topics=[ListOffsetsTopic("flights", [ListOffsetsPartition(partition_index=7, timestamp=-1)])]
+        )
+        async with one.client(LATE) as client:
+            with pytest.raises(NetworkError):
+                await client.ask(request)
+
+    play(story)
+
+
+def test_a_fetch_session_waits_for_what_it_follows_and_does_not_name() -> None:
+    async def story(one: OneNode) -> None:
+        async with one.client() as client:
+            first = FetchRequest(
+                max_wait_ms=0, min_bytes=0, session_epoch=0, topics=[FetchTopic(topic=MISSING, partitions=[_fetched()])]
+            )
+            answer = await client.ask(first, version=12)
+            assert answer.session_id
+            client.sends = ConsistencyState(one.node.cluster_id, LATE)
+            later = FetchRequest(max_wait_ms=0, min_bytes=0, session_id=answer.session_id, session_epoch=1, topics=[])
+            with pytest.raises(NetworkError):
+                await client.ask(later, version=12)
+
+    play(story)
+
+
+def test_a_token_of_another_cluster_ends_whatever_it_comes_with() -> None:
+    async def story(one: OneNode) -> None:
+        for request in (produce("flights"), metadata()):
+            async with one.client(0, cluster_id="another") as client:
+                with pytest.raises(NetworkError):
+                    await client.ask(request, version=12)
+
+    play(story)
+
+
+# The tables.
+
+TOPIC_FIELDS = {"topic", "topic_id", "topic_name", "topic_names", "topics", "topic_data", "topic_partitions"}
+WITHOUT_A_DENIAL = {
+    ApiKey.OFFSET_FETCH: "what was not committed is -1, of topics that are not there as well",
+    ApiKey.DESCRIBE_QUORUM: "of the metadata log alone",
+}
+
+
+@pytest.mark.parametrize(
+    "key", [key for key, (_, roles) in SERVED.items() if BROKER in roles], ids=lambda key: key.name
+)
+def test_every_api_that_names_topics_has_a_row(key: ApiKey) -> None:
+    """Served by brokers and not found in `gated_apis.py`? Add a row there, or say here why it needs none."""
+    names_topics = bool(TOPIC_FIELDS & set(_fields(layout_of(api(key).request))))
+    assert not names_topics or key in READS or key in DENIALS or key in WITHOUT_A_DENIAL
+
+
+def _fields(layout: Layout) -> list[str]:
+    return [field.name for field in layout.fields]
+
+
+def _all_codes(answer: Any) -> list[str]:
+    """Every error in an answer, by name."""
+    found = []
+    for name in getattr(answer, "__slots__", ()):
+        value = getattr(answer, name)
+        if name == "error_code" and value:
+            found.append(Code(value).name)
+        for row in value if isinstance(value, list) else ():
+            found += _all_codes(row)
+    return found
