@@ -22,6 +22,8 @@ from tidelog.wire.primitives import read_uvarint, skip_tagged_fields, uvarint
 
 _API_VERSIONS = ApiKey.API_VERSIONS.value
 _CONSISTENCY_STATE_TAG = 0
+_CONSISTENCY_STATE_ALONE = b"\1\0"
+"""How tagged fields begin that have nothing else: one of them, with that tag."""
 
 _request_start = Struct(">hhih")
 _response_start = Struct(">i")
@@ -189,10 +191,10 @@ def _encode_tagged_fields(state: ConsistencyState) -> bytes:
 
 def _decode_tagged_fields(buffer: Buffer, position: int) -> tuple[ConsistencyState | None, int]:
     """The consistency state among the tagged fields at `position`, and the position after them all."""
-    if buffer[position] == 1 and buffer[position + 1] == _CONSISTENCY_STATE_TAG and buffer[position + 2] < 0x80:
-        start = position + 3  # it is all that there is, and short: so it comes with every request of a client
-        end = start + buffer[position + 2]
-        if end <= len(buffer):
+    start, length = position + 3, len(buffer)
+    if start <= length and bytes(buffer[position : position + 2]) == _CONSISTENCY_STATE_ALONE:
+        end = start + buffer[start - 1]
+        if buffer[start - 1] < 0x80 and end <= length:  # as it comes with every request of a client
             return _decode_consistency_state(bytes(buffer[start:end])), end
     count, start = read_uvarint(buffer, position)
     position = skip_tagged_fields(buffer, start, len(buffer), count)
