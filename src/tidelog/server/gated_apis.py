@@ -186,6 +186,8 @@ DENIALS: dict[int, IsDenied] = {
     ApiKey.CREATE_PARTITIONS: _of_topics("topics", partitions=""),
     ApiKey.ELECT_LEADERS: _of_topics("topic_partitions", "topic"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _names_unknown(_altered),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _of_topics("topics", index="partition_index"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _of_topics("topics", partitions="partition_indexes"),
     ApiKey.OFFSET_DELETE: _of_topics("topics", index="partition_index"),
 }
 """Whoever serves one more API that names topics adds its row here."""

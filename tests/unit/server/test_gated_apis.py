@@ -272,6 +272,7 @@ TOPIC_FIELDS = {"topic", "topic_id", "topic_name", "topic_names", "topics", "top
 WITHOUT_A_DENIAL = {
     ApiKey.OFFSET_FETCH: "what was not committed is -1, of topics that are not there as well",
     ApiKey.DESCRIBE_QUORUM: "of the metadata log alone",
+    ApiKey.STOP_REPLICA: "of controllers, which send no token",
 }
 
 
