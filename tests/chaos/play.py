@@ -87,6 +87,7 @@ class _Round:
         finally:  # whoever still waits for something may be waited for by nobody
             load.producing_ended.set()
             load.reading_ended.set()
+            self.row.pauses = {name: round(pause, 1) for name, pause in load.pauses.items()}
             if group is not None:
                 group.ended.set()
 

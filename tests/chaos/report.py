@@ -13,6 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+COLUMNS = (
+    "kind of fault", "hours", "rounds", "faults", "acknowledged", "lost", "unreported", "readers told",
+    "longest pause", "failed rounds",
+)  # fmt: skip
 MARKS = ("<!-- chaos -->", "<!-- /chaos -->")
 
 
@@ -38,6 +42,7 @@ class Row:
         unreported: how often a reader was not told of what is gone, or was given the wrong thing.
         told_readers, told_producers: how often they were told of a loss.
         findings: all of the checkers, by their names.
+        pauses: the longest time in seconds that each producer waited for an acknowledgement.
         packets: what became of them.
         error: what is wrong; empty if nothing is.
     """
@@ -57,8 +62,14 @@ class Row:
     told_readers: int = 0
     told_producers: int = 0
     findings: dict[str, int] = field(default_factory=dict)
+    pauses: dict[str, float] = field(default_factory=dict)
     packets: dict[str, int] = field(default_factory=dict)
     error: str = ""
+
+    @property
+    def pause(self) -> float:
+        """The longest of any producer."""
+        return max(self.pauses.values(), default=0.0)
 
     def summary(self) -> str:
         """One line."""
@@ -66,7 +77,7 @@ class Row:
         return (
             f"{self.kind}, seed {self.seed}, {self.nodes} nodes: {len(self.faults)} faults in {self.seconds:.0f} s, "
             f"{self.acknowledged} acknowledged, {self.lost} lost, {self.unreported} unreported, "
-            f"{self.given_up} given up: {verdict}"
+            f"{self.given_up} given up, {self.pause:.1f} s the longest pause: {verdict}"
         )
 
     @staticmethod
@@ -96,10 +107,7 @@ def table_of(rows: Iterable[Row]) -> str:
     by_kind: dict[str, list[Row]] = {}
     for row in rows:
         by_kind.setdefault(row.kind, []).append(row)
-    lines = [
-        "| kind of fault | hours | rounds | faults | acknowledged | lost | unreported | readers told | failed rounds |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    lines = [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
     lines += [_line(kind, found) for kind, found in sorted(by_kind.items())]
     lines.append(_line("all", [row for found in by_kind.values() for row in found]))
     return "\n".join(lines)
@@ -115,6 +123,7 @@ def _line(kind: str, rows: list[Row]) -> str:
         f"{sum(row.lost for row in rows):,}",
         f"{sum(row.unreported for row in rows):,}",
         f"{sum(row.told_readers for row in rows):,}",
+        f"{max((row.pause for row in rows), default=0.0):.1f} s",
         sum(bool(row.error) for row in rows),
     )
     return "| " + " | ".join(map(str, cells)) + " |"

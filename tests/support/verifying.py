@@ -25,6 +25,7 @@ class VerifyingLoad:
 
     Attributes:
         history: what is known so far; judge it only after `finish`.
+        pauses: the longest time in seconds that each producer has waited for its next acknowledgement.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class VerifyingLoad:
         self.reading_ended = threading.Event()
         self.failures: list[BaseException] = []
         self.acknowledged = dict.fromkeys(producers, 0)
+        self.pauses = dict.fromkeys(producers, 0.0)
+        self._heard: dict[str, float] = {}
         self.ends: Mapping[int, int] | None = None  # exclusive, per partition: what readers are to reach at last
         self._producers = [threading.Thread(target=self._run, args=(PRODUCERS[name], name)) for name in producers]
         self._readers = [threading.Thread(target=self._run, args=(READERS[name], name)) for name in readers]
@@ -102,6 +105,10 @@ class VerifyingLoad:
             self.history.failed[record] = why
             return
         self.history.acknowledged[record] = offset
+        now = time.monotonic()
+        pause = now - self._heard.get(record.producer, now)
+        self.pauses[record.producer] = max(self.pauses[record.producer], pause)
+        self._heard[record.producer] = now
         with self.progress:
             self.acknowledged[record.producer] += 1
             self.progress.notify_all()
