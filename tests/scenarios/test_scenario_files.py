@@ -95,6 +95,17 @@ QUORUMS = [
     ("quorum A B C\ncrash A\nappend t1", "nobody leads; what helps: settle"),
 ]
 
+TOKENS = [
+    ("nodes A\nexplode", r"story.txt:2: 'explode': no such command. Possible are: nodes NODE.*ask NODE REQUEST"),
+    ("nodes B", "nodes are the first letters: nodes A B C"),
+    ("nodes A\ncut-off B", "there is no node B. There are: A"),
+    ("nodes A\nask A everything", "there is no such request. There are: metadata metadata-all"),
+    ("nodes A\nask A metadata", "it is asked of a topic"),
+    ("nodes A\nask A metadata-all t", "it is asked of all topics"),
+    ("nodes A\nstart A", "it is up"),
+    ("nodes A\ncrash A\nask A metadata t", "no node A is up"),
+]
+
 
 def check(tmp_path: Path, text: str, *, is_rewriting: bool = False) -> str:
     path = tmp_path / "story.txt"
@@ -111,7 +122,7 @@ def test_a_story_that_goes_otherwise_fails_and_can_be_written_anew(tmp_path: Pat
     assert check(tmp_path, wrong, is_rewriting=True) == STORY
 
 
-@pytest.mark.parametrize(("commands", "message"), REPLICAS + CLIENTS + ORDERS + QUORUMS)
+@pytest.mark.parametrize(("commands", "message"), REPLICAS + CLIENTS + ORDERS + QUORUMS + TOKENS)
 def test_what_cannot_be_played_is_named(tmp_path: Path, commands: str, message: str) -> None:
     with pytest.raises(StoryError, match=message):
         check(tmp_path, f"{commands}\n----\n")
@@ -152,6 +163,7 @@ def test_a_story_without_a_beginning_is_named(tmp_path: Path) -> None:
         ),
         ("brokers A\ncreate t on=A\nlearn A\n----\nA knows 1  t#1 epoch=0 serves\n", "without-epochs"),
         ("quorum A\n----\nA leader      epoch=1  [+@1 |]\n", "parks-all-that-is-empty"),
+        ("nodes A\n----\nA leads   no topic\nthe client knows no topic\n", "without-tokens"),
     ],
 )
 def test_a_replay_that_breaks_nothing_proves_nothing(tmp_path: Path, story: str, rule: str) -> None:

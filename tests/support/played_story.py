@@ -81,14 +81,21 @@ class PlayedStory(ABC, Generic[R, W]):
         rule = command.options.get("rule", "")
         if rule not in self.old_rules:
             raise command.refuse(f"no such rule. There are: {', '.join(self.old_rules)}")
+        self.close()
         other = type(self)(self.old_rules[rule])
         broken: list[str] = []
-        for played in self._played:
-            other.do(played)
-            broken = other.broken() or broken
-        if not broken:
-            raise command.refuse("the story ends as well under that rule, and so proves nothing about ours")
-        return [*other.picture(), *_told(broken)]
+        try:
+            for played in self._played:
+                other.do(played)
+                broken = other.broken() or broken
+            if not broken:
+                raise command.refuse("the story ends as well under that rule, and so proves nothing about ours")
+            return [*other.picture(), *_told(broken)]
+        finally:
+            other.close()
+
+    def close(self) -> None:
+        """Nothing more is played, but under another rule."""
 
 
 def _told(broken: list[str]) -> list[str]:

@@ -12,12 +12,14 @@ from support.quorum_story import QuorumStory
 from support.reader_story import ReaderStory
 from support.stop_story import StopStory
 from support.story import Story
+from support.token_story import TokenStory
 
 KINDS: dict[str, type[PlayedStory[Any, Any]]] = {
     "cluster": Story,
     "topic": ReaderStory,
     "brokers": StopStory,
     "quorum": QuorumStory,
+    "nodes": TokenStory,
 }
 
 

@@ -1,0 +1,74 @@
+"""What brokers and clients did before consistency tokens, or would do without some of their rules (KIP-1243)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from typing import Any
+
+from tidelog.base.errors import KafkaError
+from tidelog.server.dispatch import Dispatcher, Handler, RequestContext
+from tidelog.server.node import Node
+from tidelog.server.tokens import TokenGate
+from tidelog.wire import ConsistencyState
+from tidelog.wire.api import Api
+
+
+@dataclass(frozen=True)
+class TokenRules:
+    """What a story goes by; the defaults are production's.
+
+    Attributes:
+        sends_tokens: whether clients tell what they have seen.
+        stamps_own_writes: whether a broker that passes a change on waits for it before it answers, and so stamps it.
+        waits_before_denials: whether requests beside the ten reads of the proposal wait where they would be denied.
+        hangs_up: whether a broker that cannot say STALE_METADATA says nothing at all.
+    """
+
+    sends_tokens: bool = True
+    stamps_own_writes: bool = True
+    waits_before_denials: bool = True
+    hangs_up: bool = True
+
+    def weaken(self, node: Node) -> None:
+        """Have a node that was made, and not started, go by these."""
+        if not self.stamps_own_writes:
+            node.caught_up = _at_once  # type: ignore[method-assign]
+        new_dispatcher = node.listeners._new_dispatcher
+
+        def weakened(role: str) -> Dispatcher:
+            dispatcher = new_dispatcher(role)
+            gate = dispatcher._tokens
+            if not self.hangs_up:
+                dispatcher._tokens = gate = AnswersAllTheSame(node)
+            if not self.waits_before_denials:
+                gate._denials = {}
+            return dispatcher
+
+        node.listeners._new_dispatcher = weakened
+
+
+class AnswersAllTheSame(TokenGate):
+    """Where there is no place for the error, the answer is what there is."""
+
+    async def answer(
+        self, known: Api, handle: Handler, request: Any, context: RequestContext, state: ConsistencyState
+    ) -> Any:
+        try:
+            return await super().answer(known, handle, request, context, state)
+        except KafkaError:
+            response = handle(self._node, request, context)
+            return await response if isinstance(response, Awaitable) else response
+
+
+async def _at_once() -> None:
+    """Wait for nothing."""
+
+
+OLD_TOKEN_RULES = {
+    "without-tokens": TokenRules(sends_tokens=False),
+    "monotonic-reads-only": TokenRules(stamps_own_writes=False),
+    "ten-reads-only": TokenRules(waits_before_denials=False),
+    "answers-without-a-slot": TokenRules(hangs_up=False),
+}
+"""Before KIP-1243; its text to the letter, twice; and an error that is left out where it has no place."""
