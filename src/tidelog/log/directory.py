@@ -9,6 +9,7 @@ replication-offset-checkpoint      the high watermarks
 log-start-offset-checkpoint        where each log starts, if not at its first segment
 flights-0/                         partition 0 of the topic `flights`
 flights-0.<32 hex digits>-delete/  one that is to be removed
+flights-0.<32 hex digits>-future/  one that is being made, and is to be the copy of one in another directory
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError
-from tidelog.base.ids import BrokerEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.base.ids import BrokerEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.ports import Disk, Lock, Rng
 from tidelog.log.checkpoint import (
     MetaProperties,
     format_clean_shutdown,
     format_meta_properties,
     format_offsets,
+    format_partition_metadata,
     parse_clean_shutdown,
     parse_meta_properties,
     parse_offsets,
 )
+from tidelog.log.future_mark import FUTURE_MARK_FILE, FutureMark, format_future_mark
 from tidelog.log.incarnation import NOTHING, Incarnation, format_incarnation, parse_incarnation
 from tidelog.log.lineage_file import LINEAGE_FILE
 from tidelog.log.recovery import PARTITION_METADATA_FILE
@@ -41,6 +44,7 @@ RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 DELETE_SUFFIX = "-delete"
+FUTURE_SUFFIX = "-future"
 NAME_SIZE_MAX = 255
 """What file systems allow; Kafka cuts a topic's name to fit before `.<32 hex digits>-delete`."""
 
@@ -61,10 +65,10 @@ def parse_directory_name(name: str) -> TopicPartition | None:
     return TopicPartition(topic, PartitionIndex(int(partition)))
 
 
-def _is_doomed(name: str) -> bool:
-    """Whether `LogDirectory.doom`, or Kafka, named it. Somebody's own `to-delete` is not ours to remove."""
-    unique = name.removesuffix(DELETE_SUFFIX).rpartition(".")[2]
-    return name.endswith(DELETE_SUFFIX) and len(unique) == 32 and set(unique) <= set("0123456789abcdef")
+def _has_unique_suffix(name: str, suffix: str) -> bool:
+    """Whether this class, or Kafka, named it. Somebody's own `to-delete` is not ours to remove."""
+    unique = name.removesuffix(suffix).rpartition(".")[2]
+    return name.endswith(suffix) and len(unique) == 32 and set(unique) <= set("0123456789abcdef")
 
 
 class LogDirectory:
@@ -203,10 +207,7 @@ class LogDirectory:
 
         Its files are to be removed by `remove_doomed`, which may take long. The log is to be released before.
         """
-        suffix = f".{rng.uuid().hex}{DELETE_SUFFIX}"
-        partition = f"-{topic_partition.partition}"
-        topic = topic_partition.topic[: NAME_SIZE_MAX - len(suffix) - len(partition)]
-        path = f"{self.path}/{topic}{partition}{suffix}"
+        path = self._unique_path(topic_partition, DELETE_SUFFIX, rng)
         self._disk.rename(self.log_path(topic_partition), path)
         self._disk.sync_dir(self.path)
         return path
@@ -216,7 +217,42 @@ class LogDirectory:
 
         May take long: call it on another thread.
         """
-        doomed = [name for name in self._disk.list(self.path) if _is_doomed(name)]
+        doomed = [name for name in self._disk.list(self.path) if _has_unique_suffix(name, DELETE_SUFFIX)]
         for name in doomed:
             self._disk.remove_tree(f"{self.path}/{name}")
         return len(doomed)
+
+    def make_future(self, topic_partition: TopicPartition, topic_id: TopicId, rng: Rng) -> str:
+        """Make the directory of a copy: there at once with what says that it is one. Returns its path.
+
+        Raises:
+            DiskError: it is not there.
+        """
+        path = self._unique_path(topic_partition, FUTURE_SUFFIX, rng)
+        self._disk.make_dirs(path)
+        self._disk.write_all_atomically(
+            {
+                f"{path}/{PARTITION_METADATA_FILE}": format_partition_metadata(topic_id),
+                f"{path}/{FUTURE_MARK_FILE}": format_future_mark(FutureMark.COPYING),
+            }
+        )
+        self._disk.rename(path, self.log_path(topic_partition))
+        self._disk.sync_dir(self.path)
+        return self.log_path(topic_partition)
+
+    def remove_unmade(self) -> None:
+        """Remove what `make_future` did not come to an end with. Before anybody calls that."""
+        for name in self._disk.list(self.path):
+            if _has_unique_suffix(name, FUTURE_SUFFIX) and self._is_unmade(name):
+                self._disk.remove_tree(f"{self.path}/{name}")
+
+    def _is_unmade(self, name: str) -> bool:
+        """Whether `make_future` did not come to its end there. Kafka's own copies have other files."""
+        ours = {PARTITION_METADATA_FILE, FUTURE_MARK_FILE}
+        return {each.removesuffix(".tmp") for each in self._disk.list(f"{self.path}/{name}")} <= ours
+
+    def _unique_path(self, topic_partition: TopicPartition, suffix: str, rng: Rng) -> str:
+        suffix = f".{rng.uuid().hex}{suffix}"
+        partition = f"-{topic_partition.partition}"
+        topic = topic_partition.topic[: NAME_SIZE_MAX - len(suffix) - len(partition)]
+        return f"{self.path}/{topic}{partition}{suffix}"

@@ -92,6 +92,19 @@ class LineageFile:
 
         self._change(assign_each)
 
+    def replace(self, lineage: LeaderEpochLineage) -> None:
+        """Say what another one says."""
+
+        def take_over(own: LeaderEpochLineage) -> bool:
+            if own == lineage:
+                return False
+            own.clear()
+            for entry in lineage.entries:
+                own.assign(*entry)
+            return True
+
+        self._change(take_over)
+
     def truncate_from_end(self, end_offset: Offset) -> None:
         self._change(lambda lineage: lineage.truncate_from_end(end_offset))
 

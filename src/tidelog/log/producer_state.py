@@ -173,6 +173,12 @@ class ProducerStates:
     def __iter__(self) -> Iterator[ProducerState]:
         return iter(self._states.values())
 
+    def clone(self) -> ProducerStates:
+        """An independent copy."""
+        copy = ProducerStates((state.clone() for state in self._states.values()), end_offset=self.end_offset)
+        copy._completed = self._completed.copy()
+        return copy
+
     def get(self, producer_id: int) -> ProducerState | None:
         """The producer, if it is known here."""
         return self._states.get(ProducerId(producer_id))

@@ -26,7 +26,9 @@ from tidelog.server.applied_offset import AppliedOffset
 from tidelog.server.assignments import Assigned, assigned, is_held, taken_away
 from tidelog.server.following import BACKOFF_FIRST_MS, Following
 from tidelog.server.held_directory import HeldDirectory, is_full
-from tidelog.server.log_files import LogFiles, WantedLog
+from tidelog.server.log_files import LogFiles
+from tidelog.server.log_moves import LogMoves
+from tidelog.server.log_places import WantedLog
 from tidelog.server.partition import Partition
 from tidelog.server.replication import Replication
 from tidelog.server.stop_orders import StopOrders
@@ -74,6 +76,7 @@ class Broker:
         self.on_directory_failed: Callable[[], None] = _nobody_asked
         """Told that what lies in one of the log directories is offline until the next start."""
         self._files = files
+        self.moves = LogMoves(self, files, clock=clock, executor=executor)
         self.replication = replication
         if replication is not None:
             replication.broker = self
@@ -115,12 +118,6 @@ class Broker:
                 raise refusal(Code.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
             raise self._missing(TopicPartition(topic.name, PartitionIndex(index)))
         return found
-
-    def preferred_read_replica(self, partition: Partition, rack: str, offset: int) -> BrokerId | None:
-        """Which other broker a consumer in `rack` is to read a partition from (KIP-392); None: this one."""
-        if self.replication is None or partition.replica is None:
-            return None
-        return self.replication.preferred_read_replica(partition.replica, rack, offset)
 
     async def bring_into_memory(self, missing: Sequence[NotCachedError]) -> None:
         """Read off the loop what look-ups in logs were in need of. What the disk refuses, the next look-up says."""
@@ -245,6 +242,7 @@ class Broker:
         gone = taken_away(self.broker_id, delta, image)
         for topic_partition, topic_id in gone:
             await self._cut_off(self._forget(topic_partition, topic_id))
+            await self.moves.end(topic_partition)
         await self._files.delete([*gone, *self.stops.take_strays()])
         ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
         ours += [one for one in self.stops.take_resumed() if one not in ours]
@@ -423,6 +421,7 @@ class Broker:
         self._offline.pop(one.topic_partition, None)
         self._by_name[one.topic_partition] = partition
         self._by_id[one.topic_id, one.topic_partition.partition] = partition
+        self.moves.resume(partition)
         return partition
 
     def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> Partition | None:
@@ -473,6 +472,7 @@ class Broker:
             await asyncio.gather(self._applying, return_exceptions=True)
         self._applied.on_stopped()
         await self.stops.stop()
+        await self.moves.stop()
         for task in list(self._asking.values()):
             task.cancel()
         partitions = self.partitions

@@ -189,8 +189,8 @@ class Cleaner:
         while True:
             step = await self._off_the_loop(job.step)
             async with partition.log_lock:  # nobody truncates the log meanwhile
-                if not self._is_ours(partition):
-                    return False
+                if not self._is_ours(partition) or partition.log is not log:
+                    return False  # it may lie in another directory by now
                 if step.is_done:
                     log.compaction.finish(job.end_offset)
                     return True

@@ -67,6 +67,7 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: ("api_45_alter_partition_reassignments", (BROKER, CONTROLLER)),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: ("api_46_list_partition_reassignments", (BROKER, CONTROLLER)),
     ApiKey.OFFSET_DELETE: ("api_47_offset_delete", (BROKER,)),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ("api_34_alter_replica_log_dirs", (BROKER,)),
     ApiKey.DESCRIBE_LOG_DIRS: ("api_35_describe_log_dirs", (BROKER,)),
     ApiKey.VOTE: ("api_52_vote", (CONTROLLER,)),
     ApiKey.BEGIN_QUORUM_EPOCH: ("api_53_begin_quorum_epoch", (CONTROLLER,)),

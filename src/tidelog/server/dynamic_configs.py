@@ -64,10 +64,11 @@ class DynamicConfigs:
         return not own.isdisjoint(changed)
 
     def _throttle(self, image: MetadataImage) -> None:
+        settings = broker_settings(self._static, image.configs, self._broker.broker_id)
+        leader, follower, moves = limits_of(settings, image.configs, self._broker.broker_id)
+        self._broker.moves.throttle.configure(moves)
         replication = self._broker.replication
         if replication is not None:
-            settings = broker_settings(self._static, image.configs, self._broker.broker_id)
-            leader, follower, _ = limits_of(settings, image.configs, self._broker.broker_id)
             replication.leader_throttle.configure(leader)
             replication.follower_throttle.configure(follower)
 

@@ -173,8 +173,8 @@ class FetchReading:
             records=b"",
         )
         fetched.watch(partition)
-        if self._rack:
-            preferred = broker.preferred_read_replica(partition, self._rack, wanted.fetch_offset)
+        if self._rack and broker.replication is not None and partition.replica is not None:
+            preferred = broker.replication.preferred_read_replica(partition.replica, self._rack, wanted.fetch_offset)
             if preferred is not None:
                 self.must_answer = True
                 row.preferred_read_replica = preferred

@@ -21,8 +21,10 @@ from tidelog.base.ports import Disk, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirectory
+from tidelog.log.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
 from tidelog.log.incarnation import NOTHING, Incarnation
 from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.replica.truncation import OwnLog
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -194,6 +196,90 @@ class HeldDirectory:
                 self.forget_incarnation()
         return log
 
+    # Copies of logs in other directories.
+
+    def future_mark_of(self, topic_partition: TopicPartition) -> FutureMark | None:
+        """What a log that lies here is; None for an ordinary one. Raises CorruptLogError, DiskError."""
+        return read_future_mark(self._disk, self.log_path(topic_partition))
+
+    def make_future(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId,
+        *,
+        log_start_offset: Offset,
+        now_ms: int,
+    ) -> Log:
+        """Make and open a log that is to become the copy of another. Raises DiskError: there is none."""
+        self._forget_checkpoints_of([topic_partition])
+        if self.holds(topic_partition):  # of a move that was ended
+            self.doom(topic_partition)
+        self._directory.make_future(topic_partition, topic_id, self._rng)
+        self.partition_count += 1
+        return self._open_future(topic_partition, config, topic_id, log_start_offset=log_start_offset, now_ms=now_ms)
+
+    def _open_future(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId,
+        log_start_offset: Offset,
+        now_ms: int,
+    ) -> Log:
+        return Log.open(
+            self._disk,
+            self.log_path(topic_partition),
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            clean_shutdown=False,
+            now_ms=now_ms,
+            log_start_offset=log_start_offset,
+        )
+
+    def recover(
+        self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId, now_ms: int, *, is_future: bool
+    ) -> OwnLog:
+        """Recover a log that is one of two, and let go of it. Raises CorruptLogError, DiskError."""
+        if is_future:
+            log = self._open_future(topic_partition, config, topic_id, log_start_offset=Offset(0), now_ms=now_ms)
+        else:
+            log = self.open_log(topic_partition, config, topic_id=topic_id, now_ms=now_ms)
+            del self.logs[topic_partition]
+        found = OwnLog(log.log_start_offset, log.log_end_offset, log.log_start_offset, log.lineage)
+        log.close()
+        return found
+
+    def adopt(self, topic_partition: TopicPartition, log: Log) -> None:
+        """A copy took over: it is the log of the partition, and lies here. On the loop."""
+        self.logs[topic_partition] = log
+
+    def adopt_checkpoints(self, topic_partition: TopicPartition, former: HeldDirectory) -> None:
+        """Say of a log what is said of it in the directory where it was before; synced. Raises DiskError."""
+        with self._checkpoint_lock:
+            self._checkpointed.add(topic_partition)
+            for own, theirs in (
+                (self._log_start_offsets, former._log_start_offsets),
+                (self._high_watermarks, former._high_watermarks),
+            ):
+                if topic_partition in theirs:
+                    own[topic_partition] = max(theirs[topic_partition], own.get(topic_partition, Offset(0)))
+            self._directory.write_log_start_offsets(self._log_start_offsets)
+            self._directory.write_high_watermarks(self._high_watermarks)
+
+    def write_future_mark(self, topic_partition: TopicPartition, mark: FutureMark) -> None:
+        """Synced when it returns. Raises DiskError: it is the former one, or this."""
+        write_future_mark(self._disk, self.log_path(topic_partition), mark)
+
+    def remove_future_mark(self, topic_partition: TopicPartition) -> None:
+        """A log that lies here is a log like any other. Raises DiskError."""
+        remove_future_mark(self._disk, self.log_path(topic_partition))
+
+    def remove_unmade(self) -> None:
+        """Remove copies that were being made at the last stop; at the start alone. Raises DiskError."""
+        self._directory.remove_unmade()
+
     def _forget_checkpoints_of(self, topic_partitions: Iterable[TopicPartition]) -> None:
         """A log that is yet to be made has no past: what a deleted one of its name left in the checkpoints must go.
 
@@ -244,17 +330,16 @@ class HeldDirectory:
                 continue
             if not self._directory.is_log(topic_partition):
                 continue  # somebody's own, like `backup-2024`
-            path = self.log_path(topic_partition)
-            suffix = f"-{topic_partition.partition}.{self._rng.uuid().hex}-stray"
-            aside = f"{self.path}/{topic_partition.topic[: NAME_SIZE_MAX - len(suffix)]}{suffix}"
-            self._disk.rename(path, aside)
-            self.partition_count -= 1
-            logger.warning(
-                "%s is in no topic that the metadata assigns to this node: renamed to %s; "
-                "remove it once you are sure that nobody misses it",
-                path,
-                aside,
-            )
+            self.set_aside(topic_partition, "is in no topic that the metadata assigns to this node")
+
+    def set_aside(self, topic_partition: TopicPartition, why: str) -> None:
+        """Rename a log. Raises DiskError."""
+        path = self.log_path(topic_partition)
+        suffix = f"-{topic_partition.partition}.{self._rng.uuid().hex}-stray"
+        aside = f"{self.path}/{topic_partition.topic[: NAME_SIZE_MAX - len(suffix)]}{suffix}"
+        self._disk.rename(path, aside)
+        self.partition_count -= 1
+        logger.warning("%s %s: renamed to %s; remove it once you are sure that nobody misses it", path, why, aside)
 
     # Whether it can be relied on.
 

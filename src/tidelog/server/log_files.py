@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, TidelogError
@@ -28,6 +27,7 @@ from tidelog.server.bootstrap_file import read_bootstrap_level
 from tidelog.server.config import NodeConfig
 from tidelog.server.held_directory import HeldDirectory, close_logs, is_full
 from tidelog.server.log_directories import LogDirectories
+from tidelog.server.log_places import LogPlaces, WantedLog
 from tidelog.server.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.partition import Partition
 
@@ -40,17 +40,13 @@ WRITTEN_TOGETHER_MAX = 1024
 PRODUCER_ID_EXPIRATION = "producer.id.expiration.ms"
 
 
-class WantedLog(NamedTuple):
-    """A log that this node is to have."""
-
-    topic_partition: TopicPartition
-    topic_id: TopicId
-    is_new: bool
-    """Nobody can have written to it yet: if it lies nowhere, it is made."""
-
-
 class LogFiles:
-    """The log directories of one node, the metadata log's included, and the logs in them."""
+    """The log directories of one node, the metadata log's included, and the logs in them.
+
+    Attributes:
+        places: where each log lies, or is to be made.
+        on_cut: told on the loop of each log that is about to be truncated, and where.
+    """
 
     def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
         self._config = config
@@ -58,6 +54,8 @@ class LogFiles:
         self._clock = clock
         self._executor = executor
         self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
+        self.places = LogPlaces(self, clock=clock)
+        self.on_cut: Callable[[Partition, Offset], None] = lambda partition, end_offset: None
         self._metadata: MetadataFiles | None = None
         self._held_at: dict[TopicPartition, HeldDirectory] = {}  # where each open log lies
         self._removals: list[asyncio.TimerHandle] = []
@@ -72,6 +70,10 @@ class LogFiles:
             config.log_directories, config.metadata_log_directory, is_alone=config.quorum.is_standalone
         )
         self._metadata = MetadataFiles(self.metadata_directory, disk=self._disk)
+
+    @property
+    def disk(self) -> Disk:
+        return self._disk
 
     @property
     def cluster_id(self) -> ClusterId:
@@ -124,6 +126,7 @@ class LogFiles:
         for held in self._directories.held.values():
             try:
                 held.take_clean_shutdown()
+                held.remove_unmade()
             except DiskError as error:
                 self._give_up(held, error)
         return self._files_of_metadata.open(now_ms=self._clock.wall_ms())
@@ -191,7 +194,7 @@ class LogFiles:
         configs = {each.topic_partition.topic: LogConfig() for each in wanted}
         for topic in configs:
             configs[topic] = self.log_config(topic, image)
-        placed = await self._executor.run(partial(self._place, wanted, image))
+        placed = await self._executor.run(partial(self.places.place, wanted, image, configs))
 
         def open_some(start: int) -> list[Log | TidelogError]:
             stop = start + OPENED_TOGETHER_MAX
@@ -216,67 +219,6 @@ class LogFiles:
             return error
         self._held_at[topic_partition] = held
         return log
-
-    def _place(self, wanted: Sequence[WantedLog], image: MetadataImage) -> list[HeldDirectory | TidelogError]:
-        """Find where each log lies; make room for those that lie nowhere."""
-        placed: list[HeldDirectory | TidelogError] = []
-        made: dict[HeldDirectory, dict[TopicPartition, TopicId]] = {}
-        for each in wanted:
-            try:
-                held = self._find(each, image)
-            except (DiskError, CorruptLogError) as error:
-                placed.append(error)
-                for online in self.online:
-                    if online.holds(each.topic_partition):
-                        online.on_failed(each.topic_partition)
-                continue
-            if held is None:
-                held = min(self.online, key=lambda online: (online.is_known_full, online.partition_count))
-                held.partition_count += 1
-                made.setdefault(held, {})[each.topic_partition] = each.topic_id
-            placed.append(held)
-        for held, topics in made.items():
-            try:
-                held.make(topics)
-            except DiskError as error:
-                held.partition_count -= len(topics)
-                for index, each in enumerate(wanted):
-                    if each.topic_partition in topics:
-                        placed[index] = error
-        return placed
-
-    def _find(self, wanted: WantedLog, image: MetadataImage) -> HeldDirectory | None:
-        """The directory that holds a log; None if none does, and it may be made.
-
-        Raises:
-            CorruptLogError: two hold it.
-            DiskError: it is not to be made: it may lie in a directory that is out of use.
-        """
-        topic_partition, topic_id, is_new = wanted
-        holders = []
-        for held in self.online:
-            if held.holds(topic_partition):
-                held_id = held.topic_id_of(topic_partition)
-                if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
-                    held.doom(topic_partition)  # of a topic that no longer is
-                else:
-                    holders.append(held)
-        if len(holders) > 1:
-            first, second = (held.log_path(topic_partition) for held in holders[:2])
-            raise CorruptLogError(
-                f"{topic_partition} lies in two directories, {first} and {second}: which of them is the true one "
-                "cannot be told; move one of them away, then start again"
-            )
-        if holders:
-            return holders[0]
-        out_of_use = [*self.left_out, *(held.path for held in self.directories if held.failure is not None)]
-        if out_of_use and not is_new:
-            raise DiskError(
-                out_of_use[0],
-                f"this directory is out of use, and {topic_partition} lies in none of the others; bring it back and "
-                "start again, or delete the topic if it is lost",
-            )
-        return None
 
     async def assign_leader_epochs(
         self, assignments: Sequence[tuple[Log, LeaderEpoch]]
@@ -304,6 +246,10 @@ class LogFiles:
             except (DiskError, CorruptLogError) as error:
                 logger.warning("%s: whose log it is cannot be told: %s", topic_partition, error)
         return None
+
+    def on_moved(self, topic_partition: TopicPartition, held: HeldDirectory) -> None:
+        """The log of a partition lies there from now on."""
+        self._held_at[topic_partition] = held
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
         """As it was checkpointed before this start; None if it was not."""
@@ -420,8 +366,9 @@ class LogFiles:
         Raises:
             CorruptLogError: what is left cannot be read; DiskError: the log is out of use.
         """
-        held = self._held_at[partition.topic_partition]
         async with partition.log_lock:
+            held = self._held_at[partition.topic_partition]
+            self.on_cut(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
             await self._executor.run(partial(_cut, held, partition, truncation))
 
     async def persist_log_starts(self, partitions: Iterable[Partition]) -> None:
@@ -436,8 +383,8 @@ class LogFiles:
 
     async def delete_segments(self, partition: Partition) -> None:
         """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
-        log = partition.log
         async with partition.log_lock:
+            log = partition.log
             if log.log_start_offset == log.log_end_offset:
                 log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
             log.delete_segments_before(log.log_start_offset)

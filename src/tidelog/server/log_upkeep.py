@@ -89,7 +89,7 @@ class LogUpkeep:
             if not partition.log_lock.locked() and log.is_flush_due(now_ms):
                 try:
                     async with partition.log_lock:
-                        await self._executor.run(partial(log.maybe_flush, now_ms))
+                        await self._executor.run(partial(partition.log.maybe_flush, now_ms))
                 except DiskError as error:
                     self._hosted.on_disk_error(partition, error)
 

@@ -18,7 +18,8 @@ from tidelog.log import Log
 from tidelog.metadata import MetadataImage
 from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
-from tidelog.server.log_files import LogFiles, WantedLog
+from tidelog.server.log_files import LogFiles
+from tidelog.server.log_places import WantedLog
 from tidelog.server.partition import Partition
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))

@@ -1,8 +1,9 @@
 """DescribeLogDirs 1-4: this broker's log directories, what lies in each, and how much room there is.
 
 Behaviour: every directory of `log.dirs` is told of, in their order, one that is out of use with KAFKA_STORAGE_ERROR and
-nothing in it. Logs that are asked for and are not here are left out, without an error. Sizes are those of the batches;
-a directory's total and usable bytes (4+) are asked of its file system, off the loop.
+nothing in it. Logs that are asked for and are not here are left out, without an error. A copy that is to take the place
+of a log says so, and how far it is behind that (KIP-113). Sizes are those of the batches; a directory's total and
+usable bytes (4+) are asked of its file system, off the loop.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, DiskError
+from tidelog.base.ids import TopicPartition
 from tidelog.server.dispatch import RequestContext
 from tidelog.server.held_directory import HeldDirectory
-from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 
 async def handle(node: Node, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    by_directory = _partitions_by_directory(node, request)
+    by_directory = _rows_by_directory(node, request)
     held = {directory.path: directory for directory in node.files.directories}
     results = []
     for path in node.config.log_directories:
@@ -45,20 +46,28 @@ async def handle(node: Node, request: DescribeLogDirsRequest, context: RequestCo
     return DescribeLogDirsResponse(results=results)
 
 
-def _partitions_by_directory(node: Node, request: DescribeLogDirsRequest) -> dict[HeldDirectory, list[Partition]]:
+def _rows_by_directory(
+    node: Node, request: DescribeLogDirsRequest
+) -> dict[HeldDirectory, list[tuple[TopicPartition, DescribeLogDirsPartition]]]:
     asked = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
-    found: dict[HeldDirectory, list[Partition]] = defaultdict(list)
+    found: dict[HeldDirectory, list[tuple[TopicPartition, DescribeLogDirsPartition]]] = defaultdict(list)
     for partition in node.broker.partitions:
-        directory = node.files.directory_of(partition.topic_partition)
-        if directory is not None and (asked is None or partition.topic_partition in asked):
-            found[directory].append(partition)
+        topic_partition, log = partition.topic_partition, partition.log
+        directory = node.files.directory_of(topic_partition)
+        if directory is not None and (asked is None or topic_partition in asked):
+            lag = max(partition.high_watermark - log.log_end_offset, 0)
+            row = DescribeLogDirsPartition(topic_partition.partition, log.size_bytes, lag, False)
+            found[directory].append((topic_partition, row))
+    for directory, future in node.broker.moves.copies:
+        topic_partition = future.log.topic_partition
+        if asked is None or topic_partition in asked:
+            row = DescribeLogDirsPartition(topic_partition.partition, future.log.size_bytes, future.offset_lag, True)
+            found[directory].append((topic_partition, row))
     return found
 
 
-def _topics(partitions: list[Partition]) -> list[DescribeLogDirsTopic]:
-    rows: dict[str, list[DescribeLogDirsPartition]] = {}
-    for each in sorted(partitions, key=lambda partition: partition.topic_partition):
-        topic, index = each.topic_partition
-        lag = max(each.high_watermark - each.log.log_end_offset, 0)
-        rows.setdefault(topic, []).append(DescribeLogDirsPartition(index, each.log.size_bytes, lag, False))
-    return [DescribeLogDirsTopic(topic, its) for topic, its in rows.items()]
+def _topics(rows: list[tuple[TopicPartition, DescribeLogDirsPartition]]) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for topic_partition, row in sorted(rows, key=lambda each: each[0]):
+        topics.setdefault(topic_partition.topic, []).append(row)
+    return [DescribeLogDirsTopic(topic, its) for topic, its in topics.items()]

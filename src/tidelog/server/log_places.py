@@ -1,0 +1,208 @@
+"""In which of a node's directories a log lies, or is to be made; and which of two it is, where a move was interrupted.
+
+```
+ elsewhere          and a copy says     the log is                          the other one
+ the log            copying             the log                             goes; the move begins anew
+ the log            level               the longer of the two; the log,     goes; if it was the copy, the move
+                                        if they are alike                   begins anew
+ the log, or not    complete            the copy                            goes
+ nothing            copying, level      in a directory that is out of use,  is set aside
+                                        or lost
+```
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from tidelog.base.errors import CorruptLogError, DiskError, TidelogError
+from tidelog.base.ids import Offset, TopicId, TopicPartition
+from tidelog.base.ports import Clock
+from tidelog.log import LogConfig
+from tidelog.log.future_mark import FutureMark
+from tidelog.metadata import MetadataImage
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica.truncation import OwnLog
+from tidelog.server.held_directory import HeldDirectory
+
+if TYPE_CHECKING:
+    from tidelog.server.log_files import LogFiles
+
+logger = logging.getLogger("tidelog.server.log_files")
+
+
+class WantedLog(NamedTuple):
+    """A log that this node is to have."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    is_new: bool
+    """Nobody can have written to it yet: if it lies nowhere, it is made."""
+
+
+class LogPlaces:
+    """See the module. `place` runs on one of the executor's threads.
+
+    Attributes:
+        preferred: where logs are to be made that are not here yet, if somebody said so (KIP-113).
+        interrupted: where logs were on their way to at the last stop.
+    """
+
+    def __init__(self, files: LogFiles, *, clock: Clock) -> None:
+        self.preferred: dict[TopicPartition, HeldDirectory] = {}
+        self.interrupted: dict[TopicPartition, HeldDirectory] = {}
+        self._files = files
+        self._clock = clock
+
+    def place(
+        self, wanted: Sequence[WantedLog], image: MetadataImage, configs: Mapping[str, LogConfig]
+    ) -> list[HeldDirectory | TidelogError]:
+        """Find where each log lies; make room for those that lie nowhere.
+
+        Args:
+            configs: of the topics.
+        """
+        placed: list[HeldDirectory | TidelogError] = []
+        made: dict[HeldDirectory, dict[TopicPartition, TopicId]] = {}
+        for each in wanted:
+            try:
+                held = self._find(each, image, configs[each.topic_partition.topic])
+            except (DiskError, CorruptLogError) as error:
+                placed.append(error)
+                for online in self._files.online:
+                    if online.holds(each.topic_partition):
+                        online.on_failed(each.topic_partition)
+                continue
+            if held is None:
+                held = self._choose(each.topic_partition)
+                held.partition_count += 1
+                made.setdefault(held, {})[each.topic_partition] = each.topic_id
+            placed.append(held)
+        for held, topics in made.items():
+            try:
+                held.make(topics)
+            except DiskError as error:
+                held.partition_count -= len(topics)
+                for index, each in enumerate(wanted):
+                    if each.topic_partition in topics:
+                        placed[index] = error
+        return placed
+
+    def _choose(self, topic_partition: TopicPartition) -> HeldDirectory:
+        preferred = self.preferred.pop(topic_partition, None)
+        if preferred is not None and preferred.failure is None:
+            return preferred
+        return min(self._files.online, key=lambda online: (online.is_known_full, online.partition_count))
+
+    def _find(self, wanted: WantedLog, image: MetadataImage, config: LogConfig) -> HeldDirectory | None:
+        """The directory that holds a log; None if none does, and it may be made.
+
+        Raises:
+            CorruptLogError: two hold it.
+            DiskError: it is not to be made: it may lie in a directory that is out of use.
+        """
+        topic_partition, topic_id, is_new = wanted
+        holders = []
+        for held in self._files.online:
+            if held.holds(topic_partition):
+                held_id = held.topic_id_of(topic_partition)
+                if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
+                    held.doom(topic_partition)  # of a topic that no longer is
+                else:
+                    holders.append(held)
+        marks = {held: mark for held in holders if (mark := held.future_mark_of(topic_partition)) is not None}
+        if marks:
+            holders = self._settle(wanted, holders, marks, config)
+        if len(holders) > 1:
+            first, second = (held.log_path(topic_partition) for held in holders[:2])
+            raise CorruptLogError(
+                f"{topic_partition} lies in two directories, {first} and {second}: which of them is the true one "
+                "cannot be told; move one of them away, then start again"
+            )
+        if holders:
+            return holders[0]
+        out_of_use = self._out_of_use
+        if out_of_use and not is_new:
+            raise DiskError(
+                out_of_use[0],
+                f"this directory is out of use, and {topic_partition} lies in none of the others; bring it back and "
+                "start again, or delete the topic if it is lost",
+            )
+        return None
+
+    @property
+    def _out_of_use(self) -> list[str]:
+        files = self._files
+        return [*files.left_out, *(held.path for held in files.directories if held.failure is not None)]
+
+    # Where a move was interrupted.
+
+    def _settle(
+        self,
+        wanted: WantedLog,
+        holders: Sequence[HeldDirectory],
+        marks: Mapping[HeldDirectory, FutureMark],
+        config: LogConfig,
+    ) -> list[HeldDirectory]:
+        """Leave one log of several. A stop at any step of this leaves what the next start settles likewise.
+
+        Returns:
+            Who holds the log: nobody, if it is in a directory out of use or lost; several, if that cannot be told.
+        """
+        topic_partition = wanted.topic_partition
+        complete = [held for held, mark in marks.items() if mark == FutureMark.COMPLETE]
+        ordinary = [held for held in holders if held not in marks]
+        if len(complete) > 1 or (not complete and len(ordinary) > 1):
+            return list(holders)
+        if complete:
+            self._let_take_over(topic_partition, complete[0], holders)
+            return complete
+        if not ordinary:
+            if not self._out_of_use:
+                for held in holders:
+                    held.set_aside(topic_partition, "is a copy that was not complete, of a log that is gone")
+            return []
+        [current] = ordinary
+        for held, mark in marks.items():
+            if mark == FutureMark.LEVEL and self._is_ahead(wanted, held, current, config):
+                held.adopt_checkpoints(topic_partition, current)
+                held.write_future_mark(topic_partition, FutureMark.COMPLETE)
+                self._let_take_over(topic_partition, held, holders)
+                return [held]
+        for held in marks:
+            held.doom(topic_partition)
+            self.interrupted[topic_partition] = held
+        return ordinary
+
+    def _let_take_over(
+        self, topic_partition: TopicPartition, copy: HeldDirectory, holders: Sequence[HeldDirectory]
+    ) -> None:
+        for held in holders:
+            if held is not copy:
+                held.doom(topic_partition)
+        if not self._out_of_use:  # else the former log may yet come back, and is to be known for what it is
+            copy.remove_future_mark(topic_partition)
+        logger.info("%s: the move to %s, which was interrupted, is complete", topic_partition, copy.path)
+
+    def _is_ahead(self, wanted: WantedLog, copy: HeldDirectory, current: HeldDirectory, config: LogConfig) -> bool:
+        topic_partition, topic_id, _ = wanted
+        now_ms = self._clock.wall_ms()
+        own = current.recover(topic_partition, config, topic_id, now_ms, is_future=False)
+        other = copy.recover(topic_partition, config, topic_id, now_ms, is_future=True)
+        return other.log_end_offset > own.log_end_offset and _is_prefix(own, other)
+
+
+def _is_prefix(own: OwnLog, other: OwnLog) -> bool:
+    """Whether a log says of its own records what the other, longer one says of them, and of nothing besides."""
+    log_start_offset = max(own.log_start_offset, other.log_start_offset)
+    ours, theirs = _entries_from(own, log_start_offset), _entries_from(other, log_start_offset)
+    ours_below = [entry for entry in theirs if entry.start_offset < own.log_end_offset]
+    return set(ours_below) <= set(ours) <= set(theirs)
+
+
+def _entries_from(log: OwnLog, log_start_offset: Offset) -> tuple[EpochEntry, ...]:
+    lineage = log.lineage.clone()
+    lineage.truncate_from_start(log_start_offset)
+    return lineage.entries

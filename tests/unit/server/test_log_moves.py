@@ -1,0 +1,380 @@
+"""A replica is moved from one log directory of its node to another while it is served, on a disk in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from support.memory_disk import MemoryDisk
+from support.wire_client import batch_of
+from tidelog.base.errors import Code
+from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
+from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
+from tidelog.log import Log
+from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.replica import Truncation
+from tidelog.server.handlers import api_34_alter_replica_log_dirs
+from tidelog.server.node import Node
+from tidelog.server.replication_throttles import Limit
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from unit.server.test_several_directories import (
+    context,
+    create,
+    describe,
+    directory_of,
+    produce,
+    run,
+    started,
+)
+
+TOPIC = "flights"
+PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
+ALTER_VERSION = 2
+SET = 0
+SECONDS_MAX = 60.0
+
+
+async def alter(node: Node, to: str, *partitions: int, topic: str = TOPIC) -> list[Code]:
+    """Ask for a directory as a client does."""
+    path = os.path.abspath(to)
+    directory = AlterReplicaLogDir(path, [AlterReplicaLogDirTopic(topic, list(partitions))])
+    request = AlterReplicaLogDirsRequest(dirs=[directory])
+    handled = api_34_alter_replica_log_dirs.handle(node, request, context(ApiKey.ALTER_REPLICA_LOG_DIRS, ALTER_VERSION))
+    return [Code(row.error_code) for result in (await handled).results for row in result.partitions]
+
+
+async def moved(node: Node, to: str, index: int = 0) -> None:
+    """Return when it lies there, and nothing is left of the move."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while directory_of(node, TOPIC, index) != to or node.broker.moves._moves:
+            await asyncio.sleep(0.001)
+
+
+def other_than(node: Node, index: int = 0) -> str:
+    return "b" if directory_of(node, TOPIC, index) == "a" else "a"
+
+
+def values_of(log: Log) -> list[tuple[int, bytes]]:
+    data, offset = b"", log.log_start_offset
+    while offset < log.log_end_offset:
+        found = log.read(offset, size_bytes_max=1 << 20, end_offset=log.log_end_offset)
+        data += found.read_all()
+        offset = found.next_offset
+    return [(log.log_start_offset, data)]
+
+
+async def fill(node: Node, count: int, *, size: int = 100) -> None:
+    for number in range(count):
+        assert await produce(node, TOPIC, 0, b"%d-" % number + b"x" * size) == Code.NONE
+
+
+async def configure(node: Node, kind: ResourceType, name: str, **values: str) -> None:
+    changes = [ConfigChange(key.replace("_", "."), SET, value) for key, value in values.items()]
+    resource = ConfigResource(kind, name)
+    (altered,) = await node.controller.request(
+        lambda state: state.decide_alter_configs([ConfigsToAlter(resource, changes)])
+    )
+    assert altered.code == Code.NONE, altered.message
+    await node.caught_up()
+
+
+def files_of(disk: MemoryDisk, directory: str) -> list[str]:
+    return [name for name in disk.list(directory) if name.startswith(TOPIC) and not name.endswith("-delete")]
+
+
+def test_it_is_served_from_its_new_directory_with_all_that_it_held() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "a,b")
+        await create(node, TOPIC, 1)
+        await fill(node, 20)
+        partition = node.broker.partition(TOPIC, 0)
+        former, source, target = partition.log, directory_of(node, TOPIC, 0), other_than(node)
+        before = values_of(former), former.lineage.entries, former.log_end_offset
+        assert await alter(node, target, 0) == [Code.NONE]
+        await moved(node, target)
+        log = partition.log
+        assert log is not former
+        assert (values_of(log), log.lineage.entries, log.log_end_offset) == before
+        assert await produce(node, TOPIC, 0, b"after") == Code.NONE
+        assert partition.high_watermark == 21
+        assert files_of(disk, source) == []
+        assert files_of(disk, target) == [f"{TOPIC}-0"]
+        assert "future-log" not in disk.list(f"{target}/{TOPIC}-0")
+        await node.stop()
+        again = await started(disk, "a,b")
+        assert directory_of(again, TOPIC, 0) == target
+        assert again.broker.partition(TOPIC, 0).log.log_end_offset == 21
+        await again.stop()
+
+    run(scenario)
+
+
+def test_what_is_written_meanwhile_is_neither_lost_nor_doubled() -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk(), "a,b")
+        await create(node, TOPIC, 1)
+        await fill(node, 50)
+        written = 50
+        for _ in range(5):
+            target = other_than(node)
+            assert await alter(node, target, 0) == [Code.NONE]
+            async with asyncio.timeout(SECONDS_MAX):
+                while directory_of(node, TOPIC, 0) != target or node.broker.moves._moves:
+                    assert await produce(node, TOPIC, 0, b"%d" % written) == Code.NONE
+                    written += 1
+                    await asyncio.sleep(0)
+        log = node.broker.partition(TOPIC, 0).log
+        assert log.log_end_offset == written
+        offset, seen = Offset(0), 0
+        while offset < log.log_end_offset:
+            found = log.read(offset, size_bytes_max=1, end_offset=log.log_end_offset)
+            assert found.first_offset == offset
+            offset, seen = found.next_offset, seen + 1
+        assert seen == written
+        await node.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("to", "topic", "index", "code"),
+    [
+        ("nowhere", TOPIC, 0, Code.LOG_DIR_NOT_FOUND),
+        ("a", "unknown", 0, Code.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a", TOPIC, 7, Code.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a", "__cluster_metadata", 0, Code.INVALID_TOPIC_EXCEPTION),
+    ],
+)
+def test_what_cannot_be_is_refused(to: str, topic: str, index: int, code: Code) -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk(), "a,b")
+        await create(node, TOPIC, 1)
+        assert await alter(node, to, index, topic=topic) == [code]
+        assert not node.broker.moves._moves
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_directory_that_is_out_of_use_is_no_place_to_go() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "a,b,c")
+        await create(node, TOPIC, 1)
+        target = next(held for held in node.files.directories if held.path == other_than(node))
+        node.files.on_directory_failed(target, "it is torn out")
+        assert await alter(node, target.path, 0) == [Code.KAFKA_STORAGE_ERROR]
+        await node.stop()
+
+    run(scenario)
+
+
+def hold(node: Node) -> None:
+    """Let nothing be copied."""
+    node.broker.moves.throttle.configure(Limit(0))
+
+
+def let_go(node: Node, bytes_per_second: int | None = None) -> None:
+    node.broker.moves.throttle.configure(Limit(bytes_per_second))
+
+
+async def copying(node: Node) -> None:
+    """Return when the copy is there."""
+    async with asyncio.timeout(SECONDS_MAX):
+        while not node.broker.moves.copies:
+            await asyncio.sleep(0.001)
+
+
+def test_a_copy_is_told_of_with_how_far_it_is_behind() -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk(), "a,b")
+        await create(node, TOPIC, 1)
+        await fill(node, 10)
+        hold(node)
+        target = other_than(node)
+        await alter(node, target, 0)
+        await copying(node)
+        answer = await describe(node, (TOPIC, [0]))
+        rows = {os.path.basename(result.log_dir): result.topics for result in answer.results}
+        [copy] = rows[target][0].partitions
+        assert (copy.is_future_key, copy.offset_lag) == (True, 10)
+        [[log]] = [topics[0].partitions for directory, topics in rows.items() if directory != target and topics]
+        assert (log.is_future_key, log.offset_lag) == (False, 0)
+        let_go(node)
+        await moved(node, target)
+        answer = await describe(node, (TOPIC, [0]))
+        flat = [
+            (row.is_future_key, os.path.basename(r.log_dir))
+            for r in answer.results
+            for t in r.topics
+            for row in t.partitions
+        ]
+        assert flat == [(False, target)]
+        await node.stop()
+
+    run(scenario)
+
+
+def test_named_with_where_it_lies_a_move_is_ended() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "a,b")
+        await create(node, TOPIC, 1)
+        await fill(node, 10)
+        hold(node)
+        source, target = directory_of(node, TOPIC, 0), other_than(node)
+        await alter(node, target, 0)
+        await copying(node)
+        assert await alter(node, source, 0) == [Code.NONE]
+        assert not node.broker.moves._moves
+        assert files_of(disk, target) == []
+        assert directory_of(node, TOPIC, 0) == source
+        assert await produce(node, TOPIC, 0, b"y") == Code.NONE
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_topic_that_is_deleted_takes_its_copy_with_it() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "a,b")
+        await create(node, TOPIC, 1)
+        await fill(node, 10)
+        hold(node)
+        await alter(node, other_than(node), 0)
+        await copying(node)
+        await node.controller.request(lambda state: state.decide_delete_topics([TopicToDelete(TOPIC)]))
+        await node.caught_up()
+        assert not node.broker.moves._moves
+        assert files_of(disk, "a") == files_of(disk, "b") == []
+        await create(node, TOPIC, 1)
+        assert await produce(node, TOPIC, 0, b"new") == Code.NONE
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_for() -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk(), "a,b,c")
+        await create(node, TOPIC, 1)
+        node.files.places.preferred[TopicPartition("later", PartitionIndex(0))] = next(
+            held for held in node.files.directories if held.path == directory_of(node, TOPIC, 0)
+        )
+        await create(node, "later", 1)
+        assert directory_of(node, "later", 0) == directory_of(node, TOPIC, 0)
+        await node.stop()
+
+    run(scenario)
+
+
+def test_a_copy_follows_truncation_and_what_comes_after_it() -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk(), "a,b")
+        await create(node, TOPIC, 1)
+        await fill(node, 10)
+        partition = node.broker.partition(TOPIC, 0)
+        target = other_than(node)
+        let_go(node, bytes_per_second=500)
+        await alter(node, target, 0)
+        await copying(node)
+        async with asyncio.timeout(SECONDS_MAX):
+            while node.broker.moves.copies[0][1].log.log_end_offset < 3:
+                await asyncio.sleep(0.001)
+        hold(node)
+        partition.stop()
+        await node.files.cut(partition, Truncation(Offset(2)))
+        log = partition.log
+        assert log.log_end_offset == 2
+        epoch = LeaderEpoch((log.lineage.latest_leader_epoch or 0) + 1)
+        for number in range(5):
+            data = memoryview(bytearray(batch_of(b"new %d" % number)))
+            log.append_as_leader(data, leader_epoch=epoch, now_ms=node.clock.wall_ms())
+        expected = values_of(log), log.lineage.entries
+        let_go(node)
+        await moved(node, target)
+        assert (values_of(partition.log), partition.log.lineage.entries) == expected
+        await node.stop()
+
+    run(scenario)
+
+
+def test_the_oldest_records_that_are_deleted_meanwhile_are_deleted_in_the_copy() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "a,b")
+        await create(node, TOPIC, 1)
+        await produce(node, TOPIC, 0, b"a", b"b", b"c", b"d")
+        await fill(node, 10)
+        hold(node)
+        partition, target = node.broker.partition(TOPIC, 0), other_than(node)
+        await alter(node, target, 0)
+        await copying(node)
+        partition.delete_records(2)
+        let_go(node)
+        await moved(node, target)
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 14)
+        await node.stop()
+        again = await started(disk, "a,b")
+        assert again.broker.partition(TOPIC, 0).log.log_start_offset == 2
+        await again.stop()
+
+    run(scenario)
+
+
+def test_a_log_that_starts_within_a_batch_is_moved() -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk(), "a,b")
+        await create(node, TOPIC, 1)
+        await produce(node, TOPIC, 0, b"a", b"b", b"c", b"d")
+        await fill(node, 3)
+        partition, target = node.broker.partition(TOPIC, 0), other_than(node)
+        partition.delete_records(2)
+        await alter(node, target, 0)
+        await moved(node, target)
+        assert (partition.log.log_start_offset, partition.log.log_end_offset) == (2, 7)
+        await node.stop()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("after", ["", "a stop"])
+def test_the_rate_of_moves_is_a_setting_of_the_broker(after: str) -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "a,b")
+        await configure(
+            node,
+            ResourceType.BROKER,
+            "1",
+            replica_alter_log_dirs_io_max_bytes_per_second="1000",
+            leader_replication_throttled_rate="2000",
+            follower_replication_throttled_rate="3000",
+        )
+        await create(node, TOPIC, 1)
+        await configure(node, ResourceType.TOPIC, TOPIC, leader_replication_throttled_replicas="0:1")
+        if after:
+            await node.stop()
+            node = await started(disk, "a,b")
+        replication = node.broker.replication
+        assert replication is not None
+        limits = (
+            node.broker.moves.throttle.limit,
+            replication.leader_throttle.limit,
+            replication.follower_throttle.limit,
+        )
+        assert [limit.bytes_per_second for limit in limits] == [1000, 2000, 3000]
+        assert replication.leader_throttle.covers(PARTITION)
+        assert not replication.follower_throttle.covers(PARTITION)
+        await node.stop()
+
+    run(scenario)
