@@ -67,7 +67,8 @@ class ClusterStory(Story):
         self.witness = witness = ClusterWitness(plan, nodes, lambda: world.loop.stepped)
         bootstrap = [nodes[node_id].bootstrap for node_id in plan.broker_ids]
         self.factory = AsyncFactory(bootstrap, world=world.client_world(CLIENT))
-        self.operator = ClusterOperator(self.factory, witness)
+        factor = plan.clients.replication_factor
+        self.operator = ClusterOperator(self.factory, witness, plan.broker_ids, factor)
         self.nodes_by_id = {
             node_id: SupervisedNode(
                 node, witness.of(node_id), plan.clients.topic_partitions, partial(witness.may_lose_power, node_id)
@@ -160,6 +161,9 @@ class ClusterStory(Story):
                 found = found or f"broker {node_id} does not know the metadata of offset {end_offset - 1}"
         for name, topic in sorted(latest.topics_by_name.items()):
             for number, state in enumerate(topic.partitions):
+                if state.adding_replicas or state.removing_replicas:
+                    who = f"adds {state.adding_replicas} and removes {state.removing_replicas}, in sync are {state.isr}"
+                    found = found or f"{name}-{number} {who}"
                 if state.leader is None or set(state.isr) != set(state.replicas):
                     who = f"led by {state.leader}, in sync are {state.isr} of {state.replicas}"
                     found = found or f"{name}-{number} is {who}"

@@ -103,6 +103,8 @@ CLUSTER_FAULTS = Kinds(
             lasts_ms_max=6_000,
         ),
         "preferred election": Kind("elect the preferred leaders", weight=2),
+        "reassignment": Kind("move partitions to other brokers", weight=3, amount=_below(1_000_000)),
+        "reassignments cancelled": Kind("cancel all reassignments"),
         "unclean election": Kind("let anybody lead where nobody may, if this run allows it"),
     },
     at_once_max=5,

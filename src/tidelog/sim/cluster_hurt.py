@@ -82,6 +82,8 @@ class ClusterHurt:
             "leader killed": self._kill_leader,
             "swizzle": self._swizzle,
             "preferred election": lambda _: self._do(self._operator.elect_preferred()),
+            "reassignment": lambda fault: self._do(self._operator.reassign(_random(fault))),
+            "reassignments cancelled": lambda _: self._do(self._operator.cancel_reassignments()),
             "unclean election": lambda _: self._plan.allows_unclean and self._do(self._operator.elect_uncleanly()),
         }
         suffered = steps.get(fault.kind)

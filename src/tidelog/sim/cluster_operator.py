@@ -1,11 +1,18 @@
-"""What an operator does to a cluster: elections that are asked for, clean ones and others."""
+"""What an operator does to a cluster: elections that are asked for, clean ones and others; partitions are moved."""
 
 from __future__ import annotations
 
-from tidelog.base.ids import PartitionIndex, TopicPartition
+from collections.abc import Sequence
+from random import Random
+
+from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.factory import AsyncFactory
 from tidelog.sim.administration import refused
 from tidelog.sim.cluster_witness import ClusterWitness
+
+PARTITIONS_AT_ONCE_MAX = 3
+MORE_REPLICAS = 0.2
+"""How often a partition gets one replica more than it had at first."""
 
 
 class ClusterOperator:
@@ -14,11 +21,21 @@ class ClusterOperator:
     Args:
         factory: of admin clients.
         witness: knows which partitions have no leader.
+        broker_ids: who may hold partitions.
+        replication_factor: how many at least hold each.
     """
 
-    def __init__(self, factory: AsyncFactory, witness: ClusterWitness) -> None:
+    def __init__(
+        self,
+        factory: AsyncFactory,
+        witness: ClusterWitness,
+        broker_ids: Sequence[BrokerId] = (),
+        replication_factor: int = 1,
+    ) -> None:
         self._factory = factory
         self._witness = witness
+        self._broker_ids = broker_ids
+        self._replication_factor = replication_factor
 
     def leaderless(self) -> list[TopicPartition]:
         """Partitions that nobody leads."""
@@ -42,3 +59,25 @@ class ClusterOperator:
             with refused():
                 async with self._factory.admin() as admin:
                     await admin.elect_leaders("unclean", partitions)
+
+    async def reassign(self, random: Random) -> None:
+        """Move some partitions to other brokers, whether those live or not, be they on their way elsewhere already."""
+        there = [
+            TopicPartition(name, PartitionIndex(number))
+            for name, topic in sorted(self._witness.latest.topics_by_name.items())
+            for number in range(len(topic.partitions))
+        ]
+        targets: dict[TopicPartition, Sequence[int] | None] = {}
+        for partition in random.sample(there, min(len(there), random.randrange(1, PARTITIONS_AT_ONCE_MAX + 1))):
+            factor = min(self._replication_factor + (random.random() < MORE_REPLICAS), len(self._broker_ids))
+            targets[partition] = random.sample(self._broker_ids, factor)
+        with refused():
+            async with self._factory.admin() as admin:
+                await admin.alter_partition_reassignments(targets)
+
+    async def cancel_reassignments(self) -> None:
+        """All that are under way."""
+        with refused():
+            async with self._factory.admin() as admin:
+                moving = await admin.list_partition_reassignments()
+                await admin.alter_partition_reassignments(dict.fromkeys(moving))

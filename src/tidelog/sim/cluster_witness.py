@@ -212,7 +212,7 @@ class ClusterWitness(ClientWitness):
             return True
         for history, state in self._histories():
             if node_id in state.replicas:
-                doubtful = {each for each in state.replicas if history.is_doubtful(each)} | {node_id}
+                doubtful = {each for each in self._nodes if history.is_doubtful(each)} | {node_id}
                 if len(doubtful) >= self._plan.clients.min_insync_replicas:
                     return False
         return self._leave_somebody(node_id)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from support.cluster_process import ClusterProcesses
 from support.kafka_tools import KafkaTools
 from support.waiting import wait_until
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.cli.reassignment_plan import read_plan, write_plan
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +54,34 @@ def test_the_quorum_and_the_endpoints_are_described(tools: KafkaTools, cluster: 
     controller = ("--bootstrap-controller", f"127.0.0.1:{cluster.controller_ports[3]}")
     controllers = tools.run("kafka-cluster", "list-endpoints", *controller).output
     assert all(str(port) in controllers for port in cluster.controller_ports.values())
+
+
+def test_partitions_are_reassigned(
+    tools: KafkaTools, cluster: ClusterProcesses, at: tuple[str, str], tmp_path: Path
+) -> None:
+    topic = f"moved-{at[1].rpartition(':')[2]}"
+    tools.run("kafka-topics", *at, "--create", "--topic", topic, "--replica-assignment", "1:2,2:1")
+    topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    asked = ("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "2,3")
+    said = tools.run("kafka-reassign-partitions", *at, *asked).output
+    plan.write_text(said.strip().splitlines()[-1])
+    assert {broker for replicas in read_plan(str(plan)).values() for broker in replicas} == {2, 3}
+    run = ("--reassignment-json-file", str(plan))
+    throttle = ("--throttle", "10000000", "--replica-alter-log-dirs-throttle", "10000000")
+    begun = tools.run("kafka-reassign-partitions", *at, *run, "--execute", *throttle).output
+    assert "Successfully started partition reassignments" in begun
+
+    def verified() -> str:
+        return tools.run("kafka-reassign-partitions", *at, *run, "--verify").output
+
+    wait_until(lambda: verified().count("is completed") == 2, verified)
+    assert "No partition reassignments found" in tools.run("kafka-reassign-partitions", *at, "--list").output
+    assert "throttled" not in tools.run("kafka-configs", *at, "--describe", "--topic", topic).output
+
+    write_plan(str(plan), {TopicPartition(topic, PartitionIndex(0)): (9, 1)})
+    refused = tools.run("kafka-reassign-partitions", *at, *run, "--execute", status=1)
+    assert "Unknown broker id 9" in refused.output + refused.errors
 
 
 def test_a_broker_that_is_gone_is_unregistered(tools: KafkaTools, cluster: ClusterProcesses) -> None:

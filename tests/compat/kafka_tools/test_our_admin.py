@@ -53,6 +53,29 @@ def test_leaders_are_elected_where_that_is_needed(admin: Admin, topic: str) -> N
         assert admin.elect_leaders(election_type) == {}
 
 
+def test_reassignments_are_answered_in_the_same_way(admin: Admin, topic: str) -> None:
+    admin.create_topics([NewTopic(topic, 1, 1)])
+    partition = TopicPartition(topic, PartitionIndex(0))
+    nowhere = TopicPartition("nowhere", PartitionIndex(0))
+    asked: dict[TopicPartition, list[int] | None] = {partition: [1], nowhere: [1]}
+    found = admin.alter_partition_reassignments(asked)
+    assert (found[partition].error, found[partition].waits_for) == (None, None)
+    for target, code in (
+        ([9], Code.INVALID_REPLICA_ASSIGNMENT),
+        ([], Code.INVALID_REPLICA_ASSIGNMENT),
+        ([1, 1], Code.INVALID_REPLICA_ASSIGNMENT),
+        (None, Code.NO_REASSIGNMENT_IN_PROGRESS),
+    ):
+        error = admin.alter_partition_reassignments({partition: target})[partition].error
+        assert error is not None
+        assert error.code is code
+    error = found[nowhere].error
+    assert error is not None
+    assert error.code is Code.UNKNOWN_TOPIC_OR_PARTITION
+    assert admin.list_partition_reassignments() == {}
+    assert admin.list_partition_reassignments([partition, nowhere]) == {}
+
+
 def test_features_are_described_and_an_update_that_cannot_be_is_refused(admin: Admin) -> None:
     found = admin.describe_features()["metadata.version"]
     assert found.level is not None

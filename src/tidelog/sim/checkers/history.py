@@ -5,7 +5,8 @@ unless an operator allows an unclean election. So it has to be known of each rec
 
 - an unclean election ends all promises made before it, and those that a leader of an earlier epoch goes on to make;
 - the loss of power of one replica too many ends all promises made before the first of these losses. A replica counts
-  until it has lost its seat in the ISR and won it back: then it holds again all that is promised.
+  until it has lost its seat in the ISR and won it back: then it holds again all that is promised. Or until it is no
+  replica any more, and all who are replicas are in sync.
 
 What has outlived that, and is held again by as many in sync as a promise takes, is promised anew.
 """
@@ -131,8 +132,12 @@ class PartitionHistory:
         """
         in_sync = frozenset((*state.isr, *state.eligible_leader_replicas))
         self._gone_in_sync = in_sync & frozenset(down)
+        holds_everywhere = in_sync.issuperset(state.replicas)
         for broker, (number, has_left) in list(self._doubtful.items()):
             is_in_sync = broker in in_sync
+            if holds_everywhere and broker not in state.replicas:
+                del self._doubtful[broker]  # it was to hold it once; all who are to hold it now do
+                continue
             if broker in down:
                 continue
             if is_in_sync and has_left:
