@@ -16,7 +16,7 @@ from bench_produce import acknowledge_only
 from harness import LONG, WireClient, cpu_seconds, figure, median, new_node, receive_exactly, say
 
 from support.wire_client import batch_of
-from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
+from tidelog.wire import ApiKey, ConsistencyState, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -32,15 +32,19 @@ VERSION = 9
 TOPIC = "bench-one-record"
 
 
-def requests(batches: Iterator[bytes]) -> list[bytes]:
-    """Whole produce requests, one batch in each."""
+def requests(batches: Iterator[bytes], state: ConsistencyState | None = None) -> list[bytes]:
+    """Whole produce requests, one batch in each.
+
+    Args:
+        state: a consistency token for each.
+    """
     built = []
     for number, batch in enumerate(batches):
         data = [PartitionProduceData(index=0, records=batch)]
         request = ProduceRequest(
             acks=1, timeout_ms=10_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
         )
-        pieces: list[Any] = encode_request(ApiKey.PRODUCE, VERSION, number, "bench", request)
+        pieces: list[Any] = encode_request(ApiKey.PRODUCE, VERSION, number, "bench", request, consistency_state=state)
         built.append(b"".join(pieces))
     return built
 

@@ -187,13 +187,14 @@ class Dispatcher:
             )
         request = decode(known.request, frame, version, position, ignores_trailing_bytes=True)
         context = RequestContext(header, connection, self._listener_role)
-        token = header.consistency_state
-        if token is None or self._tokens.is_reached(token) or not self._tokens.must_wait(known, request, token):
+        token, tokens = header.consistency_state, self._tokens
+        is_free = token is None or token is tokens.reached or tokens.is_reached(token)
+        if token is None or is_free or not tokens.must_wait(known, request, token):
             response = handle(self._node, request, context)
         else:  # for longer than the frame is there
             copied = memoryview(bytearray(frame))
             request = decode(known.request, copied, version, position, ignores_trailing_bytes=True)
-            response = self._tokens.answer(known, handle, request, context, token)
+            response = tokens.answer(known, handle, request, context, token)
         if response.__class__ is answer_type:
             state = self._node.consistency_state if connection.skips_tags else None
             answer = encode_response(key, version, header.correlation_id, response, state)

@@ -30,24 +30,25 @@ class TokenGate:
     Args:
         node: its published image is what answers are made of.
         otherwise: APIs that this listener serves otherwise than brokers do, and from something else than the image.
+
+    Attributes:
+        reached: one that is, and stays so: the image never goes back. The same ones come again and again.
     """
 
     def __init__(self, node: Node, otherwise: Container[int] = ()) -> None:
         self._node = node
         self._denials = {key: is_denied for key, is_denied in DENIALS.items() if key not in otherwise}
-        self._reached: ConsistencyState | None = None
+        self.reached: ConsistencyState | None = None
 
     def is_reached(self, state: ConsistencyState) -> bool:
         """Whether whatever is answered now reflects all that the client has seen."""
-        if state is self._reached:  # the image never goes back, and headers share their states
-            return True
         node = self._node
         if state.cluster_id not in (None, node.cluster_id):
             return False
         last_offset = node.image.last_offset
         if state.token is not None and (last_offset is None or state.token > last_offset):
             return False
-        self._reached = state
+        self.reached = state
         return True
 
     def must_wait(self, known: Api, request: Any, state: ConsistencyState) -> bool:

@@ -22,8 +22,10 @@ from tidelog.wire.primitives import read_uvarint, skip_tagged_fields, uvarint
 
 _API_VERSIONS = ApiKey.API_VERSIONS.value
 _CONSISTENCY_STATE_TAG = 0
-_CONSISTENCY_STATE_ALONE = b"\1\0"
-"""How tagged fields begin that have nothing else: one of them, with that tag."""
+_SENDER_AT = 8
+"""Where in a request what its sender says of itself begins: its client id, with its length, then the tagged fields."""
+SENDERS_MAX = 64
+SENDER_BYTES_MAX = 256
 
 _request_start = Struct(">hhih")
 _response_start = Struct(">i")
@@ -49,6 +51,12 @@ class RequestHeader(NamedTuple):
     consistency_state: ConsistencyState | None
 
 
+_senders: dict[bytes, tuple[str | None, ConsistencyState | None]] = {}
+"""Client ids, and what they have seen, by the bytes that say so, all of them: the same come with request after request.
+
+Those bytes say themselves where they end, so whatever begins with them means the same.
+"""
+
 _make_header = partial(tuple.__new__, RequestHeader)  # as the constructor, at a third of its price
 
 
@@ -63,31 +71,47 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
     """
     try:
         api_key, api_version, correlation_id, size = _request_start.unpack_from(buffer)
-        position = _request_start.size
-        client_id = None
-        if size >= 0:
-            start, position = position, position + size
-            if position > len(buffer):
-                raise MalformedMessageError(
-                    f"the client id of {size} bytes does not fit in the {len(buffer) - start} that are left"
-                )
-            client_id = str(buffer[start:position], "utf-8")
-        elif size != -1:
+        position = _request_start.size + max(size, 0)
+        if size < -1:
             raise MalformedMessageError(f"the client id's length is {size}")
+        if position > len(buffer):
+            raise MalformedMessageError(
+                f"the client id of {size} bytes does not fit in the {len(buffer) - _request_start.size} that are left"
+            )
         known = APIS.get(api_key)
-        state = None
-        if known is not None and api_version >= known.flexible_from:
-            if buffer[position] == 0:
-                position += 1
-            else:
-                state, position = _decode_tagged_fields(buffer, position)
-        return _make_header((api_key, api_version, correlation_id, client_id, state)), position
+        if known is None or api_version < known.flexible_from:
+            state = None
+        elif buffer[position] == 0:
+            state, position = None, position + 1
+        else:
+            end = position + 3 + buffer[position + 2] if position + 2 < len(buffer) else position
+            sender = _senders.get(bytes(buffer[_SENDER_AT:end]))
+            if sender is not None:
+                return _make_header((api_key, api_version, correlation_id, *sender)), end
+            state, end = _decode_tagged_fields(buffer, position)
+            sender = _client_id(buffer, size), state
+            _remember_sender(bytes(buffer[_SENDER_AT:end]), sender)
+            return _make_header((api_key, api_version, correlation_id, *sender)), end
+        return _make_header((api_key, api_version, correlation_id, _client_id(buffer, size), state)), position
     except (struct.error, IndexError):
         raise MalformedMessageError(f"request header: the frame ends after {len(buffer)} bytes") from None
     except UnicodeDecodeError as error:
         raise MalformedMessageError(f"request header: the client id is not UTF-8 ({error.reason})") from None
     except MalformedMessageError as error:
         raise MalformedMessageError(f"request header: {error}") from None
+
+
+def _client_id(buffer: Buffer, size: int) -> str | None:
+    if size < 0:
+        return None
+    return str(buffer[_request_start.size : _request_start.size + size], "utf-8")
+
+
+def _remember_sender(raw: bytes, sender: tuple[str | None, ConsistencyState | None]) -> None:
+    if len(raw) <= SENDER_BYTES_MAX:
+        if len(_senders) >= SENDERS_MAX:
+            _senders.clear()
+        _senders[raw] = sender
 
 
 def decode_response_header(buffer: Buffer, api_key: int, api_version: int) -> tuple[int, ConsistencyState | None, int]:
@@ -191,11 +215,6 @@ def _encode_tagged_fields(state: ConsistencyState) -> bytes:
 
 def _decode_tagged_fields(buffer: Buffer, position: int) -> tuple[ConsistencyState | None, int]:
     """The consistency state among the tagged fields at `position`, and the position after them all."""
-    start, length = position + 3, len(buffer)
-    if start <= length and bytes(buffer[position : position + 2]) == _CONSISTENCY_STATE_ALONE:
-        end = start + buffer[start - 1]
-        if buffer[start - 1] < 0x80 and end <= length:  # as it comes with every request of a client
-            return _decode_consistency_state(bytes(buffer[start:end])), end
     count, start = read_uvarint(buffer, position)
     position = skip_tagged_fields(buffer, start, len(buffer), count)
     if count == 0:
@@ -204,20 +223,16 @@ def _decode_tagged_fields(buffer: Buffer, position: int) -> tuple[ConsistencySta
     size, start = read_uvarint(buffer, start)
     if tag != _CONSISTENCY_STATE_TAG:  # tags ascend: it is the first or it is not there
         return None, position
-    return _decode_consistency_state(bytes(buffer[start : start + size])), position
-
-
-@lru_cache(maxsize=64)  # a client sends the same one with request after request
-def _decode_consistency_state(raw: bytes) -> ConsistencyState:
     try:
-        return _read_consistency_state(raw)
+        state = _decode_consistency_state(buffer[start : start + size])
     except (struct.error, IndexError):
-        raise MalformedMessageError(f"the consistency state does not fit in its {len(raw)} bytes") from None
+        raise MalformedMessageError(f"the consistency state does not fit in its {size} bytes") from None
     except UnicodeDecodeError as error:
         raise MalformedMessageError(f"the cluster id is not UTF-8 ({error.reason})") from None
+    return state, position
 
 
-def _read_consistency_state(raw: bytes) -> ConsistencyState:
+def _decode_consistency_state(raw: Buffer) -> ConsistencyState:
     size, position = read_uvarint(raw, 0)
     cluster_id = None
     if size:

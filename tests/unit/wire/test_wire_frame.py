@@ -179,3 +179,17 @@ def test_the_size_counts_bytes_that_are_still_on_disk() -> None:
     pieces: list[Any] = encode_response(ApiKey.FETCH, 12, 1, FetchResponse(responses=[topic]))
     assert pieces[1] is on_disk
     assert int.from_bytes(pieces[0][:4]) == sum(map(len, pieces)) - 4
+
+
+def test_headers_that_came_before_mean_the_same_and_nothing_else_does() -> None:
+    """They are remembered by their bytes; however many there were, and whatever follows them."""
+    for number in range(300):
+        state = ConsistencyState(f"cluster-{number % 70}", number % 90)
+        for client_id in ("one", None, "x" * (number % 300)):
+            for _ in range(2):
+                pieces = encode_request(
+                    ApiKey.METADATA, 12, number, client_id, MetadataRequest(topics=[]), consistency_state=state
+                )
+                header, position = decode_request_header(without_size(pieces))
+                assert header == RequestHeader(ApiKey.METADATA, 12, number, client_id, state)
+                assert decode(MetadataRequest, without_size(pieces), 12, position) == MetadataRequest(topics=[])
