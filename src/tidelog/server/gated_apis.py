@@ -164,6 +164,10 @@ def _deleted(request: Any) -> Named:
         yield name, ()
 
 
+def _moved(request: Any) -> Named:
+    return ((topic.name, topic.partitions) for directory in request.dirs for topic in directory.topics)
+
+
 def _altered(request: Any) -> Named:
     return ((one.resource_name, ()) for one in request.resources if one.resource_type == ResourceType.TOPIC)
 
@@ -183,6 +187,7 @@ DENIALS: dict[int, IsDenied] = {
     ApiKey.DELETE_RECORDS: _of_topics("topics", index="partition_index"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _of_topics("topics", "topic", index="partition"),
     ApiKey.ALTER_CONFIGS: _names_unknown(_altered),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: _names_unknown(_moved),
     ApiKey.CREATE_PARTITIONS: _of_topics("topics", partitions=""),
     ApiKey.ELECT_LEADERS: _of_topics("topic_partitions", "topic"),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _names_unknown(_altered),
