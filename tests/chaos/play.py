@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos.churn import Churn
 from chaos.fault import Cost, Fault, Hurt, Stage
 from chaos.network import Network
 from chaos.nodes import ChaosCluster
@@ -99,10 +100,12 @@ class _Round:
             group.start()
             group.until_committed(1)
         stage = Stage(cluster, self.network, load, self.dice, plan.topic, GROUP, PARTITIONS)
-        began = time.monotonic()
+        churn, began = Churn(cluster, REPLICAS), time.monotonic()
         while time.monotonic() < began + plan.seconds:
             stage.go_on()
+            churn.delete()
             self._strike(stage, time.monotonic() - began)
+            churn.make()
             stage.until_in_sync()
         stage.go_on()
         self.row.seconds = time.monotonic() - began
@@ -113,6 +116,7 @@ class _Round:
             group.check(history, PARTITIONS)
             self.row.commits = group.commits
         stage.until_in_sync()
+        churn.check()
         cluster.stop()
         check_replicas_agree(cluster, plan.topic, PARTITIONS, count=REPLICAS)
         cluster.check_logs(*(said for fault in plan.faults for said in fault.says))

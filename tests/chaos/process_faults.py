@@ -15,6 +15,17 @@ def kill(stage: Stage) -> Iterator[str]:
     node.start()
 
 
+def kill_starting(stage: Stage) -> Iterator[str]:
+    """One node, and again while it comes back, before it serves or just after."""
+    node = stage.victim()
+    node.kill()
+    for _ in range(stage.dice.randrange(1, 5)):
+        node.start_soon()
+        yield f"{node} while it starts"
+        node.kill()
+    node.start()
+
+
 def kill_majority(stage: Stage) -> Iterator[str]:
     """More than half of the nodes: nothing is decided until some are back."""
     nodes = list(stage.cluster.nodes.values())
@@ -43,6 +54,18 @@ def pause(stage: Stage) -> Iterator[str]:
         yield str(node)
     finally:
         node.resume()
+
+
+def pause_all(stage: Stage) -> Iterator[str]:
+    """SIGSTOP of every node, as when a host is moved: everybody's time is over at once when they go on."""
+    nodes = stage.cluster.running
+    for node in nodes:
+        node.pause()
+    try:
+        yield "all"
+    finally:
+        for node in nodes:
+            node.resume()
 
 
 def stop(stage: Stage) -> Iterator[str]:
@@ -77,9 +100,11 @@ def lose_disk(stage: Stage) -> Iterator[str]:
 
 FAULTS = (
     Fault(kind="kill -9", strike=kill, hurts=Hurt.PROCESS, seconds=(0.0, 8.0)),
+    Fault(kind="kill -9 while starting", strike=kill_starting, hurts=Hurt.PROCESS, seconds=(0.0, 1.5)),
     Fault(kind="kill -9 of a majority", strike=kill_majority, hurts=Hurt.PROCESS, seconds=(0.0, 3.0)),
     Fault(kind="kill -9 of all", strike=kill_all, hurts=Hurt.PROCESS, seconds=(0.0, 2.0)),
     Fault(kind="SIGSTOP", strike=pause, hurts=Hurt.PROCESS, seconds=(1.0, 15.0)),
+    Fault(kind="SIGSTOP of all", strike=pause_all, hurts=Hurt.PROCESS, seconds=(1.0, 15.0)),
     Fault(kind="clean stop", strike=stop, hurts=Hurt.PROCESS, seconds=(0.0, 5.0)),
     Fault(kind="rolling restart", strike=rolling_restart, hurts=Hurt.PROCESS, seconds=(0.0, 2.0)),
     Fault(kind="lost disk", strike=lose_disk, hurts=Hurt.DISK, seconds=(0.0, 3.0), is_alone=True),
