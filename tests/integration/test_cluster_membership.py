@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
 from support.admin_requests import RESOURCE_BROKER_LOGGER, alter, described, grow, replace_all, set_to
 from support.cluster_process import HOST, ClusterNode, ClusterProcesses
+from support.token_client import metadata as of_topics
+from support.token_client import produce, token_client
+from support.token_requests import create as create_on
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
+from tidelog.base.ids import BrokerId
 from tidelog.cli.ports import free_ports
+from tidelog.client.cluster import real_world
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_02_list_offsets import LATEST_TIMESTAMP
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataResponse, MetadataResponsePartition
@@ -124,6 +131,29 @@ def test_a_controller_tells_of_the_voters_and_of_who_leads_them(cluster: Cluster
             answer = client.ask(ApiKey.DESCRIBE_CLUSTER, 1, request, DescribeClusterResponse)
         assert answer.controller_id == leads
         assert {one.broker_id: one.port for one in answer.brokers} == cluster.controller_ports
+
+
+def test_whoever_made_a_topic_has_it_at_every_node_at_once(cluster: ClusterProcesses) -> None:
+    """Nobody asks twice: what one node has answered is a token for the next (KIP-1243)."""
+
+    async def make_and_use(number: int, maker: ClusterNode, leader: ClusterNode, reader: ClusterNode) -> None:
+        topic, world = f"everywhere-{number}", real_world()
+        async with token_client(world, HOST, maker.port) as client:
+            await client.ask(create_on(topic, BrokerId(leader.node_id)))
+            seen = client.stamps[-1]
+        async with token_client(world, HOST, reader.port, seen) as client:
+            (found,) = (await client.ask(of_topics(topic))).topics
+            assert (found.error_code, len(found.partitions)) == (Code.NONE, 1)
+        async with token_client(world, HOST, leader.port, seen) as client:
+            (row,) = (await client.ask(produce(topic), version=12)).responses
+            assert row.partition_responses[0].error_code == Code.NONE
+
+    async def story() -> None:
+        async with asyncio.timeout(60):
+            for number, nodes in enumerate([*permutations(cluster.nodes.values())] * 3):
+                await make_and_use(number, *nodes)
+
+    asyncio.run(story())
 
 
 @pytest.mark.parametrize("node_id", [1, 2, 3])
