@@ -3,8 +3,8 @@
 One row for each API, and a test that misses none that names topics (KIP-1243):
 
 - `READS` answer from the metadata as such: they wait whatever they ask for.
-- `DENIALS` do something else, and wait only where this broker's metadata would refuse them: a request that would
-  succeed is not held up. Each is looked at before it is begun: what was half done cannot be begun again.
+- `DENIALS` do something else, and wait only where they would be refused for what this broker does not know: a request
+  that would succeed is not held up. Each is looked at before it is begun: what was half done cannot be begun again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from uuid import UUID
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import TopicId
-from tidelog.metadata import MetadataImage, ResourceType
+from tidelog.metadata import MetadataImage
 from tidelog.wire.api import Api, ApiKey
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -157,24 +157,17 @@ def _fetched(node: Node, request: Any) -> bool:
 _fetch_names_unknown = _of_topics("topics", "topic", index="partition")
 
 
-def _deleted(request: Any) -> Named:
-    for one in request.topics:
-        yield (one.topic_id if one.name is None else one.name), ()
-    for name in request.topic_names:
-        yield name, ()
-
-
 def _moved(request: Any) -> Named:
     return ((topic.name, topic.partitions) for directory in request.dirs for topic in directory.topics)
 
 
-def _altered(request: Any) -> Named:
-    return ((one.resource_name, ()) for one in request.resources if one.resource_type == ResourceType.TOPIC)
+def _decided(node: Node, request: Any) -> bool:
+    """By the controller, and who knows by which: one that was deposed refuses by what it knew then.
 
-
-def _is_there(node: Node, request: Any) -> bool:
-    """Who deleted a topic may make it anew."""
-    return any(node.image.topic(one.name) is not None for one in request.topics)
+    A broker that has the metadata of a token follows the leader that wrote it, and asks no older one. It is not held up
+    for longer so: it has to have that metadata before it passes any answer on.
+    """
+    return True
 
 
 DENIALS: dict[int, IsDenied] = {
@@ -182,17 +175,21 @@ DENIALS: dict[int, IsDenied] = {
     ApiKey.FETCH: _fetched,
     ApiKey.LIST_OFFSETS: _of_topics("topics", index="partition_index"),
     ApiKey.OFFSET_COMMIT: _of_topics("topics", index="partition_index"),
-    ApiKey.CREATE_TOPICS: _is_there,
-    ApiKey.DELETE_TOPICS: _names_unknown(_deleted),
     ApiKey.DELETE_RECORDS: _of_topics("topics", index="partition_index"),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: _of_topics("topics", "topic", index="partition"),
-    ApiKey.ALTER_CONFIGS: _names_unknown(_altered),
     ApiKey.ALTER_REPLICA_LOG_DIRS: _names_unknown(_moved),
-    ApiKey.CREATE_PARTITIONS: _of_topics("topics", partitions=""),
-    ApiKey.ELECT_LEADERS: _of_topics("topic_partitions", "topic"),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _names_unknown(_altered),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _of_topics("topics", index="partition_index"),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _of_topics("topics", partitions="partition_indexes"),
     ApiKey.OFFSET_DELETE: _of_topics("topics", index="partition_index"),
+    ApiKey.CREATE_TOPICS: _decided,
+    ApiKey.DELETE_TOPICS: _decided,
+    ApiKey.ALTER_CONFIGS: _decided,
+    ApiKey.CREATE_PARTITIONS: _decided,
+    ApiKey.ELECT_LEADERS: _decided,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _decided,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _decided,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _decided,
+    ApiKey.UPDATE_FEATURES: _decided,
+    ApiKey.UNREGISTER_BROKER: _decided,
+    ApiKey.ADD_RAFT_VOTER: _decided,
+    ApiKey.REMOVE_RAFT_VOTER: _decided,
 }
-"""Whoever serves one more API that names topics adds its row here."""
+"""Whoever serves one more API that names topics, or that the controller decides, adds its row here."""

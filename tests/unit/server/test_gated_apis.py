@@ -11,6 +11,7 @@ import pytest
 from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.server.dispatch import BROKER, SERVED
+from tidelog.server.forwarding import FORWARDED
 from tidelog.server.gated_apis import DENIALS, READS
 from tidelog.sim.node import CONTROLLER_PORT
 from tidelog.wire import ApiKey, ConsistencyState
@@ -172,6 +173,8 @@ REFUSED: dict[ApiKey, Callable[[str], object]] = {
         resources=[AlterConfigsResource(TOPIC, name, [AlterableConfig(name="retention.ms", value="1000")])]
     ),
 }
+DECIDED = {ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
+"""By the controller: these wait whatever they name."""
 VERSIONS = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
 """Of those whose latest speaks of topic ids."""
 
@@ -207,6 +210,8 @@ def test_what_succeeds_is_not_held_up() -> None:
     async def story(one: OneNode) -> None:
         loop = asyncio.get_running_loop()
         for number, (key, ask_of) in enumerate(REFUSED.items()):
+            if key in DECIDED:
+                continue
             await one.make(f"of-{number}")
             async with one.client(LATE) as client:
                 began = loop.time()
@@ -216,14 +221,17 @@ def test_what_succeeds_is_not_held_up() -> None:
     play(story)
 
 
-def test_who_deleted_a_topic_can_make_it_anew() -> None:
-    """A broker that has not heard of the deletion waits for it: TOPIC_ALREADY_EXISTS would be a tale of the past."""
+def test_what_the_controller_decides_waits_whatever_is_known_here() -> None:
+    """One that was deposed may know less of it, or more: its refusal would be a tale of the past."""
 
     async def story(one: OneNode) -> None:
-        creation = CreateTopicsRequest(topics=[CreatableTopic("flights", 1, 1)])
-        async with one.client(LATE) as client:
-            with pytest.raises(NetworkError):
-                await client.ask(creation)
+        requests = [REFUSED[key]("flights") for key in DECIDED]
+        requests += [CreateTopicsRequest(topics=[CreatableTopic(name, 1, 1)]) for name in ("flights", MISSING)]
+        for request in requests:
+            async with one.client(LATE) as client:
+                with pytest.raises(NetworkError):
+                    await client.ask(request)
+        assert one.node.image.topic(MISSING) is None
 
     play(story)
 
@@ -276,7 +284,7 @@ WITHOUT_A_DENIAL = {
 }
 
 
-def test_every_api_that_names_topics_has_a_row() -> None:
+def test_every_api_that_names_topics_or_is_passed_on_has_a_row() -> None:
     """Served by brokers and not found in `gated_apis.py`? Add a row there, or say here why it needs none."""
     named = {
         ApiKey(key)
@@ -284,6 +292,7 @@ def test_every_api_that_names_topics_has_a_row() -> None:
         if BROKER in roles and TOPIC_FIELDS & set(_field_names(layout_of(api(ApiKey(key)).request)))
     }
     assert named - READS.keys() - DENIALS.keys() == WITHOUT_A_DENIAL.keys()
+    assert FORWARDED - DENIALS.keys() == {ApiKey.DESCRIBE_QUORUM}
 
 
 def _field_names(layout: Layout) -> Iterator[str]:
