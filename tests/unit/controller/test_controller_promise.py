@@ -1,4 +1,5 @@
-"""Brokers stop, crash, lose their power and come back in any order: whoever may be elected has all that is committed.
+"""Brokers stop, crash, lose their power and come back, and a partition moves among them, in any order: whoever may be
+elected has all that is committed.
 
 Leaders and followers are logs here, which know what they last heard of the controller. The controller is the real one.
 """
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import (
     METADATA_VERSION,
     BrokerSessions,
@@ -29,6 +30,7 @@ from tidelog.controller import (
     IsrChange,
     IsrMember,
     PartitionToAlter,
+    PartitionToReassign,
     UpgradeType,
 )
 from tidelog.metadata import ConfigResource, Endpoint, PartitionImage, ResourceType
@@ -44,8 +46,8 @@ from tidelog.metadata.records import (
 
 TOPIC = TopicId(UUID(int=7))
 FIRST = PartitionIndex(0)
-ONE, TWO, THREE = (BrokerId(number) for number in (1, 2, 3))
-BROKERS = st.sampled_from((ONE, TWO, THREE))
+ONE, TWO, THREE, FOUR = (BrokerId(number) for number in (1, 2, 3, 4))
+BROKERS = st.sampled_from((ONE, TWO, THREE, FOUR))
 
 
 @dataclass
@@ -72,7 +74,7 @@ class Replica:
 
 
 class Partition(RuleBasedStateMachine):
-    """One partition of three replicas under the real controller."""
+    """One partition under the real controller: three replicas at first, of four brokers."""
 
     @initialize(min_insync=st.integers(1, 3))
     def begin(self, min_insync: int) -> None:
@@ -88,7 +90,7 @@ class Partition(RuleBasedStateMachine):
         self.sessions = BrokerSessions(self.controller.metadata, end_offset=Offset(0), now_ms=0)
         self.power_losses_left = min_insync - 1
         self._apply(*self.controller.decide_bootstrap().records)
-        for number in (1, 2, 3):
+        for number in (1, 2, 3, 4):
             self._register(BrokerId(number), None)
             epoch = self.replicas[BrokerId(number)].broker_epoch
             self._apply(BrokerRegistrationChangeRecord(broker_id=number, broker_epoch=epoch, fenced=-1))
@@ -161,7 +163,7 @@ class Partition(RuleBasedStateMachine):
         isr = {*state.isr}
         if other in isr - {broker}:
             isr.remove(other)
-        elif other != broker and not state.is_recovering:
+        elif other != broker and other in state.replicas and not state.is_recovering:
             if self._leader_of(other) != broker:
                 return
             self.replicas[other].log = list(leader.log)
@@ -190,8 +192,11 @@ class Partition(RuleBasedStateMachine):
         if replica.is_up and replica.heard < len(self.history) - 1:
             before = self.history[replica.heard].state.partition_epoch
             replica.heard = min(replica.heard + steps, len(self.history) - 1)
-            if self.history[replica.heard].state.partition_epoch > before:
+            state = self.history[replica.heard].state
+            if state.partition_epoch > before:
                 replica.proposed = set()  # nothing else says what became of it
+            if broker not in state.replicas:
+                replica.log = []
 
     @rule()
     def all_hear(self) -> None:
@@ -274,6 +279,30 @@ class Partition(RuleBasedStateMachine):
             change = ConfigChange("min.insync.replicas", 0, str(fewer))
             self._apply(*self.controller.decide_alter_configs([ConfigsToAlter(resource, [change])]).records)
 
+    @rule(replicas=st.lists(BROKERS, min_size=1, max_size=4, unique=True))
+    def reassign(self, replicas: list[BrokerId]) -> None:
+        """To brokers in any state, and in whatever the last one left; to no fewer than what is promised takes."""
+        if len(replicas) >= self.min_insync:
+            assert self._alter_reassignment(tuple(replicas)) is Code.NONE
+
+    @rule()
+    def cancel(self) -> None:
+        """Back to the replicas before, where those hold enough."""
+        before, is_moving = self.state, bool(self.state.adding_replicas or self.state.removing_replicas)
+        code = self._alter_reassignment(None)
+        assert (code is Code.NO_REASSIGNMENT_IN_PROGRESS) == (not is_moving)
+        if code is Code.NONE:
+            assert {*self.state.replicas} == {*before.replicas} - {*before.adding_replicas}
+            assert not self.state.removing_replicas
+        else:
+            assert self.state == before
+
+    def _alter_reassignment(self, target: tuple[BrokerId, ...] | None) -> Code:
+        asked = PartitionToReassign(TopicPartition("t", FIRST), target)
+        decision = self.controller.decide_alter_reassignments([asked])
+        self._apply(*decision.records)
+        return decision.reply[0].code
+
     @rule(level=st.sampled_from((22, 23, METADATA_VERSION)))
     def update(self, level: int) -> None:
         """Another level of the metadata; below 23 nobody is eligible but the ISR, and no loss of power is survived."""
@@ -301,7 +330,24 @@ class Partition(RuleBasedStateMachine):
             assert before.leader_epoch <= state.leader_epoch <= before.leader_epoch + 1
             assert before.leader == state.leader or before.leader_epoch < state.leader_epoch
             assert before.partition_epoch <= state.partition_epoch
+            assert {*before.replicas} == {*state.replicas} or before.leader_epoch < state.leader_epoch
             before = state
+
+    @invariant()
+    def what_moves_is_among_the_replicas(self) -> None:
+        state = self.state
+        assert len({*state.replicas}) == len(state.replicas)
+        assert {*state.isr, *state.eligible_leader_replicas, *state.adding_replicas} <= {*state.replicas}
+        assert {*state.removing_replicas} <= {*state.replicas} - {*state.adding_replicas}
+        target = {*state.replicas} - {*state.removing_replicas}
+        is_moving = state.adding_replicas or state.removing_replicas
+        assert not is_moving or not target <= {*state.isr}, "it is there, and nobody says so"
+
+    @invariant()
+    def somebody_among_the_replicas_has_all_that_is_committed(self) -> None:
+        """Power was lost no more often than the promise allows."""
+        logs = [{*self.replicas[broker].log} for broker in self.state.replicas]
+        assert any({*self.committed} <= log for log in logs)
 
     @invariant()
     def who_may_be_elected_has_all_that_is_committed(self) -> None:
@@ -339,7 +385,9 @@ class Partition(RuleBasedStateMachine):
         """Whom a broker follows, if that one believes that it leads, in the same leader epoch."""
         replica = self.replicas[broker]
         heard = self.history[replica.heard].state
-        if not replica.is_up or heard.leader is None or heard.leader == broker or not self._leads(heard.leader):
+        if not replica.is_up or broker not in heard.replicas:
+            return None
+        if heard.leader is None or heard.leader == broker or not self._leads(heard.leader):
             return None
         leads_in = self.history[self.replicas[heard.leader].heard].state.leader_epoch
         return heard.leader if leads_in == heard.leader_epoch else None
@@ -380,7 +428,8 @@ class Partition(RuleBasedStateMachine):
             self._remember()
 
     def _remember(self) -> None:
-        self.history.append(Heard(self.state, min(self.min_insync, 3), self.next_offset))
+        size_min = min(self.min_insync, len(self.state.replicas) - len(self.state.adding_replicas))
+        self.history.append(Heard(self.state, size_min, self.next_offset))
 
 
 def play(min_insync: int, *steps: Callable[[Partition], None]) -> Partition:
@@ -392,6 +441,8 @@ def play(min_insync: int, *steps: Callable[[Partition], None]) -> Partition:
         partition.the_leader_is_in_sync_and_epochs_only_grow()
         partition.who_may_be_elected_has_all_that_is_committed()
         partition.nobody_waits_without_need()
+        partition.what_moves_is_among_the_replicas()
+        partition.somebody_among_the_replicas_has_all_that_is_committed()
     return partition
 
 
@@ -427,6 +478,32 @@ def test_what_an_incarnation_proved_does_not_let_the_next_one_join() -> None:
         lambda p: p.alter(0),
     )
     assert played.state.isr == (ONE, THREE)
+
+
+def test_those_that_come_do_not_hold_alone_what_was_acknowledged() -> None:
+    played = play(
+        2,
+        lambda p: p.fence(TWO, True),
+        Partition.write,
+        lambda p: p.reassign([TWO, FOUR]),
+        lambda p: p.alter_now(FOUR),
+        lambda p: p.lose_power(FOUR, 0),
+    )
+    assert played.state.removing_replicas == (ONE, THREE)
+
+
+def test_a_cancel_does_not_drop_what_the_others_do_not_have() -> None:
+    played = play(
+        2,
+        lambda p: p.fence(THREE, True),
+        lambda p: p.reassign([FOUR, THREE]),
+        lambda p: p.alter_now(FOUR),
+        lambda p: p.fence(TWO, True),
+        Partition.write,
+        Partition.cancel,
+        lambda p: p.lose_power(ONE, 0),
+    )
+    assert played.state.adding_replicas == (FOUR,)
 
 
 TestPartition = Partition.TestCase
