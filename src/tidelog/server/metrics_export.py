@@ -257,7 +257,7 @@ def _about_topics(node: Node, metrics: NodeMetrics) -> Iterator[Metric]:
 
 
 def _about_partitions(node: Node) -> Iterator[Metric]:
-    led = under_replicated = under_min_isr = at_min_isr = lag_max = 0
+    led = under_replicated = under_min_isr = at_min_isr = moving = lag_max = 0
     partitions = node.broker.partitions
     for partition in partitions:
         replica = partition.replica
@@ -266,12 +266,16 @@ def _about_partitions(node: Node) -> Iterator[Metric]:
         led += 1
         name = partition.topic_partition
         state = node.image.partition(name.topic, name.partition)
-        under_replicated += state is not None and len(replica.isr) < len(state.replicas)
+        if state is not None:
+            under_replicated += not replica.isr.issuperset({*state.replicas} - {*state.adding_replicas})
+            moving += bool(state.adding_replicas or state.removing_replicas)
         in_sync, needed = len(replica.isr), replica.isr_size_min
         under_min_isr += in_sync < needed
         at_min_isr += in_sync == needed
         lag_max = max(lag_max, replica.lag_max)
-    leaderless = sum(state.leader is None for topic in node.image.topics_by_id.values() for state in topic.partitions)
+    states = [state for topic in node.image.topics_by_id.values() for state in topic.partitions]
+    leaderless = sum(state.leader is None for state in states)
+    unpreferred = sum(state.leader not in (None, state.replicas[0]) for state in states)
     replication = node.broker.replication
     yield _gauge("tidelog_partitions", "Replicas that are online here.", len(partitions))
     yield _gauge("tidelog_partitions_led", "Partitions that this node leads.", led)
@@ -280,6 +284,8 @@ def _about_partitions(node: Node) -> Iterator[Metric]:
     yield _gauge("tidelog_partitions_under_min_isr", "Led, and refusing acks=all for want of replicas.", under_min_isr)
     yield _gauge("tidelog_partitions_at_min_isr", "Led, and refusing acks=all if one more leaves.", at_min_isr)
     yield _gauge("tidelog_partitions_leaderless", "Partitions of the cluster that nobody leads.", leaderless)
+    yield _gauge("tidelog_partitions_unpreferred", "Partitions that their first replica does not lead.", unpreferred)
+    yield _gauge("tidelog_partitions_reassigning", "Led, and on their way to other brokers.", moving)
     yield _gauge("tidelog_replica_lag_records_max", "What the slowest follower of a partition led here lacks.", lag_max)
     shrinks, expands = (0, 0) if replication is None else (replication.isr_shrinks, replication.isr_expands)
     yield _counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
