@@ -14,11 +14,14 @@ from tidelog.base.ports import Buffer
 from tidelog.client.core.values import ConsumerRecord, PositionReset
 from tidelog.client.descriptions import NewTopic
 from tidelog.log.directory import INCARNATION_FILE
+from tidelog.sim.cluster_plan import machine_of
 from tidelog.sim.workload import TOPIC
 
 ROUND_TRIP_MS_MAX = 10
 """Of the simulated network, a slow one, with the disks of a majority in it."""
 FETCH_WAIT_MS_MAX = 500
+KILLED_MS_MAX = 1_000
+SESSION_MS = 4_000
 WRITE_WAITS_MS_MAX = 300
 """In a controlled shutdown, the time in which a client learns of the new leader included."""
 
@@ -212,6 +215,76 @@ def test_the_leader_of_the_quorum_may_come_back_empty_and_leads_nothing_that_it_
         assert stage.values(1) == stage.values(2) == stage.values(3) == ["m1@0", "m2@0"]
 
     tell(story)
+
+
+# A process that is gone, long before its session ends.
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_a_leader_that_is_killed_is_noticed_by_its_closed_connection(is_controller: bool) -> None:
+    """If it led the quorum too, its successor first hears of the others."""
+
+    async def story(stage: Stage) -> None:
+        numbers = sorted((1, 2, 3), key=lambda number: (number == stage.controller) != is_controller)
+        await stage.make_topic(*numbers)
+        await stage.produce("m1")
+        await stage.until_settled()
+        victim, *others = numbers
+        killed_at = asyncio.get_running_loop().time()
+        stage.kill(victim)
+        await stage.until(lambda: stage.leader in others)
+        await stage.produce("m2", at=tuple(others))
+        assert (asyncio.get_running_loop().time() - killed_at) * 1000 < KILLED_MS_MAX
+        assert stage.witness.latest.brokers[BrokerId(victim)].is_fenced
+        await stage.start()
+        await stage.until_settled()
+
+    tell(story, session_ms=600_000)
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_what_only_the_killed_one_could_lead_waits_for_its_session(is_controller: bool) -> None:
+    """Nobody is elected uncleanly for a connection that closed, though the topic allows it."""
+
+    async def story(stage: Stage) -> None:
+        numbers = sorted((1, 2, 3), key=lambda number: (number == stage.controller) != is_controller)
+        victim, other, _ = numbers
+        await stage.make_topic(victim, other)
+        stage.kill(other)
+        await stage.until(lambda: stage.state.isr == (victim,))
+        await stage.start(other)
+        stage.part([other], [victim])
+        await stage.produce("m1", at=(victim,))
+        killed_at = asyncio.get_running_loop().time()
+        stage.kill(victim)
+        await stage.until(lambda: stage.leader == other)
+        assert (asyncio.get_running_loop().time() - killed_at) * 1000 > SESSION_MS / 2
+        stage.heal()
+        await stage.start()
+        await stage.until_settled()
+
+    properties = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+    tell(story, session_ms=SESSION_MS, allows_unclean=True, properties=properties)
+
+
+def test_a_middle_box_that_refuses_in_its_name_costs_a_living_leader_no_more_than_a_moment() -> None:
+    async def story(stage: Stage) -> None:
+        leader = next(number for number in (1, 2, 3) if number != stage.controller)
+        await stage.make_topic(leader, *(number for number in (1, 2, 3) if number != leader))
+        await stage.produce("m1")
+        await stage.until_settled()
+        us = BrokerId(leader)
+        for _ in range(3):
+            stage.world.network.refuse(machine_of(us))
+            await asyncio.sleep(3)
+            assert not stage.witness.latest.brokers[us].is_fenced, "its next heartbeat has let it in again"
+            stage.world.network.admit(machine_of(us))
+            await asyncio.sleep(1)
+        await stage.until_settled()
+        assert stage.state.leader_epoch == 1, "it was taken for dead once, and not again"
+        await stage.produce("m2")
+
+    tell(story, session_ms=600_000)
 
 
 # A controlled shutdown.

@@ -178,6 +178,10 @@ class Network(Protocol):
         """Open a stream. Raises `NetworkError` naming the address."""
         ...
 
+    async def refuses(self, host: str, port: int) -> bool:
+        """Whether the machine is there, and says that nobody listens. It may take long to find that it does not."""
+        ...
+
     def listen(
         self, host: str | None, port: int, *, backlog: int, admit: Admit, on_trouble: Callable[[OSError], None]
     ) -> Listening:

@@ -1,6 +1,7 @@
 """The controller: decides about brokers, topics, leaders and producer ids, over a replayed metadata log."""
 
 from tidelog.controller.balancing import ELECTIONS_PER_BATCH_MAX
+from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica
@@ -52,6 +53,7 @@ __all__ = [
     "ControllerState",
     "CreatedTopic",
     "DeletedTopic",
+    "EarlyFence",
     "ElectedLeader",
     "ElectionType",
     "FeatureUpdate",
@@ -67,6 +69,8 @@ __all__ = [
     "PartitionToReassign",
     "ProducerIdBlock",
     "ReassignedPartition",
+    "Suspect",
+    "Suspicions",
     "TopicToDelete",
     "TopicToGrow",
     "UpdatedFeature",

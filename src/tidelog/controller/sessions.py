@@ -22,16 +22,22 @@ class _Session:
 
     Attributes:
         heard_ms: when it registered, or its last heartbeat came.
+        turn: of all that was heard in this leadership the how-manieth that was; 0 if nothing of it was heard yet.
         metadata_offset: inclusive: how far its image was then; None while it has not said.
     """
 
     broker_epoch: BrokerEpoch
     heard_ms: int
+    turn: int = 0
     metadata_offset: Offset | None = None
 
 
 class BrokerSessions:
-    """The sessions of one leadership of the controller. Times are monotonic."""
+    """The sessions of one leadership of the controller. Times are monotonic.
+
+    Attributes:
+        began_ms: when this leadership began, or this controller woke up.
+    """
 
     def __init__(
         self,
@@ -49,6 +55,8 @@ class BrokerSessions:
             session_timeout_ms: `broker.session.timeout.ms`: who is not heard of for so long is to be fenced.
         """
         self.session_timeout_ms = session_timeout_ms
+        self.began_ms = now_ms
+        self._turns = 0
         self._end_offset = end_offset
         self._sessions = {
             broker.broker_id: _Session(broker.broker_epoch, now_ms)
@@ -68,12 +76,13 @@ class BrokerSessions:
             metadata_offset: inclusive: how far its image is; None if it does not know of any.
         """
         before = self._sessions.get(broker_id)
+        self._turns += 1
         if before is not None and before.broker_epoch == broker_epoch:
-            before.heard_ms = max(before.heard_ms, now_ms)
+            before.heard_ms, before.turn = max(before.heard_ms, now_ms), self._turns
             if metadata_offset is not None:
                 before.metadata_offset = max(metadata_offset, before.metadata_offset or metadata_offset)
             return
-        self._sessions[broker_id] = _Session(broker_epoch, now_ms, metadata_offset)
+        self._sessions[broker_id] = _Session(broker_epoch, now_ms, self._turns, metadata_offset)
         self._moved.pop(broker_id, None)
 
     def on_leaderships_moved(self, broker_id: BrokerId, end_offset: Offset) -> None:
@@ -91,6 +100,11 @@ class BrokerSessions:
         """Whether the registered incarnation was heard of within its session."""
         session = self._sessions.get(broker_id)
         return session is not None and now_ms < session.heard_ms + self.session_timeout_ms
+
+    def turn(self, broker_id: BrokerId) -> int:
+        """Grows each time that a broker is heard of; 0 before the first time."""
+        session = self._sessions.get(broker_id)
+        return 0 if session is None else session.turn
 
     def expired(self, now_ms: int) -> tuple[tuple[BrokerId, BrokerEpoch], ...]:
         """Who was not heard of for a whole session, in which incarnation; each until it is heard of or `on_ended`."""

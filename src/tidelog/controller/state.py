@@ -10,6 +10,7 @@ from tidelog.controller import (
     balancing,
     brokers,
     configs,
+    early_fencing,
     elections,
     features,
     heartbeats,
@@ -19,6 +20,7 @@ from tidelog.controller import (
     reassignments,
 )
 from tidelog.controller import topics as topic_decisions
+from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
@@ -150,6 +152,10 @@ class ControllerState:
     def decide_fence_expired(self, sessions: BrokerSessions, *, now_ms: int) -> Decision[tuple[BrokerId, ...]]:
         """Fence whoever was not heard of for a session. To be asked at `sessions.next_deadline_ms()`."""
         return heartbeats.decide_fence_expired(self.metadata, self.settings, sessions, now_ms=now_ms)
+
+    def decide_fence_early(self, suspicions: Suspicions, suspect: Suspect, *, now_ms: int) -> Decision[EarlyFence]:
+        """Let others lead what a broker leads whose port has just refused a connection, unless there is a doubt."""
+        return early_fencing.decide_fence_early(self.metadata, self.settings, suspicions, suspect, now_ms=now_ms)
 
     def decide_alter_partitions(
         self, sender: BrokerId, sender_epoch: BrokerEpoch, partitions: Sequence[PartitionToAlter]

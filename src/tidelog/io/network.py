@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import sys
 from collections.abc import Callable
@@ -13,6 +14,8 @@ from tidelog.base.ports import Admit, Buffer, Link, Receiver
 from tidelog.io.acceptor import Acceptor, file_limit, open_files
 
 _JOIN_SIZE_BYTES_MAX = 64 * 1024
+_NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+"""What is said of an address of a family that this machine does not speak."""
 _WRITE_BUFFER_BYTES_MAX = 1024 * 1024
 
 
@@ -31,6 +34,26 @@ class RealNetwork:
         except OSError as error:
             raise NetworkError(f"cannot connect to {host}:{port}: {_reason(error)}") from None
         return stream
+
+    async def refuses(self, host: str, port: int) -> bool:
+        """Whether every address of that name that this machine can ask refuses a connection to the port."""
+        loop = asyncio.get_running_loop()
+        refused = False
+        try:
+            for family, kind, protocol, _, address in await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM):
+                try:
+                    with socket.socket(family, kind, protocol) as asking:
+                        asking.setblocking(False)
+                        await loop.sock_connect(asking, address)
+                        return False
+                except ConnectionRefusedError:
+                    refused = True
+                except OSError as error:
+                    if error.errno not in _NOT_OURS:
+                        return False
+        except OSError:  # the name cannot be resolved
+            return False
+        return refused
 
     def listen(
         self, host: str | None, port: int, *, backlog: int, admit: Admit, on_trouble: Callable[[OSError], None]

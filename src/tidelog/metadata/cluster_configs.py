@@ -56,6 +56,13 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
         minimum=1,
     ),
     ConfigKey(
+        "broker.early.fencing.enable",
+        BOOLEAN,
+        "true",
+        "Whether the controller lets others lead at once in place of a broker whose connection closed and whose port "
+        "refuses connections. Not for networks in which something else refuses them in its name.",
+    ),
+    ConfigKey(
         "initial.broker.registration.timeout.ms",
         INT,
         "60000",

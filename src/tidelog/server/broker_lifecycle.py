@@ -87,6 +87,7 @@ class BrokerLifecycle:
         self._let_go: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
+        self._minding: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Register, and return once this broker may lead.
@@ -97,7 +98,8 @@ class BrokerLifecycle:
         self._presents = self._files.previous_broker_epoch
         self._has_shown = self._presents is not None
         await self._register(self._config.broker_registration_timeout_ms)
-        self._beating = asyncio.get_running_loop().create_task(self._beat())
+        loop = asyncio.get_running_loop()
+        self._beating, self._minding = loop.create_task(self._beat()), loop.create_task(self._mind_leader())
         self._beating.add_done_callback(self._on_ended)
         await self._let_in
 
@@ -115,9 +117,10 @@ class BrokerLifecycle:
 
     async def stop(self) -> None:
         """Be silent from now on."""
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
+        for task in (self._beating, self._minding):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published, when what this broker is to lead it leads.
@@ -286,6 +289,12 @@ class BrokerLifecycle:
             if self._wants_shut_down:
                 interval_ms = min(interval_ms, SHUTDOWN_HEARTBEAT_INTERVAL_MS)
             await self._woken(interval_ms)
+
+    async def _mind_leader(self) -> None:
+        """A new controller does not know who lives: it suspects nobody before it has heard of everybody else."""
+        while True:
+            await self._channel.leader_changed()
+            self._wake.set()
 
     async def _prepare(self) -> None:
         """Before it may lead: its registration is in its image, its logs are open, its files say who it is.

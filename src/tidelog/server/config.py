@@ -74,6 +74,7 @@ class NodeConfig:
     file_delete_delay_ms: int
     broker_session_timeout_ms: int
     broker_heartbeat_interval_ms: int
+    broker_early_fencing_enable: bool
     broker_registration_timeout_ms: int
     controlled_shutdown_enable: bool
     leader_balance_interval_seconds: int | None
@@ -129,6 +130,7 @@ class NodeConfig:
             file_delete_delay_ms=cast(int, values["log.segment.delete.delay.ms"]),
             broker_session_timeout_ms=cast(int, values["broker.session.timeout.ms"]),
             broker_heartbeat_interval_ms=cast(int, values["broker.heartbeat.interval.ms"]),
+            broker_early_fencing_enable=cast(bool, values["broker.early.fencing.enable"]),
             broker_registration_timeout_ms=cast(int, values["initial.broker.registration.timeout.ms"]),
             controlled_shutdown_enable=cast(bool, values["controlled.shutdown.enable"]),
             leader_balance_interval_seconds=(

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from tidelog.base.errors import KafkaError
-from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.controller import ControllerState, LostReplica
 from tidelog.journal import Decision, Journal
@@ -47,6 +47,7 @@ class Controller:
 
     Attributes:
         on_active: called when this becomes the active controller, before it decides anything.
+        on_leader_gone: told of the node that leads when the connection to it closed.
         on_resigned: called when it is not any more.
         on_replicas_lost: told, while this is the active one, who lost replicas by what was just committed, and of the
             exclusive end offset of that.
@@ -55,6 +56,7 @@ class Controller:
     def __init__(self, state: ControllerState, quorum: AppendsDecisions, *, on_committed: OnCommitted) -> None:
         self.journal: Journal[ControllerState] = Journal(state)
         self.on_active: Callable[[], None] = _nobody_asked
+        self.on_leader_gone: Callable[[BrokerId], None] = _nobody_told
         self.on_resigned: Callable[[], None] = _nobody_asked
         self.on_replicas_lost: Callable[[list[LostReplica], Offset], None] = _nobody_asked
         self.first_metadata_version = METADATA_VERSION  # of a metadata log that does not say any yet
@@ -179,4 +181,8 @@ class Controller:
 
 
 def _nobody_asked(*_: object) -> None:
+    pass
+
+
+def _nobody_told(_: BrokerId) -> None:
     pass

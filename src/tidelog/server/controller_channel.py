@@ -91,6 +91,10 @@ class ControllerChannel:
         """The latest metadata that an answer reflected, inclusive: who waits for it sees all that was answered."""
         return self._token.last_offset
 
+    async def leader_changed(self) -> None:
+        """Return when another node, or nobody, is known to be asked."""
+        await self._leader.leader_changed()
+
     async def request(
         self,
         message: object,

@@ -70,6 +70,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         is_timed: whether `received_ns` is kept.
 
     Attributes:
+        on_gone: called when it closed, whoever closed it.
         received_ns: when the last bytes came, by `perf_counter_ns`.
         skips_tags: whether the client can read an answer whose header has tagged fields; true unless it said who it is.
     """
@@ -92,6 +93,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_transport",
         "_write_paused",
         "listener_name",
+        "on_gone",
         "peer",
         "received_ns",
         "skips_tags",
@@ -109,6 +111,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         is_timed: bool = False,
     ) -> None:
         self.listener_name = listener_name
+        self.on_gone: Callable[[], None] | None = None
         self.peer = "?"
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max)
@@ -148,6 +151,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             on_closed(self._closed or Closed.BY_PEER)
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.get_buffer(sizehint)

@@ -302,6 +302,8 @@ class MetadataQuorum:
         self._on(self._machine.on_unanswered, number)
 
     def on_hung_up(self, node_id: BrokerId) -> None:
+        if node_id == self.leader_id:
+            self._controller.on_leader_gone(node_id)
         self._on(self._machine.on_peer_closed, node_id)
 
     def on_address(self, node_id: BrokerId, address: Address) -> None:
@@ -384,7 +386,7 @@ class MetadataQuorum:
                 ready = self._machine.take_ready()
                 self._note_role()
                 self._is_busy = True
-                if _needs_time(ready):
+                if any(one is not None for one in ready[:5]):  # all before the high watermark: they take time
                     self._carrying_out = asyncio.get_running_loop().create_task(self._carry_out(ready))
                     break
                 has_news = self._settle(ready)
@@ -494,7 +496,3 @@ class MetadataQuorum:
             self.give_up(error)
         finally:
             self._is_loading = False
-
-
-def _needs_time(ready: QuorumReady) -> bool:
-    return any(one is not None for one in ready[:5])  # all before the high watermark

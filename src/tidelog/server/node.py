@@ -117,7 +117,7 @@ class Node:
             new_dispatcher=self._new_dispatcher,
             is_timed=self.metrics is not None,
         )
-        self.broker_watch = BrokerWatch(self, clock=clock, session_timeout_ms=config.broker_session_timeout_ms)
+        self.broker_watch = BrokerWatch(self, clock=clock, network=network)
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.executor = executor
         self.quorum = MetadataQuorum(
@@ -444,6 +444,8 @@ class Node:
         self._controller = Controller(ControllerState(settings), self.quorum, on_committed=self._on_committed)
         self._controller.on_replicas_lost = self._push_stops
         self._controller.on_resigned = self.replica_stops.on_resigned
+        self._controller.on_active = self.broker_watch.on_active
+        self._controller.on_leader_gone = self.broker_watch.on_leader_gone
         self._controller.first_metadata_version = await self._executor.run(self.files.read_bootstrap_level)
         told = [self.listener(one.name) for one in config.controller_listeners]
         endpoints = tuple((one.name, one.host, one.port) for one in told)

@@ -77,6 +77,11 @@ CLUSTER_FAULTS = Kinds(
         "clients unheard": Kind(
             "what node {broker} sends does not get through to clients for {seconds:.3f} s", lasts_ms_max=12_000
         ),
+        "refused": Kind(
+            "something resets the connections of node {broker}, and refuses those to it for {seconds:.3f} s",
+            weight=2,
+            lasts_ms_max=6_000,
+        ),
         "controller isolated": Kind(
             "the node of the active controller is cut off from the others, not from clients, for {seconds:.3f} s",
             weight=3,

@@ -78,6 +78,7 @@ class ClusterHurt:
             "disk lost": self._lose_disk,
             "bit rot": self._rot,
             "disk slow for a while": self._slow_down,
+            "refused": self._refuse,
             "controller killed": self._kill_controller,
             "leader killed": self._kill_leader,
             "swizzle": self._swizzle,
@@ -274,6 +275,17 @@ class ClusterHurt:
             self._unblock(blocked)
 
         return bool(blocked) and self._do(rejoin())
+
+    def _refuse(self, fault: Fault) -> bool:
+        """As by a middle box; two of them in the way of one node are one."""
+        name = machine_of(fault.broker)
+        self._world.network.refuse(name)
+
+        async def admit() -> None:
+            await asyncio.sleep(fault.lasts_ms / 1000)
+            self._world.network.admit(name)
+
+        return self._do(admit())
 
     def _unblock(self, blocked: Iterable[Way]) -> None:
         if not self._is_healed:

@@ -70,6 +70,7 @@ class SimulatedNetwork:
         self._trace = trace
         self._machines: dict[str, MachineNetwork] = {}
         self._blocked: set[tuple[str, str]] = set()
+        self._refused: set[str] = set()
 
     def machine(self, name: str) -> MachineNetwork:
         """The network as a machine of this name sees it; made when first asked for."""
@@ -103,9 +104,23 @@ class SimulatedNetwork:
     def heal(self) -> None:
         """Let everything through again. What was held arrives, unless somebody gave up meanwhile."""
         self._blocked.clear()
+        self._refused.clear()
         held, self.held = self.held, {}
         for transport in held:
             transport.go_on()
+
+    def refuse(self, name: str) -> None:
+        """Have something in between reset the connections of a machine, and refuse those to it in its name."""
+        self._refused.add(name)
+        self._machines[name].reset()
+
+    def admit(self, name: str) -> None:
+        """Let through again who connects to a machine."""
+        self._refused.discard(name)
+
+    def is_refused(self, source: str, target: str) -> bool:
+        """Whether something in between refuses connections from one machine to another."""
+        return source != target and target in self._refused
 
     def passes(self, source: str, target: str) -> bool:
         """Whether something sent now from one machine to another would arrive."""
@@ -197,7 +212,7 @@ class MachineNetwork:
         for wait_seconds in (*KNOCKS, None):
             await asyncio.sleep(network.delay_seconds())
             can_talk = network.passes(self.name, target.name) and network.passes(target.name, self.name)
-            listening = target.listening_on(port)
+            listening = None if network.is_refused(self.name, target.name) else target.listening_on(port)
             if can_talk and listening is None:
                 await asyncio.sleep(network.delay_seconds())
                 raise NetworkError(f"cannot connect to {host}:{port}: connection refused; is a broker listening there?")
@@ -206,6 +221,20 @@ class MachineNetwork:
             if wait_seconds is not None:
                 await asyncio.sleep(wait_seconds)
         raise NetworkError(f"cannot connect to {host}:{port}: Connection timed out")
+
+    async def refuses(self, host: str, port: int) -> bool:
+        """Whether that machine says that nobody listens there."""
+        network = self._network
+        target = network.find(host)
+        if target is None:
+            return False
+        await asyncio.sleep(network.delay_seconds())
+        if not network.passes(self.name, target.name) or not network.passes(target.name, self.name):
+            await asyncio.sleep(sum(KNOCKS))
+            return False
+        refuses = network.is_refused(self.name, target.name) or target.listening_on(port) is None
+        await asyncio.sleep(network.delay_seconds())
+        return refuses
 
     async def _open_stream(self, listening: SimulatedListening, there: tuple[str, int], receiver: Receiver) -> Link:
         network = self._network
@@ -247,6 +276,11 @@ class MachineNetwork:
         """Who accepts there now."""
         listening = self._listening.get(port)
         return listening if listening is not None and listening.is_started else None
+
+    def reset(self) -> None:
+        """End every stream on both sides; the processes stay."""
+        for transport in list(self._open):
+            transport.reset()
 
     def hang_up(self, *, is_silent: bool) -> None:
         """The process is gone: so are its connections and its ports.

@@ -45,4 +45,5 @@ async def handle(node: Node, request: BrokerRegistrationRequest, context: Reques
     except KafkaError as error:
         where = f"BrokerRegistration of broker {request.broker_id} at {context.connection.peer}"
         return BrokerRegistrationResponse(error_code=code_of(error, where))
+    node.broker_watch.on_heard(broker.broker_id, registered.broker_epoch, context.connection)
     return BrokerRegistrationResponse(broker_epoch=registered.broker_epoch)

@@ -38,6 +38,7 @@ async def handle(node: Node, request: BrokerHeartbeatRequest, context: RequestCo
         )
     except KafkaError as error:
         return BrokerHeartbeatResponse(error_code=code_of(error, f"BrokerHeartbeat of broker {request.broker_id}"))
+    node.broker_watch.on_heard(heartbeat.broker_id, heartbeat.broker_epoch, context.connection)
     return BrokerHeartbeatResponse(
         is_caught_up=reply.is_caught_up, is_fenced=reply.is_fenced, should_shut_down=reply.should_shut_down
     )

@@ -1,0 +1,153 @@
+"""A broker whose process is gone is fenced before its session ends: what has to be so, and what follows.
+
+```
+ its connection closed ──► its port is asked ──► refused ──► no doubt is left ──► others lead at once
+                             ▲      │ else           │ else
+                             └──────┴────────────────┘ again, until it is heard of, or its session ends
+```
+A closed connection proves nothing: the way may be broken, or the connection was idle. Neither does silence. That the
+machine is there and nobody listens on the port does; what remains to be asked is whether it is we who are mistaken.
+
+To fence has a price where it is a mistake: for a moment fewer are in sync. So nobody is elected uncleanly by it, and
+what nobody else can lead stays with the broker until its session ends.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.controller.leaders import changes_on_shutdown, partitions_of
+from tidelog.controller.sessions import BrokerSessions
+from tidelog.controller.topic_rules import TopicRules
+from tidelog.controller.values import ControllerSettings
+from tidelog.journal import Decision
+from tidelog.metadata.image import MetadataView
+from tidelog.metadata.records.brokers import FENCED, BrokerRegistrationChangeRecord
+
+BROKERS_PER_SUSPECT = 3
+"""Of so many brokers one may be suspected at a time, and one in any case."""
+
+
+class Doubt(StrEnum):
+    """Why a broker that is suspected is not fenced."""
+
+    ANOTHER = "another incarnation of it is registered"
+    FENCED = "it is fenced already"
+    HEARD_OF = "it was heard of since"
+    MISTAKEN_BEFORE = "this incarnation was taken for dead before, and was not"
+    TOO_NEW = "this controller has not heard of every other broker yet, nor was it active for a session"
+    TOO_MANY = "so many brokers are suspected at once that it may be this controller's own fault"
+    NO_OTHER = "nobody else could lead what it leads"
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether the suspicion is to be looked at again."""
+        return self in (Doubt.TOO_NEW, Doubt.TOO_MANY)
+
+
+@dataclass(slots=True)
+class Suspect:
+    """An incarnation of a broker whose connection closed.
+
+    Attributes:
+        closed_ms: when that was.
+        turn: of `BrokerSessions`, then.
+        is_settled: whether what could be done about it was.
+    """
+
+    broker_id: BrokerId
+    broker_epoch: BrokerEpoch
+    closed_ms: int
+    turn: int
+    is_settled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EarlyFence:
+    """What became of a suspicion.
+
+    Attributes:
+        doubt: why nothing was done; None if something was.
+        moved: partitions that it leads no longer, or that are in sync without it.
+        is_fenced: whether that is all of them.
+    """
+
+    doubt: Doubt | None
+    moved: int = 0
+    is_fenced: bool = False
+
+
+class Suspicions:
+    """Who is suspected, in one leadership of the controller.
+
+    Args:
+        sessions: of that leadership.
+    """
+
+    def __init__(self, sessions: BrokerSessions) -> None:
+        self._sessions = sessions
+        self._suspects: dict[BrokerId, Suspect] = {}
+
+    def on_closed(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> Suspect | None:
+        """A connection closed on which that incarnation of a broker was heard of last.
+
+        Returns:
+            Who is to be asked whether it is there; None where it would not help.
+        """
+        before = self._suspects.get(broker_id)
+        if before is not None and before.is_settled and before.broker_epoch == broker_epoch:
+            return None  # it lives: what refuses stands in between
+        suspect = Suspect(broker_id, broker_epoch, now_ms, self._sessions.turn(broker_id))
+        self._suspects[broker_id] = suspect
+        return suspect
+
+    def doubt(self, suspect: Suspect, metadata: MetadataView, now_ms: int) -> Doubt | None:
+        """Why a broker whose port refuses is not taken for dead; None if it is."""
+        broker = metadata.brokers.get(suspect.broker_id)
+        if broker is None or broker.broker_epoch != suspect.broker_epoch:
+            return Doubt.ANOTHER
+        if broker.is_fenced:
+            return Doubt.FENCED
+        if self._is_heard_since(suspect):
+            return Doubt.HEARD_OF
+        if self._suspects.get(suspect.broker_id) is not suspect or suspect.is_settled:
+            return Doubt.MISTAKEN_BEFORE
+        others = [each for each in metadata.brokers.values() if each.broker_id != suspect.broker_id]
+        is_new = now_ms < self._sessions.began_ms + self._sessions.session_timeout_ms
+        if is_new and any(not each.is_fenced and not self._sessions.turn(each.broker_id) for each in others):
+            return Doubt.TOO_NEW
+        at_once = [one.broker_id for one in self._suspects.values() if self._is_recent(one, now_ms)]
+        alive = sum(not each.is_fenced or each.broker_id in at_once for each in metadata.brokers.values())
+        if len(at_once) > max(alive // BROKERS_PER_SUSPECT, 1):
+            return Doubt.TOO_MANY
+        return None
+
+    def _is_heard_since(self, suspect: Suspect) -> bool:
+        return self._sessions.turn(suspect.broker_id) != suspect.turn
+
+    def _is_recent(self, suspect: Suspect, now_ms: int) -> bool:
+        """Whether it is one of those that are gone at once."""
+        is_recent = now_ms < suspect.closed_ms + self._sessions.session_timeout_ms
+        return is_recent and not self._is_heard_since(suspect)
+
+
+def decide_fence_early(
+    metadata: MetadataView, settings: ControllerSettings, suspicions: Suspicions, suspect: Suspect, *, now_ms: int
+) -> Decision[EarlyFence]:
+    """Let others lead what a broker leads whose port has just refused a connection, and leave it out of every ISR.
+
+    It is fenced if that goes for all partitions. If it does not, the rest stays with it until its session ends.
+    """
+    doubt = suspicions.doubt(suspect, metadata, now_ms)
+    if doubt is not None:
+        return Decision((), EarlyFence(doubt))
+    suspect.is_settled = True
+    broker_id = suspect.broker_id
+    moves = changes_on_shutdown(metadata, broker_id, TopicRules(metadata, settings))
+    held = sum(broker_id in partition.isr for _, _, _, partition in partitions_of(metadata))
+    if len(moves) == held:
+        fence = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=suspect.broker_epoch, fenced=FENCED)
+        return Decision((fence, *moves), EarlyFence(None, held, is_fenced=True))
+    return Decision(tuple(moves), EarlyFence(None if moves else Doubt.NO_OTHER, len(moves)))
