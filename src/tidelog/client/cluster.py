@@ -1,7 +1,8 @@
 """What every client shares: connections to the brokers of a cluster, its metadata kept fresh, retries until a deadline.
 
 Belongs to one event loop. Metadata is asked for when somebody misses something, at most once at a time and with
-back-off in between, and in any case when it has become old.
+back-off in between, and in any case when it has become old. A broker may be cut off from the others and not know it:
+who has nothing new to say when something is missing, or says nothing at all, is asked again only after the others.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -27,10 +29,14 @@ from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataReque
 
 T = TypeVar("T")
 
-logger = logging.getLogger("tidelog.client")
-
+PATIENCE_MS_MIN = 1_000
+"""After that another broker is asked as well; twice as long for each that was asked in vain."""
+PROMPT_ANSWERS = 20
+"""While something is missing, so many answers are asked for in quick succession."""
 BEHIND_SECONDS = 10.0
 """So long a broker that was behind what this client has seen is asked after the others."""
+
+logger = logging.getLogger("tidelog.client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +99,26 @@ class Cluster:
         self._unchanged = 0  # answers in a row that brought nothing new
         self._asked_last: Address | None = None
         self._behind: dict[Address, float] = {}  # who was, and until when others are asked first, in the loop's time
+        self._in_vain: set[Address] = set()  # who gave them when something was missing, or gave none
+        self._changed = asyncio.Event()
         self._closed = False
 
     # Connections.
     async def broker(self, broker_id: BrokerId, lane: str = CONTROL_LANE) -> Connection:
         """The connection to a broker. Raises `NetworkError` after one attempt."""
         return await self.pool.connection(broker_id, lane)
+
+    async def reached(self, broker_id: BrokerId, lane: str = CONTROL_LANE) -> Connection:
+        """As `broker`; metadata is asked for while that takes long: another may lead by then in its place."""
+        connecting = asyncio.ensure_future(self.pool.connection(broker_id, lane))
+        try:
+            while True:
+                done, _ = await asyncio.wait({connecting}, timeout=self.backoff.delay_ms(1) / 1000)
+                if done:
+                    return connecting.result()
+                self.refresh_soon()
+        finally:
+            connecting.cancel()
 
     async def any_broker(self) -> Connection:
         """A connection to whichever broker answers first: one that is open, else each that is known, in random order.
@@ -210,26 +230,84 @@ class Cluster:
         Raises:
             NetworkError, KafkaError: worth a retry if `is_retriable` says so.
         """
+        return await self._fetch_metadata(topics, await self.any_broker(), create=create)
+
+    async def _fetch_metadata(
+        self, topics: Iterable[str] | None, informant: Connection, *, create: bool
+    ) -> MetadataResponse:
         asked = None if topics is None else sorted(set(topics))
         request = MetadataRequest(
             topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
             allow_auto_topic_creation=create,
         )
-        connection = await self.any_broker()
-        response = await connection.request(
-            request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=4
-        )
+        connection, response = await self._first_answer(request, informant)
+        self._asked_last = connection.address
         if response.error_code:
             raise refusal(code_of(response.error_code), f"{connection.address} refused Metadata")
         if asked and all(code_of(topic.error_code) is Code.STALE_METADATA for topic in response.topics):
             raise refusal(Code.STALE_METADATA, f"the metadata of {connection.address} is older than the token")
         changes = self.metadata.on_metadata(response, asked=asked)
-        self._unchanged = 0 if changes else self._unchanged + 1
+        if changes:
+            self._unchanged = 0
+            self._in_vain.clear()
+            self._changed.set()
+            self._changed.clear()
+        else:
+            self._unchanged += 1
         brokers = self.metadata.brokers
         self.pool.set_addresses({id_: Address(broker.host, broker.port) for id_, broker in brokers.items()})
         for listener in self._listeners:
             listener(changes)
         return response
+
+    async def _first_answer(
+        self, request: MetadataRequest, connection: Connection
+    ) -> tuple[Connection, MetadataResponse]:
+        """Of the first that answers: this one, then one after the other, each beside those that have not answered yet.
+
+        Raises:
+            TidelogError: what the last of them failed with.
+        """
+        asked: dict[asyncio.Future[MetadataResponse], Connection] = {}
+        patience_ms = PATIENCE_MS_MIN
+        try:
+            while True:
+                if connection not in asked.values():
+                    future = connection.send(
+                        request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=4
+                    )
+                    asked[future] = connection
+                done, _ = await asyncio.wait(asked, timeout=patience_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+                for future in done:
+                    if len(asked) == 1 or future.exception() is None:
+                        return asked[future], future.result()
+                    del asked[future]
+                self._in_vain.add(connection.address)
+                patience_ms *= 2
+                connection = await self._informant()
+        finally:
+            for future in asked:
+                future.cancel()  # nobody waits for it any more
+
+    async def _informant(self) -> Connection:
+        """Whom to ask for metadata: one that was not asked in vain since it changed last, if there is any."""
+        passed_on = self._passed_on
+        if passed_on is not None and passed_on.closed is None and passed_on.address not in self._in_vain:
+            return passed_on
+        if not self._in_vain:
+            return await self.any_broker()
+        open_ones = [one for one in self.pool.open_connections() if one.address not in self._in_vain]
+        if open_ones:
+            return min(open_ones, key=_in_flight)
+        by_address = {Address(one.host, one.port): one.broker_id for one in self.metadata.brokers.values()}
+        for address in self._shuffled(one for one in by_address if one not in self._in_vain):
+            try:
+                async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
+                    return await self.pool.connection(by_address[address])
+            except (NetworkError, TimeoutError) as error:
+                logger.debug("broker %s at %s cannot be asked: %s", by_address[address], address, error)
+        self._in_vain.clear()
+        return await self.any_broker()
 
     async def _keep_fresh(self) -> None:
         failures = 0
@@ -260,7 +338,8 @@ class Cluster:
             except TimeoutError:
                 continue
             # Whatever made it stale may need a moment to heal; asking at once, again and again, heals nothing.
-            wait_s = asked_at + self.backoff.delay_ms(max(self._unchanged, 1)) / 1000 - loop.time()
+            delay_ms = self.backoff.delay_ms(1 if self._unchanged < PROMPT_ANSWERS else self._unchanged)
+            wait_s = asked_at + delay_ms / 1000 - loop.time()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
 
@@ -273,10 +352,13 @@ class Cluster:
     async def _fetch_wanted(self) -> None:
         self._to_create -= self.metadata.topics.keys()
         missing = set(self._to_create)
+        unchanged = self._unchanged
         if missing:
-            await self.fetch_metadata(missing, create=True)
+            await self._fetch_metadata(missing, await self._informant(), create=True)
         if self._wanted - missing or not missing:
-            await self.fetch_metadata(self._wanted - missing)
+            await self._fetch_metadata(self._wanted - missing, await self._informant(), create=False)
+        if self._unchanged > unchanged and self._asked_last is not None:
+            self._in_vain.add(self._asked_last)
 
     def _is_behind(self, error: BaseException) -> bool:
         """Whether an error says that the broker which was asked has older metadata than this client: note it."""
@@ -323,7 +405,9 @@ class Cluster:
                         failures += 1
                         if not self._is_behind(error) and isinstance(error, KafkaError):
                             self.refresh_soon()
-                    await asyncio.sleep(self.backoff.delay_ms(failures) / 1000)
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(self.backoff.delay_ms(failures) / 1000):
+                            await self._changed.wait()
         except TimeoutError as error:
             if isinstance(error, TidelogError):
                 raise

@@ -209,7 +209,7 @@ class Delivery:
 
     async def _connect(self, broker_id: BrokerId) -> None:
         try:
-            await self._cluster.broker(broker_id)
+            await self._cluster.reached(broker_id)
         except NetworkError as error:
             logger.debug("%s: %s", self._config.client_id, error)
             self._cluster.last_error = error

@@ -217,7 +217,7 @@ class Fetching:
 
     async def _fetch(self, broker_id: BrokerId, lane: str, asked: AskedByPartition) -> set[str]:
         try:
-            connection = await self._cluster.broker(broker_id, lane)
+            connection = await self._cluster.reached(broker_id, lane)
             request, has_ids = fetch_request(asked, self._settings, self._config.fetch_max_wait_ms)
             highest = None if has_ids else LAST_FETCH_VERSION_WITH_NAMES
             response = await connection.request(
@@ -231,7 +231,7 @@ class Fetching:
             self._busy_lanes.discard((broker_id, lane))
 
     async def _look_up(self, broker_id: BrokerId, asked: AskedByPartition) -> set[str]:
-        connection = await self._cluster.broker(broker_id)
+        connection = await self._cluster.reached(broker_id)
         response = await connection.request(
             look_up_request(asked, self._isolation_level),
             ListOffsetsResponse,
@@ -240,7 +240,7 @@ class Fetching:
         return on_look_up_response(asked, response, self._clock.now_ms())
 
     async def _validate(self, broker_id: BrokerId, asked: AskedByPartition) -> set[str]:
-        connection = await self._cluster.broker(broker_id)
+        connection = await self._cluster.reached(broker_id)
         response = await connection.request(
             epoch_end_request(asked), OffsetForLeaderEpochResponse, timeout_ms=self._config.request_timeout_ms
         )
