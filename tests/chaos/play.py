@@ -111,7 +111,7 @@ class _Round:
         self.row.seconds = time.monotonic() - began
         history = load.finish()
         self._note(history)
-        self._judge(history)
+        judge(history, plan.cost)
         if group is not None:
             group.check(history, PARTITIONS)
             self.row.commits = group.commits
@@ -170,19 +170,27 @@ class _Round:
         row.acknowledged = len(history.acknowledged)
         row.given_up = len(history.failed)
         row.told_producers = len(history.reported)
-        row.told_readers = sum(isinstance(one, Told) for stream in history.given.values() for one in stream)
+        row.told_readers = _told_readers(history)
         findings = history.findings()
         row.findings = dict(Counter(finding.fault.name for finding in findings))
         row.lost = row.findings.get(Finding.LOST.name, 0)
         row.unreported = sum(finding.fault in TOLD for finding in findings)
 
-    def _judge(self, history: History) -> None:
-        history.check(*self.plan.cost.excused)
-        if self.plan.cost is Cost.NOTHING:
-            assert not history.reported, f"told of losses that are none: {history.reported[:3]}"
-            assert not self.row.told_readers, f"{self.row.told_readers} times a reader was told of a loss that is none"
-        elif self.row.lost:
-            assert history.reported or self.row.told_readers, f"{self.row.lost} records lost, and nobody was told"
+
+def judge(history: History, cost: Cost) -> None:
+    """Raises AssertionError over what a fault of this cost may not have done."""
+    history.check(*cost.excused)
+    told_readers = _told_readers(history)
+    if cost is Cost.NOTHING:
+        assert not history.reported, f"told of losses that are none: {history.reported[:3]}"
+        assert not told_readers, f"{told_readers} times a reader was told of a loss that is none"
+        return
+    lost = sum(finding.fault is Finding.LOST for finding in history.findings())
+    assert not lost or history.reported or told_readers, f"{lost} records lost, and nobody was told"
+
+
+def _told_readers(history: History) -> int:
+    return sum(isinstance(one, Told) for stream in history.given.values() for one in stream)
 
 
 def play(plan: Plan, home: Path, *, is_sealed: bool) -> Row:

@@ -1,14 +1,15 @@
 """What came of all rounds: a JSON file that runs add up into, and the table for people.
 
-`python tests/chaos/report.py FILE [PAGE]` prints the table, or puts it between the marks of a page.
+`python tests/chaos/report.py FILE…` prints the table; with `--into PAGE` it goes between the marks of a page.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,19 @@ def put_into(page: Path, table: str) -> None:
     page.write_text(f"{before}{mark}\n{table}\n{end}{after}")
 
 
-if __name__ == "__main__":
-    found = table_of(read_rows(Path(sys.argv[1])))
-    if len(sys.argv) > 2:
-        put_into(Path(sys.argv[2]), found)
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description="The table of what all these runs were about.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="reports, which add up")
+    parser.add_argument("--into", type=Path, metavar="PAGE", help="put it between the marks of a page")
+    options = parser.parse_args(arguments)
+    table = table_of(row for path in options.files for row in read_rows(path))
+    if options.into is None:
+        print(table)
     else:
-        print(found)
+        put_into(options.into, table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

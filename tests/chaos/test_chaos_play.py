@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chaos.fault import Cost, Fault, Hurt, Stage
-from chaos.play import Plan, play
+from chaos.play import Plan, judge, play
+from support.histories import Given, History, RecordId, Told
 
 
 def forget(stage: Stage) -> Iterator[str]:
@@ -23,18 +23,48 @@ def forget(stage: Stage) -> Iterator[str]:
     stage.cluster.start()
 
 
-FORGET = Fault(kind="forget", strike=forget, hurts=Hurt.DISK, seconds=(0.0, 0.0))
+FORGET = Fault(kind="forget", strike=forget, hurts=Hurt.DISK, seconds=(0.0, 0.0), cost=Cost.TOLD_LOSSES)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("cost", Cost)
-def test_what_is_lost_is_found_and_who_reads_is_told(tmp_path: Path, cost: Cost) -> None:
-    fault = replace(FORGET, cost=cost)
-    row = play(Plan(kind=fault.kind, faults=[fault], seed=1, seconds=0.1), tmp_path, is_sealed=False)
-    assert [one.kind for one in row.faults] == ["forget"], row.error
+def test_what_is_lost_is_found_and_who_reads_is_told(tmp_path: Path) -> None:
+    row = play(Plan(kind=FORGET.kind, faults=[FORGET], seed=1, seconds=0.1), tmp_path, is_sealed=False)
+    assert not row.error
+    assert [one.kind for one in row.faults] == ["forget"]
     assert row.lost > 0
-    assert bool(row.error) == (cost is Cost.NOTHING), row.error
-    if cost is Cost.TOLD_LOSSES:
-        assert row.told_readers > 0
-        assert row.unreported == 0
+    assert row.told_readers > 0
+    assert row.unreported == 0
+
+
+def history(*, is_lost: bool = False, told: bool = False, reported: bool = False) -> History:
+    """One record, acknowledged at offset 0 and read there."""
+    record = RecordId("ours", 0, 0)
+    given = Given(0, 0, record.value, 0)
+    seen = History(idempotent={"ours"}, sent={("ours", 0): 1}, acknowledged={record: 0})
+    seen.final = {0: [] if is_lost else [given]}
+    seen.given = {"ours": [given, *([Told(0, 0, 0)] if told else []), *([given] if told and not is_lost else [])]}
+    seen.reported = ["a loss"] if reported else []
+    return seen
+
+
+def test_a_fault_that_may_cost_nothing_has_cost_nothing_and_nobody_was_told_so() -> None:
+    judge(history(), Cost.NOTHING)
+    for wrong, why in (
+        (history(is_lost=True, told=True), r"LOST \(1\)"),
+        (history(told=True), "a reader was told of a loss that is none"),
+        (history(reported=True), "told of losses that are none"),
+    ):
+        with pytest.raises(AssertionError, match=why):
+            judge(wrong, Cost.NOTHING)
+
+
+def test_a_fault_that_may_lose_records_has_told_so() -> None:
+    judge(history(), Cost.TOLD_LOSSES)
+    judge(history(is_lost=True, told=True), Cost.TOLD_LOSSES)
+    with pytest.raises(AssertionError, match=r"VANISHED \(1\)"):
+        judge(history(is_lost=True, reported=True), Cost.TOLD_LOSSES)
+    unread = history(is_lost=True)
+    unread.given = {"ours": []}
+    with pytest.raises(AssertionError, match="1 records lost, and nobody was told"):
+        judge(unread, Cost.TOLD_LOSSES)

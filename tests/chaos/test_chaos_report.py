@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.report import MARKS, Row, Struck, add_row, put_into, read_rows, table_of
+from chaos.report import MARKS, Row, Struck, add_row, main, put_into, read_rows, table_of
 
 ROWS = (
     Row(kind="kill -9", seed=1, nodes=3, is_sealed=True, seconds=1_800, acknowledged=1_000,
@@ -35,6 +35,16 @@ def test_rounds_add_up_over_runs(tmp_path: Path) -> None:
 def test_a_round_says_what_is_wrong_in_one_line() -> None:
     assert ROWS[1].summary().endswith("WRONG: AssertionError: 4 findings")
     assert ROWS[0].summary().endswith("nothing wrong")
+
+
+def test_several_reports_add_up_on_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("".join(MARKS))
+    reports = [tmp_path / f"{row.seed}.json" for row in ROWS]
+    for path, row in zip(reports, ROWS, strict=True):
+        add_row(path, row)
+    assert main([*map(str, reports), "--into", str(page)]) == 0
+    assert page.read_text() == f"{MARKS[0]}\n{table_of(ROWS)}\n{MARKS[1]}"
 
 
 def test_the_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
