@@ -6,7 +6,7 @@ brokers waits until it is there.
 
 from __future__ import annotations
 
-from tidelog.controller.leaders import is_active_in, partitions_of
+from tidelog.controller.leaders import is_active_in, partitions_of, with_replica_online
 from tidelog.controller.partition_changes import change_record, led_by
 from tidelog.controller.replica_moves import is_moving
 from tidelog.controller.topic_rules import TopicRules
@@ -25,7 +25,9 @@ def decide_balance_leaders(metadata: MetadataView, settings: ControllerSettings)
     records: list[object] = []
     for name, topic_id, index, partition in partitions_of(metadata):
         preferred = partition.replicas[0]
-        if partition.leader in (None, preferred) or preferred not in partition.isr or not is_active(preferred):
+        if partition.leader in (None, preferred) or preferred not in partition.isr:
+            continue
+        if not with_replica_online(is_active, metadata.brokers, partition)(preferred):
             continue
         if is_moving(partition):
             continue

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in
+from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in, with_replica_online
 from tidelog.controller.partition_changes import change_record
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, ElectedLeader
@@ -38,7 +38,8 @@ def decide_elect_leaders(
         try:
             topic = _find(metadata, asked)
             before = topic.partitions[asked.partition]
-            after = elect_leader(before, kind, min_insync_replicas=rules.min_insync(topic.name), is_active=is_active)
+            may_lead = with_replica_online(is_active, metadata.brokers, before)
+            after = elect_leader(before, kind, min_insync_replicas=rules.min_insync(topic.name), is_active=may_lead)
         except KafkaError as error:
             if partitions is not None or error.code != Code.ELECTION_NOT_NEEDED:
                 results.append(ElectedLeader(asked, error.code, str(error)))

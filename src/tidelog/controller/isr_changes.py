@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tidelog.base.errors import Code, FencedLeaderEpochError, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.controller.leaders import lies_online
 from tidelog.controller.partition_changes import change_record, with_isr
 from tidelog.controller.replica_moves import completed
 from tidelog.controller.topic_rules import TopicRules
@@ -141,7 +142,8 @@ def alter_partition(
         FencedLeaderEpochError: there was an election since.
         KafkaError: STALE_BROKER_EPOCH: an earlier incarnation asks. NOT_CONTROLLER: the leader knows of more than this
             controller. INVALID_REQUEST: it does not lead, or asks for what cannot be. INVALID_UPDATE_VERSION: the state
-            changed since. INELIGIBLE_REPLICA: a member is fenced, shutting down, or registered anew (KIP-841, KIP-903).
+            changed since. INELIGIBLE_REPLICA: a member is fenced, shutting down, or registered anew (KIP-841, KIP-903),
+            or its log directory failed.
     """
 
     def is_active(broker_id: BrokerId) -> bool:
@@ -171,7 +173,7 @@ def alter_partition(
     _check_members(partition, change)
     for member in change.isr:
         if member.broker_id != sender:  # which joins nothing, and may lead on while it shuts down
-            _check_eligible(member, brokers.get(member.broker_id))
+            _check_eligible(partition, member, brokers.get(member.broker_id))
     named = {member.broker_id for member in change.isr}
     isr = [broker for broker in partition.replicas if broker in named]
     if named == set(partition.isr):
@@ -209,7 +211,7 @@ def _check_members(partition: PartitionImage, change: IsrChange) -> None:
         raise refusal(Code.INVALID_REQUEST, wrong)
 
 
-def _check_eligible(member: IsrMember, broker: BrokerImage | None) -> None:
+def _check_eligible(partition: PartitionImage, member: IsrMember, broker: BrokerImage | None) -> None:
     wrong = None
     if broker is None:
         wrong = "is not registered"
@@ -219,5 +221,7 @@ def _check_eligible(member: IsrMember, broker: BrokerImage | None) -> None:
         wrong = "is shutting down"
     elif member.broker_epoch is not None and member.broker_epoch != broker.broker_epoch:
         wrong = f"was in sync at broker epoch {member.broker_epoch}, and registered anew at {broker.broker_epoch}"
+    elif not lies_online(partition, broker):
+        wrong = "has its replica in a log directory that failed"
     if wrong is not None:
         raise refusal(Code.INELIGIBLE_REPLICA, f"broker {member.broker_id} {wrong}")

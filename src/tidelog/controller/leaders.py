@@ -5,7 +5,7 @@ What becomes of one partition is decided in `partition_changes.py`; here it is d
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from uuid import UUID
@@ -21,7 +21,7 @@ from tidelog.controller.partition_changes import (
     without,
 )
 from tidelog.controller.topic_rules import TopicRules
-from tidelog.metadata.image import MetadataView, PartitionImage
+from tidelog.metadata.image import BrokerImage, MetadataView, PartitionImage
 from tidelog.metadata.records.topics import PartitionChangeRecord
 from tidelog.replica import isr_size_min
 
@@ -58,6 +58,28 @@ def directory_of(partition: PartitionImage, broker_id: BrokerId) -> UUID:
     return partition.directories[partition.replicas.index(broker_id)] if partition.directories else NO_DIRECTORY
 
 
+def lies_online(partition: PartitionImage, broker: BrokerImage) -> bool:
+    """Whether a broker can reach its replica: the log directory has not failed, as far as is known where it lies.
+
+    A broker that is to get one has none that could have failed.
+    """
+    if broker.broker_id not in partition.replicas:
+        return True
+    directory = directory_of(partition, broker.broker_id)
+    return directory == NO_DIRECTORY or not broker.log_dirs or directory in broker.log_dirs
+
+
+def with_replica_online(
+    is_active: IsActive, brokers: Mapping[BrokerId, BrokerImage], partition: PartitionImage
+) -> IsActive:
+    """Who may be elected in one partition: a broker that is active, and whose replica does not lie in a directory that
+    failed (KIP-858).
+    """
+    if not partition.directories:
+        return is_active
+    return lambda one: is_active(one) and (one not in brokers or lies_online(partition, brokers[one]))
+
+
 def changes_on_leaving(
     metadata: MetadataView,
     broker_id: BrokerId,
@@ -85,7 +107,7 @@ def changes_on_leaving(
             partition,
             broker_id,
             min_insync_replicas=rules.min_insync(name),
-            is_active=is_active,
+            is_active=with_replica_online(is_active, metadata.brokers, partition),
             is_lost=is_lost,
             is_gone=is_gone,
             is_unclean_allowed=rules.allows_unclean(name),
@@ -107,7 +129,8 @@ def changes_on_shutdown(metadata: MetadataView, broker_id: BrokerId, rules: Topi
     for name, topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.isr:
             continue
-        changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=is_active)
+        others = with_replica_online(is_active, metadata.brokers, partition)
+        changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=others)
         if changed is not None and changed.leader is not None:
             records.append(change_record(topic_id, index, partition, changed))
     return records
@@ -133,7 +156,7 @@ def changes_on_lost_directories(
             partition,
             broker_id,
             min_insync_replicas=rules.min_insync(name),
-            is_active=is_active,
+            is_active=with_replica_online(is_active, metadata.brokers, partition),
             is_lost=True,
             is_unclean_allowed=directory in lost and rules.allows_unclean(name),
         )
@@ -154,7 +177,7 @@ def changes_on_arrival(metadata: MetadataView, broker_id: BrokerId, rules: Topic
         changed = elected(
             partition,
             min_insync_replicas=rules.min_insync(name),
-            is_active=lambda one: one == broker_id,
+            is_active=with_replica_online(lambda one: one == broker_id, metadata.brokers, partition),
             is_unclean_allowed=rules.allows_unclean(name),
         )
         if changed is not None:
@@ -174,7 +197,10 @@ def changes_on_unclean_allowed(metadata: MetadataView, rules: TopicRules) -> lis
         if partition.leader is not None or not rules.allows_unclean(name):
             continue
         changed = elected(
-            partition, min_insync_replicas=rules.min_insync(name), is_active=is_active, is_unclean_allowed=True
+            partition,
+            min_insync_replicas=rules.min_insync(name),
+            is_active=with_replica_online(is_active, metadata.brokers, partition),
+            is_unclean_allowed=True,
         )
         if changed is not None:
             records.append(change_record(topic_id, index, partition, changed))

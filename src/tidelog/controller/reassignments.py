@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.controller.leaders import is_active_in
+from tidelog.controller.leaders import is_active_in, with_replica_online
 from tidelog.controller.partition_changes import IsActive, change_record
 from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX, only_directories
 from tidelog.controller.replica_moves import cancelled, is_moving, reassigned, target_of
@@ -69,15 +69,16 @@ def decide_alter_reassignments(
             min_insync = rules.min_insync(topic.name)
             after: PartitionImage | None
             message = None
+            may_lead = with_replica_online(is_active, metadata.brokers, before)
             if one.replicas is None:
-                after = cancelled(before, min_insync_replicas=min_insync, is_active=is_active)
+                after = cancelled(before, min_insync_replicas=min_insync, is_active=may_lead)
             else:
                 _check_target(metadata, before, one.replicas, allows_factor_change=allows_factor_change)
                 after = reassigned(
                     before,
                     one.replicas,
                     min_insync_replicas=min_insync,
-                    is_active=is_active,
+                    is_active=may_lead,
                     directories=directories,
                 )
                 message = _waits_for(before if after is None else after, is_active)

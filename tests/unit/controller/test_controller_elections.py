@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from uuid import UUID
+
+import pytest
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
@@ -23,7 +26,7 @@ ONE, TWO, THREE = (BrokerId(number) for number in (1, 2, 3))
 OFFSETS = "__consumer_offsets"
 
 
-def cluster(*active: BrokerId) -> ControllerState:
+def cluster(*active: BrokerId, log_dirs: Mapping[BrokerId, list[UUID]] | None = None) -> ControllerState:
     """Brokers of which only some are active, without topics."""
     state = ControllerState(ControllerSettings())
     for broker in (ONE, TWO, THREE):
@@ -35,6 +38,7 @@ def cluster(*active: BrokerId) -> ControllerState:
                 end_points=[],
                 features=[],
                 fenced=broker not in active,
+                log_dirs=(log_dirs or {}).get(broker, []),
             )
         )
     return state
@@ -48,6 +52,7 @@ def add(
     isr: tuple[int, ...] = (),
     eligible: tuple[int, ...] = (),
     known: tuple[int, ...] = (),
+    directories: tuple[UUID, ...] = (),
 ) -> None:
     topic_id = TopicId(UUID(int=100 + len(state.metadata.topics_by_id)))
     state.apply(TopicRecord(name=name, topic_id=topic_id))
@@ -62,6 +67,7 @@ def add(
             partition_epoch=4,
             eligible_leader_replicas=list(eligible),
             last_known_elr=list(known),
+            directories=list(directories),
         )
     )
 
@@ -255,3 +261,39 @@ def test_a_controlled_shutdown_elects_nobody_uncleanly() -> None:
     assert decision.reply.should_shut_down, "there is nobody whom it could have waited for"
     run(state, decision)
     assert partition(state, "a").leader == TWO, "once it is gone, and only then"
+
+
+LOST, LEFT, OTHER = UUID(int=10), UUID(int=11), UUID(int=20)
+
+
+@pytest.mark.parametrize(
+    ("directories", "leader"),
+    [
+        ((LOST, OTHER, OTHER), TWO),  # what lies there can be read by nobody
+        ((LEFT, OTHER, OTHER), ONE),
+        ((UUID(int=0), OTHER, OTHER), ONE),  # nobody has said where it lies
+        ((), ONE),
+    ],
+)
+def test_nobody_is_elected_whose_replica_lies_in_a_directory_that_failed(
+    directories: tuple[UUID, ...], leader: BrokerId
+) -> None:
+    """It was the last that is known to have held everything: an unclean election asks for it first."""
+    state = cluster(ONE, TWO, log_dirs={ONE: [LEFT], TWO: [OTHER], THREE: [OTHER]})
+    add(state, "a", isr=(), eligible=(3,), known=(1,), directories=directories)
+    run(state, state.decide_elect_leaders(ElectionType.UNCLEAN, [named("a")]))
+    assert partition(state, "a").leader == leader
+
+
+def test_a_preferred_leader_needs_its_directory() -> None:
+    state = cluster(ONE, TWO, THREE, log_dirs={ONE: [LEFT], TWO: [OTHER], THREE: [OTHER]})
+    add(state, "a", leader=2, isr=(1, 2, 3), directories=(LOST, OTHER, OTHER))
+    [refused] = state.decide_elect_leaders(ElectionType.PREFERRED, [named("a")]).reply
+    assert refused.code == Code.PREFERRED_LEADER_NOT_AVAILABLE
+
+
+def test_a_clean_election_passes_over_who_lost_its_directory() -> None:
+    state = cluster(ONE, TWO, THREE, log_dirs={ONE: [LEFT], TWO: [OTHER], THREE: [OTHER]})
+    add(state, "a", leader=3, isr=(1, 2, 3), directories=(LOST, OTHER, OTHER))
+    run(state, state.decide_fence_broker(THREE, BrokerEpoch(THREE)))
+    assert partition(state, "a").leader == TWO

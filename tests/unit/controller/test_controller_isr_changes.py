@@ -18,6 +18,7 @@ from tidelog.controller import (
     PartitionToAlter,
 )
 from tidelog.controller.isr_changes import alter_partition
+from tidelog.controller.leaders import NO_DIRECTORY
 from tidelog.metadata import BrokerImage, Endpoint, PartitionImage
 from tidelog.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord, TopicRecord
 
@@ -110,6 +111,28 @@ def test_a_leader_recovers_from_an_unclean_election_alone() -> None:
 )
 def test_what_is_refused(change: IsrChange, code: Code) -> None:
     assert refusal_of(change) == code
+
+
+def test_nobody_joins_with_a_replica_in_a_directory_that_failed() -> None:
+    """It may have fetched just before: what it has can be read by nobody any more."""
+    left, lost = UUID(int=1), UUID(int=2)
+    brokers = {**BROKERS, TWO: replace(BROKERS[TWO], log_dirs=(left,))}
+
+    def asked(directory: UUID) -> PartitionImage:
+        directories = tuple(directory if broker == TWO else NO_DIRECTORY for broker in PARTITION.replicas)
+        return alter_partition(
+            replace(PARTITION, isr=(ONE,), directories=directories),
+            CHANGE,
+            brokers,
+            sender=ONE,
+            sender_epoch=BrokerEpoch(101),
+            min_insync_replicas=2,
+        )
+
+    with pytest.raises(KafkaError) as refused:
+        asked(lost)
+    assert refused.value.code == Code.INELIGIBLE_REPLICA
+    assert set(asked(left).isr) == set(asked(NO_DIRECTORY).isr) == {ONE, TWO}
 
 
 def test_only_the_leader_asks_and_only_its_registered_incarnation() -> None:
