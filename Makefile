@@ -1,4 +1,4 @@
-# make demo     the main job: real flights through three nodes, two of which are killed, checked to the record
+# make demo     the main job: real flights through three nodes that are ruined, checked to the record
 # make test     every test
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer

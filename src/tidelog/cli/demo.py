@@ -15,13 +15,22 @@ from tidelog.cli.progress import Reporter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """See it work: three nodes, Spark in and out, two of them killed with kill -9, and the books balanced.
+    """See it work: three nodes ruined in every way, Spark in and out, and the books balanced to the record.
 
-    Starts three nodes, writes the 336,776 flights that left New York City in 2013 into a topic with three replicas
-    through Spark, and runs a streaming query over them that counts and sums delays by carrier and day. The leader of a
+    First nothing is lost. Three nodes start, Spark writes the 336,776 flights that left New York City in 2013 into a
+    topic with three replicas, and a streaming query counts and sums delays by carrier and day. The leader of a
     partition is killed while Spark writes, the active controller while it reads; each is started again. All the while
-    numbers are written to a ledger, and read from it. In the end the sums are compared with those of the file, and what
-    was acknowledged with what was read; any difference is exit status 1. Takes a minute or two.
+    numbers are written to a ledger, and read from it.
+
+    Then something is, and everybody is told. A leader of the ledger is killed, and misses what comes next; of the two
+    nodes that acknowledged that, one loses a log directory and one is killed. An operator has the stale one elected
+    (`tidelog elect --type unclean`), and new records overwrite the old offsets. The others come back and truncate. The
+    Spark query that had read the old ones stops and says which range of which partition was truncated; the consumer
+    and the producer are told likewise.
+
+    In the end the sums are compared with those of the file, and what was acknowledged, told and read with the files of
+    every replica. A record that is missing though nobody was told, or any other difference, is exit status 1. Takes
+    about a minute and a half.
 
     Needs the extra `demo`: pip install 'tidelog[demo]'. Spark needs a Java, 17 or later; that extra brings one.
 
@@ -32,7 +41,7 @@ class Demo:
     """
 
     output_dir: str = option(
-        "--output-dir", default="./demo-output", metavar="DIR", help="Where results and picture go."
+        "--output-dir", default="./demo-output", metavar="DIR", help="Where results and pictures go."
     )
     keep: bool = option("--keep", is_flag=True, help="Keep the nodes' files and Spark's checkpoint, in DIR/work.")
     port: int = option(
@@ -47,20 +56,26 @@ class Demo:
     log_level: str = log_level_option()
 
     def run(self) -> int:
-        from tidelog.spark.demo.report import carrier_rows, ledger_line, verdict_line
+        from tidelog.spark.demo.report import balance_rows, carrier_rows, complaints, ledger_line, verdict_line
         from tidelog.spark.demo.run import run_demo
 
         start_logging(self.log_level)
         with Reporter() as reporter:
             outcome = run_demo(Path(self.output_dir), port=self.port, keep=self.keep, listener=reporter)
+        pictures = outcome.directories.picture, outcome.directories.lineages
         if self.output == "json":
             facts = {**outcome.verdict._asdict(), "query_restarts": outcome.query_restarts}
             facts |= {f"ledger_{key}": value for key, value in outcome.ledger._asdict().items()}
-            facts |= {"picture": str(outcome.picture), "results": str(outcome.results)}
+            facts |= {f"outages_{key}": value for key, value in outcome.outages._asdict().items()}
+            facts |= {"longest_pause_ms": outcome.longest_pause_ms, "results": str(outcome.directories.results)}
+            facts |= {"picture": str(pictures[0]), "lineages": str(pictures[1])}
             print_rows(Rows([facts]), "json", sys.stdout)
         else:
             print_rows(Rows(carrier_rows(outcome.books)), "table", sys.stdout)
-            print(f"picture: {outcome.picture}   results: {outcome.results}")
-            print(ledger_line(outcome.ledger))
+            print(f"pictures: {pictures[0]}, {pictures[1]}   results: {outcome.directories.results}")
+            print(ledger_line(outcome.outages, outcome.longest_pause_ms))
+            print_rows(Rows(balance_rows(outcome.ledger)), "table", sys.stdout)
+            for text in [*complaints(outcome.outages), *complaints(outcome.ledger)]:
+                print(f"WRONG: {text}")
             print(verdict_line(outcome.verdict), flush=True)
         return 0 if outcome.is_clean else FAILED

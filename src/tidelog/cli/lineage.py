@@ -163,7 +163,7 @@ def _node_directories(directory: str) -> list[tuple[int, str]]:
     path = directory.rstrip("/") or "/"
     if not os.path.isdir(path):
         raise UsageError(f"--data {directory}: there is no such directory")
-    inner = sorted(name for name in os.listdir(path) if re.fullmatch(r"node-[0-9]+", name))
+    inner = sorted(name for name in os.listdir(path) if re.fullmatch(r"node-[0-9]+(\.disk-[0-9]+)?", name))
     candidates = [path, *(f"{path}/{name}" for name in inner)]
     owners = [(owner_of(each), each) for each in candidates]
     found = [(int(owner.node_id), each) for owner, each in owners if owner is not None]

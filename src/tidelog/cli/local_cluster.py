@@ -1,7 +1,8 @@
 """The files of a local cluster, all below one directory, and what its nodes are told.
 
 node-1.properties    the settings of node 1, written anew at each start; its ports are kept
-node-1/              its log directory
+node-1/              its log directory; with disks, that of the metadata log alone
+node-1.disk-1/ …     with disks: its log directories
 node-2.properties …
 """
 
@@ -31,12 +32,14 @@ class LocalCluster:
     Args:
         data: the directory.
         nodes: how many; None for as many as are there, or one.
+        disks: how many log directories each has beside that of the metadata log; None for as many as are there; 0 for
+            one that holds everything.
 
     Raises:
         UsageError: another number is there.
     """
 
-    def __init__(self, data: str, nodes: int | None) -> None:
+    def __init__(self, data: str, nodes: int | None, disks: int | None = None) -> None:
         self.data = os.path.abspath(data)
         found = self._found()
         if nodes is not None and found and nodes != found:
@@ -46,6 +49,13 @@ class LocalCluster:
                 f"start it with --nodes {found}, or name another directory by --data"
             )
         self.nodes = nodes or found or 1
+        found_disks = self._found_disks() if found else None
+        if disks is not None and found_disks is not None and disks != found_disks:
+            raise UsageError(
+                f"--disks {disks}: the nodes in {data} ran with {found_disks}, and what they hold lies there: start "
+                f"them with --disks {found_disks}, or name another directory by --data"
+            )
+        self.disks = disks or found_disks or 0
 
     @property
     def node_ids(self) -> range:
@@ -53,6 +63,11 @@ class LocalCluster:
 
     def directory(self, node_id: int) -> str:
         return os.path.join(self.data, f"node-{node_id}")
+
+    def log_directories(self, node_id: int) -> list[str]:
+        """Where its partitions lie."""
+        directory = self.directory(node_id)
+        return [f"{directory}.disk-{number}" for number in range(1, self.disks + 1)] or [directory]
 
     def properties_file(self, node_id: int) -> str:
         return f"{self.directory(node_id)}.properties"
@@ -102,7 +117,7 @@ class LocalCluster:
                 "listeners": f"PLAINTEXT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
                 "controller.listener.names": "CONTROLLER",
                 "controller.quorum.voters": voters,
-                "log.dirs": self.directory(node_id),
+                "log.dirs": ",".join(self.log_directories(node_id)),
                 "offsets.topic.replication.factor": str(min(self.nodes, REPLICATION_FACTOR)),
                 "group.initial.rebalance.delay.ms": "0",  # members that try things out should not wait for others
             }
@@ -110,6 +125,8 @@ class LocalCluster:
                 pairs["default.replication.factor"] = str(min(self.nodes, REPLICATION_FACTOR))
             if self.nodes >= REPLICATION_FACTOR:
                 pairs["min.insync.replicas"] = str(MIN_INSYNC_REPLICAS)
+            if self.disks:
+                pairs["metadata.log.dir"] = self.directory(node_id)
             if racks is not None:
                 pairs["broker.rack"] = f"r{(node_id - 1) % racks + 1}"
             if metrics_port is not None:
@@ -117,7 +134,7 @@ class LocalCluster:
             if log_format is not None:
                 pairs["logging.format"] = log_format
             self._write_properties(node_id, pairs | dict(config))
-        if self.nodes > 1:
+        if self.nodes > 1 or self.disks:
             self._format()
         return [self.properties_file(node_id) for node_id in self.node_ids]
 
@@ -128,6 +145,11 @@ class LocalCluster:
             return None
         voters = self._written(ran[0]).get("controller.quorum.voters", "")
         return len(voters.split(",")) if voters else max(ran)
+
+    def _found_disks(self) -> int:
+        """How many each of the nodes has, by what is there of them."""
+        disks = (re.fullmatch(r"node-[1-9][0-9]*\.disk-([1-9][0-9]*)", name) for name in os.listdir(self.data))
+        return max((int(match[1]) for match in disks if match is not None), default=0)
 
     def _ran(self) -> list[int]:
         """The nodes that have taken part in the quorum."""
@@ -205,6 +227,13 @@ class LocalCluster:
                 )
             cluster_id = cluster_id or ClusterId(uuid_text(uuid4()))
             format_directory(self.directory(node_id), BrokerId(node_id), cluster_id)
+        if cluster_id is not None and not ran:  # a node that ran does without a disk that is missing, and says so
+            self._format_disks(cluster_id)
+
+    def _format_disks(self, cluster_id: ClusterId) -> None:
+        for node_id in self.node_ids if self.disks else ():
+            for path in self.log_directories(node_id):
+                format_directory(path, BrokerId(node_id), cluster_id, ignore_formatted=True)
 
 
 def _ports_of(properties: Mapping[str, str]) -> dict[str, int]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PORT_MAX = 65_535
 OWN_KEYS = {
     "node.id", "broker.id", "process.roles", "listeners", "advertised.listeners", "controller.listener.names",
-    "controller.quorum.voters", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir",
+    "controller.quorum.voters", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir", "metadata.log.dir",
 }  # fmt: skip
 """What `up` must say itself, so that its nodes find each other and their files."""
 
@@ -37,6 +37,7 @@ class Up:
 
     Prints `node id=I pid=PID port=PORT` for each node and then `ready bootstrap=HOST:PORT,…` when all of them serve.
     Each node is a process of its own that keeps its files in DATA/node-I, over restarts, and dies with this command.
+    With --disks, partitions lie in DATA/node-I.disk-1 and so on, each of which may fail by itself.
 
     With three nodes or more, topics get three replicas, and acks=all means two of them (min.insync.replicas). A node
     that ends is told of, and not started again: the others serve on, and `tidelog server DATA/node-I.properties`
@@ -66,6 +67,14 @@ class Up:
     )
     data: str = option("--data", "-d", default="tidelog-data", metavar="DIR", help="Where the nodes keep their files.")
     config: tuple[tuple[str, str], ...] = config_option("A setting for every node, by Kafka's key. May be repeated.")
+    disks: int | None = option(
+        "--disks",
+        type=click.IntRange(min=0),
+        default=None,
+        metavar="N",
+        help="How many log directories each node has beside that of its metadata log, which outlives them; "
+        "else as many as DATA holds, or one directory for everything.",
+    )
     racks: int | None = option(
         "--racks",
         type=click.IntRange(min=1),
@@ -99,7 +108,7 @@ class Up:
     def write_files(self) -> list[str]:
         """Write the settings of every node, none of which may be running; returns their files."""
         self._check()
-        cluster = LocalCluster(self.data, self.nodes)
+        cluster = LocalCluster(self.data, self.nodes, self.disks)
         self._check_ports(cluster.nodes)
         cluster.check_not_running()
         try:

@@ -25,6 +25,7 @@ def up_with(data: Path, **flags: Any) -> Up:
         "port": 0,
         "config": (),
         "racks": None,
+        "disks": None,
         "metrics_port": None,
         "log_level": "info",
         "log_format": None,
@@ -187,6 +188,42 @@ def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
     (tmp_path / "theirs" / "node-3").rename(tmp_path / "ours" / "node-3")
     with pytest.raises(ConfigError, match="node-3 belongs to cluster"):
         up_with(tmp_path / "ours", nodes=3).write_files()
+
+
+def test_disks_lie_apart_from_the_metadata(tmp_path: Path) -> None:
+    nodes = settings_of(tmp_path, nodes=3, disks=2)
+    for node_id, settings in enumerate(nodes, start=1):
+        assert settings["metadata.log.dir"] == str(tmp_path / f"node-{node_id}")
+        disks = settings["log.dirs"].split(",")
+        assert disks == [str(tmp_path / f"node-{node_id}.disk-{number}") for number in (1, 2)]
+        owners = [owner_of(path) for path in (settings["metadata.log.dir"], *disks)]
+        assert [owner.node_id for owner in owners if owner] == [node_id] * 3
+        assert len({owner.directory_id for owner in owners if owner}) == 3
+        assert len({owner.cluster_id for owner in owners if owner}) == 1
+    let_run(tmp_path, 1, 2, 3)
+    assert settings_of(tmp_path) == nodes
+
+
+def test_a_node_alone_may_have_disks(tmp_path: Path) -> None:
+    [settings] = settings_of(tmp_path, disks=1)
+    assert settings["log.dirs"] == str(tmp_path / "node-1.disk-1")
+    assert owner_of(settings["metadata.log.dir"]) is not None
+
+
+def test_a_disk_that_is_missing_is_not_made_up_for(tmp_path: Path) -> None:
+    settings_of(tmp_path, nodes=3, disks=2)
+    let_run(tmp_path, 1, 2, 3)
+    (tmp_path / "node-2.disk-1").rename(tmp_path / "away")
+    assert len(settings_of(tmp_path)[1]["log.dirs"].split(",")) == 2
+    assert not (tmp_path / "node-2.disk-1").exists()
+
+
+@pytest.mark.parametrize(("there", "disks"), [(2, 1), (2, 0), (0, 2)])
+def test_another_number_of_disks_than_there_are_is_refused(tmp_path: Path, there: int, disks: int) -> None:
+    settings_of(tmp_path, nodes=3, disks=there)
+    let_run(tmp_path, 1, 2, 3)
+    with pytest.raises(UsageError, match=f"--disks {disks}: .* ran with {there}"):
+        up_with(tmp_path, disks=disks).write_files()
 
 
 def test_free_ports_keep_what_is_free_and_avoid_what_is_not() -> None:

@@ -2,14 +2,29 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidelog.cli.progress import Reporter
+from tidelog.client.cluster_descriptions import EpochSpan
+from tidelog.spark.demo.balance import Balance
+from tidelog.spark.demo.directories import Directories
+from tidelog.spark.demo.evidence import ReplicaLog
 from tidelog.spark.demo.flights import Totals, Verdict, books_of, compare
-from tidelog.spark.demo.ledger import LedgerVerdict
-from tidelog.spark.demo.report import Outage, RunLog, carrier_rows, ledger_line, plot, verdict_line
-from tidelog.spark.demo.run import Directories, Outcome
+from tidelog.spark.demo.lineages import plot_lineages
+from tidelog.spark.demo.report import (
+    Outage,
+    RunLog,
+    balance_rows,
+    carrier_rows,
+    complaints,
+    ledger_line,
+    plot,
+    verdict_line,
+)
+from tidelog.spark.demo.run import Outcome
+from tidelog.spark.demo.unclean_election import ACKNOWLEDGED, HEALED, OVERWRITTEN, Cast, Stages
 
 HEADER = "year,month,day,dep_time,sched_dep_time,dep_delay,arr_time,sched_arr_time,arr_delay,carrier,flight,time_hour\n"
 BOOKS = {
@@ -17,6 +32,11 @@ BOOKS = {
     ("UA", "2013-01-02"): Totals(1, 1, -4, 0, 0, 100),
     ("DL", "2013-01-01"): Totals(1, 1, 6, 1, -9, 50),
 }
+
+
+def log(*spans: tuple[int, int, int]) -> ReplicaLog:
+    """Of (leader epoch, start offset, end offset)."""
+    return ReplicaLog(tuple(EpochSpan(*span) for span in spans))
 
 
 def changed(**values: int) -> dict[tuple[str, str], Totals]:
@@ -86,23 +106,68 @@ def test_carriers() -> None:
     ]
 
 
+CLEAN = Balance(
+    acknowledged=12_345,
+    truncated=0,
+    told_readers=0,
+    told_consumer=0,
+    told_query=0,
+    told_producer=0,
+    unreported=0,
+    duplicated=0,
+    refused=3,
+    consumer_differs=0,
+    query_differs=0,
+    differing_replicas=0,
+    inexact=0,
+)
+TOLD = CLEAN._replace(truncated=600, told_readers=600, told_consumer=600, told_query=600, told_producer=600)
+
+
 def test_the_ledger_tells_of_all_that_it_counted() -> None:
-    assert ledger_line(LedgerVerdict(12_345, 1, 2, 3, 4, 1_250)) == (
-        "ledger: 12,345 records acknowledged, 1 of them lost, 2 duplicated; 3 refused to the writer, "
-        "4 losses told to the reader; the longest wait for an acknowledgement: 1.2 s"
+    assert ledger_line(CLEAN._replace(truncated=1, duplicated=2), 1_250) == (
+        "ledger, after two nodes were killed: 12,345 records acknowledged, 1 of them lost, 2 duplicated; "
+        "the longest wait for an acknowledgement: 1.2 s"
     )
-
-
-@pytest.mark.parametrize("fault", ["lost", "duplicated", "told"])
-def test_what_is_not_clean_shows(tmp_path: Path, fault: str) -> None:
-    balance = LedgerVerdict(9, 0, 0, 0, 0, 10)
-    clean = Outcome(BOOKS, compare(BOOKS, BOOKS), balance, tmp_path, tmp_path, 0)
-    assert clean.is_clean
-    assert not replace(clean, ledger=balance._replace(**{fault: 1})).is_clean
+    rows = {str(row["ledger"]).strip(): row["records"] for row in balance_rows(TOLD._replace(unreported=7))}
+    assert rows == {
+        "acknowledged": 12_345,
+        "truncated by the unclean election": 600,
+        "reported to readers": 600,
+        "by the Spark query": 600,
+        "to the consumer": 600,
+        "reported to the producer": 600,
+        "reported to nobody": 7,
+    }
 
 
 @pytest.mark.parametrize(
-    "log",
+    "wrong",
+    [
+        {"outages": CLEAN._replace(truncated=1, told_readers=1)},
+        {"outages": CLEAN._replace(duplicated=1)},
+        {"ledger": CLEAN},  # nothing was truncated: the story did not happen
+        *(
+            {"ledger": TOLD._replace(**{fault: 1})}
+            for fault in (
+                "unreported", "duplicated", "consumer_differs", "query_differs", "differing_replicas", "inexact",
+            )
+        ),
+        {"verdict": compare(BOOKS, changed(flights=1))},
+    ],
+)  # fmt: skip
+def test_what_is_not_clean_shows(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    stages, directories = Stages(Cast(0, 1, 2, 3)), Directories(tmp_path)
+    clean = Outcome(BOOKS, compare(BOOKS, BOOKS), CLEAN, TOLD, 10, stages, directories, 0)
+    assert clean.is_clean
+    assert complaints(clean.ledger) == []
+    outcome = replace(clean, **wrong)
+    assert not outcome.is_clean
+    assert complaints(outcome.ledger) != [] or "ledger" not in wrong or not outcome.ledger.truncated
+
+
+@pytest.mark.parametrize(
+    "run_log",
     [
         RunLog(),
         RunLog(
@@ -112,9 +177,26 @@ def test_what_is_not_clean_shows(tmp_path: Path, fault: str) -> None:
         ),
     ],
 )
-def test_the_picture_is_drawn(tmp_path: Path, log: RunLog) -> None:
+def test_the_picture_is_drawn(tmp_path: Path, run_log: RunLog) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'tidelog[demo]'")
-    plot(tmp_path / "x.png", BOOKS, log, compare(BOOKS, BOOKS), LedgerVerdict(9, 0, 0, 0, 0, 10))
+    plot(tmp_path / "x.png", BOOKS, run_log, compare(BOOKS, BOOKS), CLEAN)
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_picture_of_the_lineages_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="matplotlib is not installed: pip install 'tidelog[demo]'")
+    held, stale = log((0, 0, 150), (1, 150, 900)), log((0, 0, 150))
+    new = log((0, 0, 150), (4, 150, 1_100))
+    stages = Stages(
+        Cast(2, 1, 2, 3),
+        {
+            ACKNOWLEDGED: {1: stale, 2: held, 3: held},
+            OVERWRITTEN: {1: new, 2: held, 3: held},
+            HEALED: {1: new, 2: new, 3: new},
+        },
+    )
+    assert stages.parts_at() == 150
+    plot_lineages(tmp_path / "x.png", stages, TOLD)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -125,11 +207,11 @@ def test_only_what_the_demo_made_is_removed(tmp_path: Path, capsys: pytest.Captu
         directories.prepare()
         directories.results.mkdir()
         (directories.work / "checkpoint").mkdir()
-        with directories.cleaned_up(False, Reporter()):
+        with directories.cleaned_up(False, Reporter().say):
             pass
     assert sorted(path.name for path in tmp_path.iterdir()) == ["delays", "mine.txt"]
     directories.prepare()
-    with pytest.raises(ValueError, match="spoilt"), directories.cleaned_up(False, Reporter()):
+    with pytest.raises(ValueError, match="spoilt"), directories.cleaned_up(False, Reporter().say):
         raise ValueError("spoilt")
     assert directories.work.exists()
     assert str(directories.work) in capsys.readouterr().err

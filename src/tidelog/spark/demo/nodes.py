@@ -1,25 +1,27 @@
-"""Nodes to be killed: `tidelog up` with three of them, and whatever is started again by hand; all end with the demo."""
+"""Nodes to be ruined: `tidelog up` with three of them, and whatever is started again by hand; all end with the demo."""
 
 from __future__ import annotations
 
 import os
 import re
-import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidelog.base.errors import TidelogError
+from tidelog.base.ids import TopicPartition
+from tidelog.spark.demo.commands import START_SECONDS_MAX, STOP_SECONDS_MAX, ServingCommand
 
-START_SECONDS_MAX = 30.0
-STOP_SECONDS_MAX = 40.0
 LOOK_PAUSE_SECONDS = 0.02
-SETTINGS = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "500"}
-"""Silence is noticed sooner than by default: in a minute there is not much time to wait for it."""
+SETTINGS = {
+    "broker.session.timeout.ms": "2000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+}
+"""Silence, and a disk that is gone, are noticed sooner than by default: there is not much time to wait for it."""
+TORN_AWAY = ".torn-away"
 
 
 class NodeFailedError(TidelogError):
@@ -28,6 +30,9 @@ class NodeFailedError(TidelogError):
 
 class DemoCluster:
     """Three nodes on files and ports of their own, both kept over restarts.
+
+    Each has two log directories, as though each were a disk, and its metadata log in a third: a node whose disk fails
+    goes on voting.
 
     Args:
         directory: for the nodes' files; their log is `nodes.log` beside them.
@@ -39,6 +44,7 @@ class DemoCluster:
     """
 
     NODES = 3
+    DISKS = 2
 
     def __init__(self, directory: Path, port: int) -> None:
         self.directory = directory
@@ -46,7 +52,7 @@ class DemoCluster:
         self.pids: dict[int, int] = {}
         self._port = port
         self._log = directory.parent / "nodes.log"
-        self._processes: list[_Process] = []
+        self._serving: list[ServingCommand] = []
         # Linux tells a child of the end of the thread that started it, not of the process: it has to be one that stays.
         self._starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="demo-starter")
 
@@ -57,7 +63,8 @@ class DemoCluster:
             NodeFailedError: one ended, or they took too long.
         """
         began = time.monotonic()
-        arguments = ["up", "--nodes", str(self.NODES), "--port", str(self._port), "--data", str(self.directory)]
+        arguments = ["up", "--nodes", str(self.NODES), "--disks", str(self.DISKS)]
+        arguments += ["--port", str(self._port), "--data", str(self.directory)]
         for key, value in SETTINGS.items():
             arguments += ["--config", f"{key}={value}"]
         said = self._run(*arguments)
@@ -67,16 +74,23 @@ class DemoCluster:
 
     def kill(self, node_id: int) -> str:
         """`kill -9` of a node. Returns what `up` said of it, if it still watched over it."""
+        return self._end(node_id, signal.SIGKILL)
+
+    def stop(self, node_id: int) -> str:
+        """Have a node stop cleanly. Returns as `kill`."""
+        return self._end(node_id, signal.SIGTERM)
+
+    def _end(self, node_id: int, how: signal.Signals) -> str:
         pid = self.pids[node_id]
-        os.kill(pid, signal.SIGKILL)
-        for process in self._processes[1:]:
-            if process.pid == pid:  # started by hand: nobody says anything
-                process.wait()
+        os.kill(pid, how)
+        for command in self._serving[1:]:
+            if command.pid == pid:  # started by hand: nobody says anything
+                command.wait()
                 return ""
         return self._wait_for_line(rf"node {node_id} \(pid {pid}\) .*")
 
     def start_again(self, node_id: int) -> float:
-        """Start a node that was killed, as `up` says. Returns: the seconds until it serves. Raises as `start`."""
+        """Start a node that ended, as `up` says. Returns: the seconds until it serves. Raises as `start`."""
         began = time.monotonic()
         said = self._run("server", str(self.directory / f"node-{node_id}.properties"))
         match = re.search(r"^node id=\d+ pid=(\d+) ", said, re.M)
@@ -85,23 +99,58 @@ class DemoCluster:
         self.pids[node_id] = int(match[1])
         return time.monotonic() - began
 
+    # Disks.
+
+    def disk_of(self, node_id: int, partition: TopicPartition) -> Path:
+        """The log directory that a replica lies in. Raises NodeFailedError: it is in none."""
+        for number in range(1, self.DISKS + 1):
+            disk = self.directory / f"node-{node_id}.disk-{number}"
+            if (disk / str(partition)).is_dir():
+                return disk
+        raise self._failed(f"node {node_id} has no {partition}")
+
+    def torn_disk_of(self, node_id: int) -> Path:
+        """The log directory that was torn away, by the name that it had. Raises NodeFailedError: there is none."""
+        for torn in self.directory.glob(f"node-{node_id}.disk-*{TORN_AWAY}"):
+            return torn.with_name(torn.name.removesuffix(TORN_AWAY))
+        raise self._failed(f"node {node_id} has all its disks")
+
+    def log_of(self, node_id: int, partition: TopicPartition) -> Path:
+        """The directory of a replica, be its disk torn away or not."""
+        for disk in sorted(self.directory.glob(f"node-{node_id}.disk-*")):
+            if (disk / str(partition)).is_dir():
+                return disk / str(partition)
+        raise self._failed(f"node {node_id} has no {partition}")
+
+    @staticmethod
+    def tear_away(disk: Path) -> None:
+        """Take a log directory from under the node that uses it: what it opens there next is not there any more."""
+        disk.rename(disk.with_name(disk.name + TORN_AWAY))
+
+    @staticmethod
+    def put_back(disk: Path) -> None:
+        """As it was torn away. The node takes it into use when it starts again."""
+        disk.with_name(disk.name + TORN_AWAY).rename(disk)
+
+    # The end.
+
     def close(self) -> None:
         """Leave nothing running, whatever state it is in."""
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            process.close()
+        for command in self._serving:
+            command.terminate()
+        for command in self._serving:
+            command.close()
         self._starter.shutdown()
 
     def _run(self, *arguments: str) -> str:
-        process = self._starter.submit(_Process, arguments, self._log).result()
-        self._processes.append(process)
+        command = self._starter.submit(ServingCommand, arguments, self._log).result()
+        self._serving.append(command)
         try:
-            return process.read_until_ready()
+            return command.read_until_ready()
         except TimeoutError:
             raise self._failed(f"not ready after {START_SECONDS_MAX:.0f} s") from None
         except EOFError:
-            status = process.wait()
+            status = command.wait()
             raise self._failed(f"`tidelog {arguments[0]}` ended with status {status} before it was ready") from None
 
     def _wait_for_line(self, pattern: str) -> str:
@@ -121,63 +170,6 @@ class DemoCluster:
         return NodeFailedError(
             f"the nodes are not as the demo needs them: {what}; the end of {self._log}:\n{log[-2_000:]}"
         )
-
-
-class _Process:
-    """A `tidelog` command that stops when this process ends, however that comes about."""
-
-    def __init__(self, arguments: tuple[str, ...], log: Path) -> None:
-        read_end, self._lifeline = os.pipe()
-        with log.open("ab") as stderr:
-            # In a group of its own: Ctrl-C is for the demo, which stops its nodes in its own time.
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tidelog", *arguments, "--parent-fd", str(read_end)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                pass_fds=(read_end,),
-                start_new_session=True,
-            )
-        os.close(read_end)
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def read_until_ready(self) -> str:
-        """What it printed. Raises TimeoutError, or EOFError: it ended instead."""
-        deadline = time.monotonic() + START_SECONDS_MAX
-        assert self._process.stdout is not None
-        said = b""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._process.stdout, selectors.EVENT_READ)
-            while not re.search(rb"^ready bootstrap=\S+\n", said, re.MULTILINE):
-                if not selector.select(max(0.0, deadline - time.monotonic())):
-                    raise TimeoutError
-                piece = os.read(self._process.stdout.fileno(), 65_536)
-                if not piece:
-                    raise EOFError
-                said += piece
-        return said.decode()
-
-    def wait(self) -> int:
-        return self._process.wait(STOP_SECONDS_MAX)
-
-    def terminate(self) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
-
-    def close(self) -> None:
-        try:
-            self._process.wait(STOP_SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            self._process.kill()  # what it started notices that the lifeline is cut
-            self._process.wait()
-        if self._lifeline >= 0:
-            os.close(self._lifeline)
-            self._lifeline = -1
-        if self._process.stdout is not None:
-            self._process.stdout.close()
 
 
 def _bootstrap(said: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import MissingExtraError
+from tidelog.spark.demo.balance import Balance
 from tidelog.spark.demo.flights import Books, Totals, Verdict
-from tidelog.spark.demo.ledger import LedgerVerdict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -86,17 +86,48 @@ def verdict_line(verdict: Verdict) -> str:
     )
 
 
-def ledger_line(verdict: LedgerVerdict) -> str:
-    """What became of the numbers that were written all the while."""
+def ledger_line(outages: Balance, longest_pause_ms: int) -> str:
+    """What became of the numbers that were written while nodes were killed."""
     return (
-        f"ledger: {verdict.acknowledged:,} records acknowledged, {verdict.lost:,} of them lost, "
-        f"{verdict.duplicated:,} duplicated; {verdict.refused:,} refused to the writer, "
-        f"{verdict.told:,} losses told to the reader; the longest wait for an acknowledgement: "
-        f"{verdict.longest_pause_ms / 1000:.1f} s"
+        f"ledger, after two nodes were killed: {outages.acknowledged:,} records acknowledged, "
+        f"{outages.truncated:,} of them lost, {outages.duplicated:,} duplicated; "
+        f"the longest wait for an acknowledgement: {longest_pause_ms / 1000:.1f} s"
     )
 
 
-def plot(path: Path, books: Books, log: RunLog, verdict: Verdict, ledger: LedgerVerdict) -> None:
+def balance_rows(ledger: Balance) -> list[dict[str, object]]:
+    """What became of the numbers in the end, as the files of all replicas say."""
+    return [
+        {"ledger": what, "records": count}
+        for what, count in (
+            ("acknowledged", ledger.acknowledged),
+            ("truncated by the unclean election", ledger.truncated),
+            ("  reported to readers", ledger.told_readers),
+            ("    by the Spark query", ledger.told_query),
+            ("    to the consumer", ledger.told_consumer),
+            ("  reported to the producer", ledger.told_producer),
+            ("  reported to nobody", ledger.unreported),
+        )
+    ]
+
+
+def complaints(ledger: Balance) -> list[str]:
+    """What is wrong with the books of the ledger: nothing, as a rule."""
+    return [
+        text
+        for count, text in (
+            (ledger.unreported, "acknowledged records are in no log any more, and NOBODY WAS TOLD"),
+            (ledger.duplicated, "records are there twice, or were read twice"),
+            (ledger.consumer_differs, "records differ between what the consumer has and what is in the log"),
+            (ledger.query_differs, "records differ between what the Spark query has and what is in the log"),
+            (ledger.differing_replicas, "replicas do not hold what the others of their partition hold"),
+            (ledger.inexact, "reports name another offset than the one where the files part"),
+        )
+        for text in ([f"{count:,} {text}"] if count else [])
+    ]
+
+
+def plot(path: Path, books: Books, log: RunLog, verdict: Verdict, ledger: Balance) -> None:
     """Draw the run, with the outage in it, above what it computed.
 
     Raises:
@@ -114,7 +145,7 @@ def plot(path: Path, books: Books, log: RunLog, verdict: Verdict, ledger: Ledger
     )
     figure.suptitle(
         f"{verdict.flights_in + ledger.acknowledged:,} acknowledged records through three nodes and Spark: "
-        f"{verdict.lost + ledger.lost:,} lost, {verdict.duplicated + ledger.duplicated:,} duplicated",
+        f"{verdict.lost + ledger.truncated:,} lost, {verdict.duplicated + ledger.duplicated:,} duplicated",
         fontsize=17,
         fontweight="bold",
         color=_INK,
