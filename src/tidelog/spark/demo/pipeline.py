@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 TOPIC = "flights"
 PARTITIONS = 4
+CONFIGS = {"retention.ms": "-1"}
+"""The flights bear the time of their departure, in 2013: by default they would be deleted within five minutes."""
 RECORDS_PER_TRIGGER = 24_000
 PROGRESS_PAUSE_SECONDS = 0.1
 

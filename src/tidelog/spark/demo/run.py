@@ -17,7 +17,7 @@ from tidelog.spark.demo.ledger_copy import LedgerCopy
 from tidelog.spark.demo.lineages import plot_lineages
 from tidelog.spark.demo.nodes import DemoCluster
 from tidelog.spark.demo.outages import Listener, Outages
-from tidelog.spark.demo.pipeline import PARTITIONS, TOPIC, DelaysQuery
+from tidelog.spark.demo.pipeline import CONFIGS, PARTITIONS, TOPIC, DelaysQuery
 from tidelog.spark.demo.report import RunLog, ledger_line, plot
 from tidelog.spark.demo.surroundings import stderr_into, termination_as_interrupt
 from tidelog.spark.demo.unclean_election import Stages, UncleanElection
@@ -150,7 +150,7 @@ def _create_topics(admin: Admin) -> None:
 
     admin.create_topics(
         [
-            NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR),
+            NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=REPLICATION_FACTOR, configs=CONFIGS),
             NewTopic(ledger.TOPIC, replica_assignments=ledger.REPLICAS, configs=ledger.CONFIGS),
         ]
     )
