@@ -1,0 +1,67 @@
+"""The demo's second act on real nodes: what an unclean election takes back is told to all who had it, to the record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tidelog import Admin, NewTopic
+from tidelog.spark.demo import ledger
+from tidelog.spark.demo.balance import LostRange, Place, balance, lost_between
+from tidelog.spark.demo.ledger import Ledger
+from tidelog.spark.demo.ledger_copy import LedgerCopy
+from tidelog.spark.demo.nodes import DemoCluster
+from tidelog.spark.demo.unclean_election import UncleanElection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Listener:
+    """Keeps what the demo says."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+
+
+@pytest.mark.timeout(400)
+def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    listener = Listener()
+    cluster = DemoCluster(tmp_path / "cluster", 0)
+    try:
+        cluster.start()
+        with Admin(cluster.bootstrap) as admin:
+            admin.create_topics([NewTopic(ledger.TOPIC, replica_assignments=ledger.REPLICAS, configs=ledger.CONFIGS)])
+            numbers = Ledger(cluster.bootstrap)
+            copy = LedgerCopy(spark, cluster.bootstrap, tmp_path / "checkpoint")
+            act = UncleanElection(cluster, admin, numbers, copy, listener)
+            numbers.start()
+            try:
+                numbers.hold()
+                stages = act.play()
+                history = numbers.stop()
+            finally:
+                numbers.abandon()
+            told = act.read_again()
+            after = act.look_at_the_end()
+    finally:
+        cluster.close()
+    parts_at = stages.parts_at()
+    assert parts_at is not None
+    partition = stages.cast.partition
+    lost: dict[Place, int] = {}
+    for logs in stages.replicas.values():
+        lost |= lost_between({partition: list(logs.values())}, after)
+    history = replace(history, told_query=tuple(told), kept_by_query=copy.rows)
+    books = balance(history, after, lost, {partition: parts_at})
+    assert books.is_clean, (books, listener.said)
+    assert books.truncated == books.told_query == books.told_consumer == books.told_producer > 0
+    assert [one.partition for one in told] == [partition]
+    assert told == [LostRange(partition, parts_at, parts_at + books.truncated)]
+    assert any(text.startswith("the operator types: tidelog elect --type unclean") for text in listener.said)
