@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 MARK = "[LOG_TRUNCATION]"
+RUNS_MAX = 5
 
 
 class CopyFailedError(TidelogError):
@@ -40,11 +41,29 @@ class LedgerCopy:
     def run(self, on_truncation: str = "fail") -> list[LostRange]:
         """Copy what there is. Returns what the query says to be gone, if that is why it stopped.
 
+        Should it fail of anything else, it runs again from its checkpoint.
+
         Raises:
-            CopyFailedError: it stopped for another reason.
+            CopyFailedError: it failed too often.
         """
         from pyspark.errors import StreamingQueryException
 
+        for attempt in range(1, RUNS_MAX + 1):
+            try:
+                self._run_once(on_truncation)
+                return []
+            except StreamingQueryException as error:
+                found = losses_in(str(error))
+                if found:
+                    self.told += found
+                    return found
+                if attempt == RUNS_MAX:
+                    raise CopyFailedError(
+                        f"the query that copies the ledger failed {attempt} times: {error}"
+                    ) from error
+        return []
+
+    def _run_once(self, on_truncation: str) -> None:
         frame = (
             self._spark.readStream.format("tidelog")
             .option("kafka.bootstrap.servers", self._bootstrap)
@@ -63,15 +82,8 @@ class LedgerCopy:
         )
         try:
             query.awaitTermination()
-        except StreamingQueryException as error:
-            found = losses_in(str(error))
-            if not found:
-                raise CopyFailedError(f"the query that copies the ledger failed: {error}") from error
-            self.told += found
-            return found
         finally:
             query.stop()
-        return []
 
     def undo(self, gone: LostRange) -> int:
         """Take out of the table what came from records that are gone. Returns how many rows."""
