@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from support.waiting import wait_until
 from tidelog import Admin, NewTopic
 from tidelog.spark.demo import ledger
 from tidelog.spark.demo.balance import LostRange, Place, balance, lost_between
@@ -43,6 +44,9 @@ def test_a_stale_replica_is_elected_and_everybody_is_told(spark: SparkSession, t
             act = UncleanElection(cluster, admin, numbers, copy, listener)
             numbers.start()
             try:
+                wait_until(
+                    lambda: all(map(numbers.acknowledged_in, ledger.REPLICAS)), "every partition holds something"
+                )
                 numbers.hold()
                 stages = act.play()
                 history = numbers.stop()

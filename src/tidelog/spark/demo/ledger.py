@@ -10,12 +10,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import permutations
+from typing import TYPE_CHECKING
 
 from tidelog.base.errors import RecordsLostError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.core.values import ConsumerRecord, PositionReset, RecordMetadata
 from tidelog.client.futures import Future
 from tidelog.spark.demo.balance import History, LostRange, Place, without
+
+if TYPE_CHECKING:
+    from tidelog import Producer
 
 TOPIC = "ledger"
 REPLICAS = {index: list(order) for index, order in enumerate(permutations((1, 2, 3)))}
@@ -149,28 +153,21 @@ class Ledger:
         from tidelog import Producer
 
         while not self._stopped.is_set():
-            has_lost = threading.Event()
-
-            def on_records_lost(loss: RecordsLostError, has_lost: threading.Event = has_lost) -> None:
-                self._on_records_lost(loss)
-                has_lost.set()
-
-            # One that was told so delivers nothing more: another goes on with later numbers.
+            # One that cannot tell what is left of its records delivers no more: another goes on with later numbers.
             with (
                 suppress(TidelogError),  # each record is told of by its future
-                Producer(self._bootstrap, client_id="tidelog-demo-ledger", on_records_lost=on_records_lost) as producer,
+                Producer(
+                    self._bootstrap, client_id="tidelog-demo-ledger", on_records_lost=self._on_records_lost
+                ) as producer,
             ):
-                while not self._stopped.wait(TURN_SECONDS) and not has_lost.is_set():
+                while not self._stopped.wait(TURN_SECONDS):
                     if not self._held.is_set():
                         self._send_some(producer)
                     elif not self._rests.is_set():
                         producer.flush(FLUSH_SECONDS_MAX)
                         self._rests.set()
 
-    def _send_some(self, producer: object) -> None:
-        from tidelog import Producer
-
-        assert isinstance(producer, Producer)
+    def _send_some(self, producer: Producer) -> None:
         for _ in range(self.records_per_turn):
             number, self._number = self._number, self._number + 1
             future = producer.send(TOPIC, b"%d" % number, partition=number % PARTITIONS)

@@ -19,7 +19,7 @@ from tidelog.spark.demo.nodes import DemoCluster
 from tidelog.spark.demo.outages import Listener, Outages
 from tidelog.spark.demo.pipeline import CONFIGS, PARTITIONS, TOPIC, DelaysQuery
 from tidelog.spark.demo.report import RunLog, ledger_line, plot
-from tidelog.spark.demo.surroundings import stderr_into, termination_as_interrupt
+from tidelog.spark.demo.surroundings import clients_in_silence, stderr_into, termination_as_interrupt
 from tidelog.spark.demo.unclean_election import Stages, UncleanElection
 from tidelog.spark.session import local_session
 
@@ -109,6 +109,7 @@ def run_demo(output: Path, *, port: int, keep: bool, listener: Listener) -> Outc
         books = query.books()
         verdict = compare(expected, books)
 
+        stack.enter_context(clients_in_silence())
         copy = LedgerCopy(spark, cluster.bootstrap, directories.work / "ledger-checkpoint")
         act = UncleanElection(cluster, admin, numbers, copy, listener)
         history, pause_ms = numbers.hold(), numbers.longest_pause_ms

@@ -49,6 +49,18 @@ def again_and_again(look: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
+def clients_in_silence() -> Iterator[None]:
+    """Have our clients log nothing of what the demo does to them: it says itself what they are told."""
+    clients = logging.getLogger("tidelog.client")
+    before = clients.level
+    clients.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        clients.setLevel(before)
+
+
+@contextmanager
 def termination_as_interrupt() -> Iterator[None]:
     """SIGTERM ends the demo as Ctrl-C does: in order."""
 
