@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Iterator
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 import pytest
 
 from support.node import NodeProcess
+from support.token_client import metadata, produce, token_client
 from support.wire_client import WireClient, receive_exactly
+from tidelog.base.errors import Code, NetworkError
+from tidelog.client.cluster import real_world
 from tidelog.wire import ApiKey, ConsistencyState, decode_response_header, encode_request
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest
@@ -88,3 +92,31 @@ def test_a_librdkafka_that_cannot_skip_tags_gets_none(
     assert (state_of(client, ApiKey.METADATA, 12, MetadataRequest(topics=[])) is not None) == carries
     later = state_of(client, ApiKey.CREATE_TOPICS, 7, creation_of(f"tokens-{name or 'nobody'}-{version}"))
     assert (later is not None) == carries
+
+
+def test_a_read_waits_for_what_somebody_else_does(shared_node: NodeProcess, client: WireClient) -> None:
+    seen = state_of(client, ApiKey.METADATA, 12, MetadataRequest(topics=[]))
+    assert seen is not None
+    assert seen.token is not None
+    later = seen._replace(token=seen.token + 1)
+
+    async def story() -> None:
+        async with asyncio.timeout(60), token_client(real_world(), "127.0.0.1", shared_node.port, later) as reader:
+            asking = asyncio.ensure_future(reader.ask(metadata("token-waits")))
+            await asyncio.to_thread(client.create_topic, "token-waits")
+            (topic,) = (await asking).topics
+            assert topic.error_code == Code.NONE
+            assert reader.stamps[-1] == state_of(client, ApiKey.METADATA, 12, MetadataRequest(topics=[]))
+
+    asyncio.run(story())
+
+
+def test_a_token_of_another_cluster_is_refused_or_its_connection_closed(shared_node: NodeProcess) -> None:
+    async def story() -> None:
+        foreign = ConsistencyState("another-cluster", 0)
+        async with asyncio.timeout(60), token_client(real_world(), "127.0.0.1", shared_node.port, foreign) as stranger:
+            assert (await stranger.ask(metadata("t"))).error_code == Code.INCONSISTENT_CLUSTER_ID
+            with pytest.raises(NetworkError, match="closed the connection"):
+                await stranger.ask(produce("t"), version=12)
+
+    asyncio.run(story())

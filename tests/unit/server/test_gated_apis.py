@@ -127,6 +127,15 @@ def test_who_has_seen_nothing_later_does_not_wait() -> None:
     play(story)
 
 
+def test_a_token_without_a_cluster_is_one_of_this() -> None:
+    async def story(one: OneNode) -> None:
+        async with one.client() as client:
+            client.sends = ConsistencyState(None, LATE)
+            assert codes_of(await client.ask(metadata("flights"))) == [STALE]
+
+    play(story)
+
+
 def test_versions_whose_headers_have_no_room_are_answered_as_ever() -> None:
     async def story(one: OneNode) -> None:
         async with one.client(LATE) as client:
