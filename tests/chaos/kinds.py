@@ -9,6 +9,7 @@ from chaos import (
     operator_faults,
     process_faults,
     quorum_faults,
+    reassignment_faults,
     upgrade_faults,
 )
 
@@ -19,6 +20,7 @@ FAULTS = (
     *disk_faults.FAULTS,
     *operator_faults.FAULTS,
     *quorum_faults.FAULTS,
+    *reassignment_faults.FAULTS,
     *upgrade_faults.FAULTS,
 )
 MIXED = "mixed"
