@@ -21,6 +21,7 @@ from tidelog.cli.node_directories import format_directory, owner_of
 SLOW_BYTES_PER_SECOND = (4_000, 20_000, 100_000, 1_000_000)
 """The slowest stalls whatever is synced for seconds, the fastest holds up what is written in bulk."""
 FAILS_SECONDS_MAX = 30.0
+RESTARTED_WITHOUT = 0.5  # how often a node is started once more before its disk is mended
 FIRST, SECOND = 0, 1
 FAILED = ("CRITICAL tidelog.server.log_files: log directory", "gives up: log directory")
 """What a node says of a directory that failed."""
@@ -114,12 +115,20 @@ def _fail(stage: Stage, place: int, fail: Callable[[NodeDisk], None]) -> Iterato
     if place == FIRST:
         wait_until(lambda: not node.is_running, lambda: f"{node} ends: {node.log[-1_000:]}", seconds=FAILS_SECONDS_MAX)
         node.close()
-    elif stage.dice.random() < 0.5:
-        node.stop()
     else:
-        node.kill()
+        if stage.dice.random() < RESTARTED_WITHOUT:
+            _end(stage, node)
+            node.start()
+            yield f"{node} is started without it"
+            stage.go_on()
+        _end(stage, node)
     disk.mend()
     node.start()
+
+
+def _end(stage: Stage, node: ClusterNode) -> None:
+    """Cleanly, or not."""
+    stage.dice.choice([node.stop, node.kill])()
 
 
 def _victim(stage: Stage) -> tuple[ClusterNode, str, NodeDisk]:

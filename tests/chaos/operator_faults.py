@@ -1,4 +1,4 @@
-"""What operators order that costs records: a replica leads that does not have all of them."""
+"""Who may lead when replicas of a partition go one by one: who has all; on an operator's order, who lacks some."""
 
 from __future__ import annotations
 
@@ -43,6 +43,27 @@ def elect_stale(stage: Stage) -> Iterator[str]:
         yield f"{node} is back"
 
 
+def lead_eligible(stage: Stage) -> Iterator[str]:
+    """Two replicas stop cleanly, then the leader is killed. Those two come back without it: one may lead (KIP-966).
+
+    Nothing is acknowledged while one replica is left, so whoever left last but one has all that ever was.
+    """
+    partition = stage.dice.randrange(stage.partitions)
+    leader = stage.cluster.leader_of(stage.topic, partition)
+    followers = [node for node in _replicas(stage, partition) if node is not leader]
+    for node in stage.dice.sample(followers, 2):
+        node.stop()
+        yield f"partition {partition}: {node} stops"
+    leader.kill()
+    for node in stage.dice.sample(followers, 2):
+        node.start_soon()
+    for node in followers:
+        node.wait_until_serving()
+    yield f"{leader} is killed, the others are back"
+    stage.go_on()
+    leader.start()
+
+
 def _replicas(stage: Stage, partition: int) -> list[ClusterNode]:
     return [stage.cluster.nodes[one] for one in stage.cluster.describe(stage.topic)[partition].replicas]
 
@@ -74,6 +95,14 @@ def _elect(stage: Stage, partition: int, node: ClusterNode) -> None:
 
 
 FAULTS = (
+    Fault(
+        kind="eligible replicas alone",
+        strike=lead_eligible,
+        hurts=Hurt.OPERATOR,
+        seconds=(0.0, 2.0),
+        nodes=NODES,
+        is_mixed=False,
+    ),
     Fault(
         kind="unclean election",
         strike=elect_stale,
