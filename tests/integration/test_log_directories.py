@@ -14,7 +14,9 @@ from support.server_process import ServerFailedError, ServerProcess
 from support.small_disk import mounted
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
+from tidelog import Admin, TopicPartition
 from tidelog.base.errors import Code
+from tidelog.base.ids import PartitionIndex
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_35_describe_log_dirs import (
     DescribeLogDirsRequest,
@@ -83,6 +85,43 @@ def test_logs_are_spread_and_found_again(filled: ServerProcess, directories: lis
             assert result.total_bytes == facts.f_blocks * facts.f_frsize
             assert 0 < result.usable_bytes <= result.total_bytes
     assert filled.end() == 0
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
+def test_logs_are_moved_to_another_directory(
+    filled: ServerProcess, directories: list[Path], end: signal.Signals
+) -> None:
+    source, target = directories[0], directories[2]
+    moved = partitions_in(source)
+    bootstrap = f"127.0.0.1:{filled.port}"
+    with Admin(bootstrap) as admin:
+        wanted = {(1, TopicPartition(TOPIC, PartitionIndex(index))): str(target) for index in sorted(moved)}
+        assert set(admin.alter_replica_log_dirs(wanted).values()) == {None}
+        elsewhere = (1, TopicPartition(TOPIC, PartitionIndex(0)))
+        refused = admin.alter_replica_log_dirs({elsewhere: "/nowhere"})[elsewhere]
+        assert refused is not None
+        assert refused.code == Code.LOG_DIR_NOT_FOUND
+
+        def where() -> dict[str, list[tuple[int, bool]]]:
+            found = admin.describe_log_dirs([1])[1]
+            return {
+                path: [(log.partition.partition, log.is_future) for log in each.logs if log.partition.topic == TOPIC]
+                for path, each in found.items()
+            }
+
+        held = {str(target): {(index, False) for index in moved | partitions_in(target)}, str(source): set()}
+        wait_until(
+            lambda: all(set(where()[path]) == logs for path, logs in held.items()),
+            "the logs lie where they were asked for",
+        )
+    with WireClient(filled.port) as client:
+        assert codes_of_produce(client) == [Code.NONE] * PARTITIONS
+    filled.end(end)
+    filled.start()
+    assert partitions_in(target) >= moved
+    with WireClient(filled.port) as client:
+        for index in range(PARTITIONS):
+            assert [record.value for record in client.read_all(TOPIC, partition=index)] == [b"%d" % index, b"more"]
 
 
 def test_a_directory_that_is_away_for_one_run(filled: ServerProcess, directories: list[Path]) -> None:

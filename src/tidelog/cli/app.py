@@ -56,7 +56,9 @@ COMMANDS: dict[str, str | dict[str, str]] = {
     },
     "log": {
         "dump": "tidelog.cli.log:DumpLog",
+        "directories": "tidelog.cli.log_dirs:ShowLogDirectories",
         "lineage": "tidelog.cli.lineage:ShowLineage",
+        "move": "tidelog.cli.log_dirs:MoveLog",
     },
     "storage": {
         "format": "tidelog.cli.storage:FormatStorage",
@@ -77,7 +79,7 @@ GROUP_HELP = {
     "cluster": "See the brokers, and forget one that is gone.",
     "quorum": "See who keeps the metadata, and change who votes.",
     "features": "See and change what the whole cluster works at.",
-    "log": "Look into logs: their files, and the leader epochs of their replicas.",
+    "log": "Look into logs: their files, their directories, the leader epochs of their replicas.",
     "storage": "Prepare the directory of a node.",
     "sim": "Run nodes on a virtual clock, and let things go wrong.",
 }

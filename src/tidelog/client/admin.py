@@ -32,6 +32,7 @@ from tidelog.client.descriptions import (
     TopicListing,
 )
 from tidelog.client.group_descriptions import CommittedOffset, GroupDescription, GroupListing
+from tidelog.client.log_dirs import LogDirDescription
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 from tidelog.client.reassignment import PartitionReassignment, ReassignmentOutcome
@@ -224,6 +225,34 @@ class Admin:
     ) -> dict[TopicPartition, PartitionReassignment]:
         """The reassignments under way: of some partitions, or of all."""
         return self._thread.run(self._async.list_partition_reassignments(partitions))
+
+    def describe_log_dirs(
+        self, broker_ids: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """What lies in the log directories of brokers, and how much room there is, by broker and path.
+
+        Args:
+            broker_ids: which; None for all that are up.
+            partitions: which logs to tell of; None for all.
+        """
+        return self._thread.run(self._async.describe_log_dirs(broker_ids, partitions))
+
+    def alter_replica_log_dirs(
+        self, directories: Mapping[tuple[int, TopicPartition], str]
+    ) -> dict[tuple[int, TopicPartition], KafkaError | None]:
+        """Have replicas moved to other log directories of their brokers; return once that has begun.
+
+        `describe_log_dirs` tells of the copies, and how far they are behind.
+
+        Args:
+            directories: for (broker, partition) the absolute path; that where it lies ends a move.
+
+        Returns:
+            For each None, or why it is not moved: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR where the directory or the
+            replica is out of use; REPLICA_NOT_AVAILABLE where the broker has no such replica yet, which will be made
+            there.
+        """
+        return self._thread.run(self._async.alter_replica_log_dirs(directories))
 
     def describe_configs(
         self, resources: Iterable[ConfigResource], *, include_documentation: bool = False

@@ -1,12 +1,15 @@
-"""What the admin client for event loops asks of replicas: which epochs they hold, and who is to hold what."""
+"""What the admin client for event loops asks of replicas: their epochs, their directories, and who is to hold what."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from tidelog.base.errors import KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.client.cluster import Cluster
 from tidelog.client.cluster_descriptions import PartitionLineages
+from tidelog.client.log_dir_administration import LogDirAdministration
+from tidelog.client.log_dirs import LogDirDescription
 from tidelog.client.options import AdminConfig
 from tidelog.client.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.client.reassignment_administration import ReassignmentAdministration
@@ -53,8 +56,39 @@ class AsyncReplicaAdmin:
         """The reassignments under way: of some partitions, or of all."""
         return await self._of_reassignments().list(partitions)
 
+    async def describe_log_dirs(
+        self, broker_ids: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """What lies in the log directories of brokers, and how much room there is, by broker and path.
+
+        Args:
+            broker_ids: which; None for all that are up.
+            partitions: which logs to tell of; None for all.
+        """
+        return await self._of_log_dirs().describe(broker_ids, partitions)
+
+    async def alter_replica_log_dirs(
+        self, directories: Mapping[tuple[int, TopicPartition], str]
+    ) -> dict[tuple[int, TopicPartition], KafkaError | None]:
+        """Have replicas moved to other log directories of their brokers; return once that has begun.
+
+        `describe_log_dirs` tells of the copies, and how far they are behind.
+
+        Args:
+            directories: for (broker, partition) the absolute path; that where it lies ends a move.
+
+        Returns:
+            For each None, or why it is not moved: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR where the directory or the
+            replica is out of use; REPLICA_NOT_AVAILABLE where the broker has no such replica yet, which will be made
+            there.
+        """
+        return await self._of_log_dirs().alter(directories)
+
     def _of_replicas(self) -> ReplicaAdministration:
         return ReplicaAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
 
     def _of_reassignments(self) -> ReassignmentAdministration:
         return ReassignmentAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
+    def _of_log_dirs(self) -> LogDirAdministration:
+        return LogDirAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)

@@ -87,11 +87,11 @@ class LogMoves:
         return [(move.target, move.future) for move in self._moves.values() if move.future is not None]
 
     async def move(self, partition: Partition, target: HeldDirectory) -> None:
-        """Begin to move a log; to where it lies: end what was begun.
+        """Begin to move a log; to where it lies: end what was begun. The copy is there when this returns.
 
         Raises:
-            KafkaError: KAFKA_STORAGE_ERROR: the former directory of the log is out of use, so that it may still be
-                there; bring that one back first.
+            KafkaError: KAFKA_STORAGE_ERROR: no copy can be made; or the former directory of the log is out of use, so
+                that it may still be there: bring that one back first.
         """
         topic_partition = partition.topic_partition
         under_way = self._moves.get(topic_partition)
@@ -124,17 +124,22 @@ class LogMoves:
             )
         is_ours = self._broker.replica_of(partition.topic_partition) is partition
         if is_ours and partition.topic_partition not in self._moves:
-            self._start(partition, target)
+            move = self._start(partition, target)
+            await move.has_begun.wait()
+            if move.error is not None:
+                raise refusal(Code.KAFKA_STORAGE_ERROR, str(move.error))
 
-    def _start(self, partition: Partition, target: HeldDirectory) -> None:
+    def _start(self, partition: Partition, target: HeldDirectory) -> LogMove:
         move = LogMove(self, partition, target)
         self._moves[partition.topic_partition] = move
         move.task = asyncio.get_running_loop().create_task(self._run(move))
+        return move
 
     async def _run(self, move: LogMove) -> None:
         try:
             await move.run()
         finally:
+            move.has_begun.set()
             if self._moves.get(move.partition.topic_partition) is move:
                 del self._moves[move.partition.topic_partition]
 
@@ -204,6 +209,8 @@ class LogMove:
     Attributes:
         target: where the log is to lie.
         future: the copy; None before it is made.
+        has_begun: set once the copy is there, or cannot be.
+        error: what went wrong.
         is_kept: whether the copy stays when the move is ended: it goes on after the next start.
     """
 
@@ -211,6 +218,8 @@ class LogMove:
         self.partition = partition
         self.target = target
         self.future: FutureLog | None = None
+        self.has_begun = asyncio.Event()
+        self.error: TidelogError | None = None
         self.is_kept = False
         self.task: asyncio.Task[None] | None = None
         self._moves = moves
@@ -251,6 +260,7 @@ class LogMove:
             logger.info("%s lies in %s now, moved in %d ms", topic_partition, target.path, took_ms)
 
     def _on_failed(self, error: TidelogError) -> None:
+        self.error = error
         logger.error("%s is not moved to %s: %s", self.partition.topic_partition, self.target.path, error)
         if isinstance(error, DiskError):
             self._moves.broker.on_suspicion(self.target)
@@ -311,6 +321,7 @@ class LogMove:
             return FutureLog(self._moves.files.disk, log, current)
 
         self.future = await self._moves.off_the_loop(make)
+        self.has_begun.set()
 
     async def _copy(self) -> bool:
         """One step. Returns whether the log lies in its new place."""
