@@ -15,13 +15,13 @@ from tidelog.base.errors import DiskError, OffsetOutOfRangeError
 from tidelog.base.ids import Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk
+from tidelog.log.fetched import append_fetched
 from tidelog.log.future_mark import FutureMark, write_future_mark
 from tidelog.log.log import Log
 from tidelog.log.lookup import NotCachedError, without_waiting
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.segment import SNAPSHOT_SUFFIX, file_name
 from tidelog.log.slice import LogSlice
-from tidelog.records.batch import read_header
 from tidelog.records.lineage import LeaderEpochLineage
 
 TAKEN_AT_ONCE_BYTES = 256 * 1024
@@ -87,15 +87,11 @@ class FutureLog:
             DiskError: as an append does.
         """
         log = self.log
-        start_offset = log_start_offset
-        if data:
-            # A log may start within a batch. The batch is here as a whole, and its first records are deleted here too.
-            start_offset = min(start_offset, Offset(read_header(data).base_offset))
-        if log.log_end_offset < start_offset or (start_offset < log.log_end_offset and not log.size_bytes):
-            log.truncate_fully_and_start_at(start_offset, now_ms=now_ms)
+        if log.log_end_offset < log_start_offset:
+            log.truncate_fully_and_start_at(log_start_offset, now_ms=now_ms)
         self._take_lineage(lineage)
         if data:
-            log.append_as_follower(data, now_ms=now_ms)
+            append_fetched(log, data, now_ms=now_ms)
         self._follow_start(log_start_offset)
 
     def cut(self, end_offset: Offset) -> None:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
+from tidelog.log.fetched import append_fetched
 from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Truncation
@@ -234,7 +235,7 @@ class Following:
         partition, records = self.partition, self._records
         self._records = b""
         try:
-            partition.log.append_as_follower(records, now_ms=self._host.wall_ms())
+            append_fetched(partition.log, records, now_ms=self._host.wall_ms())
         except (KafkaError, CorruptLogError) as error:
             self._tell_damage(error)
         except DiskError as error:

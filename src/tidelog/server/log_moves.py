@@ -39,6 +39,8 @@ COPIED_TOGETHER_MAX = 2
 """Moves that have their turn at a time; the others wait between two pieces."""
 CATCH_UPS_MAX = 50
 """How often a copy tries to be level while the log grows, before others may work on the log again."""
+RETRY_SECONDS = 0.01
+"""After a copy that was near could not take over: it has no role at present, or much was written meanwhile."""
 ROOM_CHECK_SECONDS = 1.0
 """How often a move looks whether a full disk has room again."""
 
@@ -310,7 +312,7 @@ class LogMove:
         partition, current = self.partition, self.partition.log
         self._check_wanted()
 
-        def make() -> FutureLog:
+        def make() -> None:
             log = self.target.make_future(
                 partition.topic_partition,
                 current.config,
@@ -318,9 +320,9 @@ class LogMove:
                 log_start_offset=current.log_start_offset,
                 now_ms=self._moves.wall_ms(),
             )
-            return FutureLog(self._moves.files.disk, log, current)
+            self.future = FutureLog(self._moves.files.disk, log, current)  # to be let go of, whoever gave up meanwhile
 
-        self.future = await self._moves.off_the_loop(make)
+        await self._moves.off_the_loop(make)
         self.has_begun.set()
 
     async def _copy(self) -> bool:
@@ -334,8 +336,10 @@ class LogMove:
                 await moves.off_the_loop(partial(future.cut, cut))
             return False
         try:
-            if self._is_near and await self._hand_over(future):
-                return True
+            if self._is_near:
+                if await self._hand_over(future):
+                    return True
+                await asyncio.sleep(RETRY_SECONDS)
             async with moves.turn():
                 await moves.room()
                 size_bytes_max = max(min(PIECE_SIZE_BYTES_MAX, moves.throttle.room_bytes), 1)
@@ -422,7 +426,9 @@ class LogMove:
         return True
 
     def _is_settled(self, future: FutureLog) -> bool:
-        return self._cut is None and self._is_ours and future.catch_up(self._moves.wall_ms())
+        """Without a role, a new leader epoch may be being written to the log that is there."""
+        is_whole = self._is_ours and self.partition.has_role and self._cut is None
+        return is_whole and future.catch_up(self._moves.wall_ms())
 
     async def _remove_former(self, former: HeldDirectory) -> None:
         """If it cannot be removed, the next start does so: until then the copy says that it is complete."""

@@ -301,3 +301,28 @@ def test_who_asks_the_wrong_broker_is_told_where_the_leader_is() -> None:
         assert [each.node_id for each in told.node_endpoints] == [leader.broker_id]
 
     run(story)
+
+
+def test_a_new_replica_of_a_log_that_starts_within_a_batch_comes_to_be_in_sync() -> None:
+    """A leader sends whole batches: the first records of this one were deleted, and stay so."""
+
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        late = cluster.followers[0]
+        late.kill()
+        cluster.controller.fence(late.broker_id)
+        await cluster.caught_up()
+        late.machine.disk.remove_tree("logs")
+        late.machine.disk.make_dirs("logs")
+        late.previous_epoch = None
+        await cluster.produce("a", "b", "c", "d")
+        await cluster.produce("e")
+        cluster.leader.partition().delete_records(2)
+        await late.start()
+        await cluster.in_sync(1, 2, 3)
+        log, of_leader = late.partition().log, cluster.leader.partition().log
+        assert (log.log_start_offset, log.log_end_offset) == (2, 5)
+        assert log.lineage.entries == of_leader.lineage.entries
+        assert (await cluster.fetch(2)).records
+
+    run(story)
