@@ -6,6 +6,7 @@ Whatever came in between, all replicas are alike at the end and hold what was ac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from random import Random
 
 import pytest
@@ -82,10 +83,8 @@ class Story:
         broker.is_deaf = True  # it leads on, as far as it knows
         self.cluster.controller.fence(leader)
         for number in range(self.random.randrange(3)):
-            try:
+            with contextlib.suppress(TidelogError, TimeoutError):
                 await asyncio.wait_for(self.cluster.produce(f"lost {number}", acks=1, broker=leader), 1)
-            except (TidelogError, TimeoutError):
-                pass
         broker.is_deaf = False
         broker.hear()
         await self.produce()
