@@ -149,6 +149,11 @@ def test_the_commands_plan_and_move_and_say_how_far_it_is(
     tidelog(cluster, "produce", topic, stdin="a\nb\nc\n")
     file = str(tmp_path / "plan.json")
     asked = ("--topic", topic, "--without", "1")
+    by_hand = ConfigResource("topic", topic), {"follower.replication.throttled.replicas": "*"}
+    admin.alter_configs(dict([by_hand]))
+    assert tidelog(cluster, "reassign", "status") == "nothing is on its way\n"
+    kept = admin.describe_configs([by_hand[0]])[by_hand[0]]["follower.replication.throttled.replicas"]
+    assert kept.value == "*", "nobody's reassignment set that"
     planned = rows(tidelog(cluster, "reassign", "plan", *asked, "--file", file, "-o", "json"))
     assert [(sorted(row["target"]), row["adds"], row["drops"]) for row in planned] == [([2, 3], [3], [1])] * 2
     (before, _) = rows(tidelog(cluster, "reassign", "status", file, "-o", "json"))

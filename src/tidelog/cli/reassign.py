@@ -161,7 +161,7 @@ class RunReassignment:
 class ReassignmentStatus:
     """Show which partitions are on their way, and for whom each waits; of a PLAN, which of them have arrived as well.
 
-    When nothing moves any more, throttles are taken away, of brokers and of topics, unless --keep-throttles.
+    When nothing moves any more, the throttles of `run` are taken away, of topics and brokers, unless --keep-throttles.
 
     Examples:
 

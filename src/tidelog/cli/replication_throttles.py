@@ -10,7 +10,7 @@ from tidelog.base.ids import TopicPartition
 if TYPE_CHECKING:
     from tidelog.client.admin import Admin
     from tidelog.client.core.replica_plan import Assignment
-    from tidelog.client.descriptions import ConfigResource
+    from tidelog.client.descriptions import ConfigEntry, ConfigResource
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -50,22 +50,30 @@ def throttle(
 
 
 def lift_throttles(admin: Admin, topics: Iterable[str]) -> list[str]:
-    """Take throttles away, of all brokers that live and of some topics. Returns whose there were."""
+    """Take away what `throttle` set, of some topics and then of all brokers that live. Returns whose there was.
+
+    A topic all of whose replicas are throttled (`*`) is so by somebody else's will, and keeps that.
+    """
     from tidelog.client.descriptions import ConfigResource
 
-    resources = [ConfigResource("topic", name) for name in topics]
-    resources += [ConfigResource("broker", str(broker)) for broker in sorted(_live(admin))]
     changes: dict[ConfigResource, dict[str, str | None]] = {}
-    for resource, entries in admin.describe_configs(resources).items():
-        wanted, source = (
-            ((LEADERS, FOLLOWERS), "dynamic topic") if resource.type == "topic" else (RATES, "dynamic broker")
-        )
-        set_here = [name for name in wanted if name in entries and entries[name].source == source]
-        if set_here:
-            changes[resource] = dict.fromkeys(set_here)
-    if changes:
-        admin.alter_configs(changes)
+    for resource, entries in admin.describe_configs([ConfigResource("topic", name) for name in topics]).items():
+        own = [name for name in (LEADERS, FOLLOWERS) if _is_set(entries, name, "topic") and entries[name].value != "*"]
+        if own:
+            changes[resource] = dict.fromkeys(own)
+    if not changes:
+        return []
+    brokers = [ConfigResource("broker", str(broker)) for broker in sorted(_live(admin))]
+    for resource, entries in admin.describe_configs(brokers).items():
+        own = [name for name in RATES if _is_set(entries, name, "broker")]
+        if own:
+            changes[resource] = dict.fromkeys(own)
+    admin.alter_configs(changes)
     return [f"{resource.type} {resource.name}" for resource in changes]
+
+
+def _is_set(entries: Mapping[str, ConfigEntry], name: str, of: str) -> bool:
+    return name in entries and entries[name].source == f"dynamic {of}"
 
 
 def _live(admin: Admin) -> set[int]:

@@ -79,6 +79,11 @@ def test_partitions_are_reassigned(
     assert "No partition reassignments found" in tools.run("kafka-reassign-partitions", *at, "--list").output
     assert "throttled" not in tools.run("kafka-configs", *at, "--describe", "--topic", topic).output
 
+    write_plan(str(plan), {TopicPartition(topic, PartitionIndex(0)): (1, 2, 3)})
+    insists = (*run, "--execute", "--disallow-replication-factor-change")
+    said = tools.run("kafka-reassign-partitions", *at, *insists, status=None)
+    assert "that was not to change" in said.output + said.errors
+    assert "reassignments are active" in tools.run("kafka-reassign-partitions", *at, *run, "--cancel").output
     write_plan(str(plan), {TopicPartition(topic, PartitionIndex(0)): (9, 1)})
     refused = tools.run("kafka-reassign-partitions", *at, *run, "--execute", status=1)
     assert "Unknown broker id 9" in refused.output + refused.errors
