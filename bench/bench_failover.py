@@ -41,7 +41,7 @@ REPLICATED = {
     "min.insync.replicas": "2",
     "offsets.topic.replication.factor": "3",
 }
-OUR_ROUNDS = 3 if QUICK else 100 if LONG else 25
+OUR_ROUNDS = 3 if QUICK else 100 if LONG else 20
 PEER_ROUNDS = 1 if QUICK else 20 if LONG else 5
 ONLY_OURS = "--only-ours" in sys.argv[1:]
 RECORD_EVERY_SECONDS = 0.005

@@ -150,7 +150,16 @@ class Cluster:
         targets = self._shuffled(known) + self._shuffled(address for address in self._bootstrap if address not in known)
         targets.sort(key=self._behind.__contains__)
         last: TidelogError | None = None
+        slow: list[Address] = []
         for address in targets:
+            try:
+                async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
+                    return await self.pool.connection(by_address.get(address, address))
+            except NetworkError as error:
+                last = error
+            except TimeoutError:
+                slow.append(address)  # it is tried on beside the next
+        for address in slow:
             try:
                 return await self.pool.connection(by_address.get(address, address))
             except NetworkError as error:

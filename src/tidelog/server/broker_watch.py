@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -62,6 +63,8 @@ class BrokerWatch:
         self._heard_on: dict[BrokerId, tuple[BrokerEpoch, ServerConnection]] = {}
         self._former_leader: tuple[BrokerId, BrokerEpoch] | None = None
         self._asking: set[asyncio.Task[None]] = set()
+        self._times_heard = 0  # of somebody anew
+        self._news = asyncio.Event()
 
     @property
     def sessions(self) -> BrokerSessions:
@@ -92,6 +95,9 @@ class BrokerWatch:
         if self._heard_on.get(broker_id) != (broker_epoch, connection):
             self._heard_on[broker_id] = broker_epoch, connection
             connection.on_gone = partial(self._on_gone, broker_id, connection)
+            self._times_heard += 1
+            self._news.set()
+            self._news.clear()
 
     def on_leader_gone(self, node_id: BrokerId) -> None:
         """The connection closed on which this node followed the active controller."""
@@ -169,6 +175,7 @@ class BrokerWatch:
         watched = self._of
         pause_ms = ASK_AGAIN_MS_MIN
         while watched is not None and self._of is watched:
+            times_heard = self._times_heard
             try:
                 metadata = self._node.controller.journal.speculative.metadata
                 doubt = watched.suspicions.doubt(suspect, metadata, self._clock.now_ms())
@@ -184,7 +191,10 @@ class BrokerWatch:
             except KafkaError as error:
                 logger.debug("nobody is fenced by this node: %s", error)
                 return
-            await asyncio.sleep(pause_ms / 1000)
+            if self._times_heard == times_heard:  # else a doubt may have passed
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause_ms / 1000):
+                        await self._news.wait()
             pause_ms = min(2 * pause_ms, ASK_AGAIN_MS_MAX)
 
     async def _refuses(self, broker: BrokerImage) -> bool:

@@ -127,6 +127,21 @@ def test_where_all_have_nothing_new_to_say_all_are_asked_again() -> None:
     run(scenario)
 
 
+def test_a_broker_that_takes_long_to_connect_to_does_not_hold_up_the_next() -> None:
+    async def main() -> None:
+        async with Told((0, 4)) as silent, Told((0, 4)) as other, asyncio.timeout(SECONDS_MAX):
+            silent.on(ApiKey.API_VERSIONS, lambda request, version: SILENT)
+            other.brokers = [other]
+            addresses = tuple(Address("127.0.0.1", one.port) for one in (silent, other))
+            for _ in range(4):  # whom it begins with is drawn
+                config = AdminConfig(socket_connection_setup_timeout_ms=3_600_000)
+                cluster = Cluster(addresses, config, real_world())
+                assert (await cluster.any_broker()).address == addresses[1]
+                await cluster.close()
+
+    asyncio.run(main())
+
+
 def test_while_a_leader_cannot_be_reached_others_are_asked_who_leads() -> None:
     async def scenario(cluster: Cluster, first: Told, second: Told) -> None:
         first.on(ApiKey.API_VERSIONS, lambda request, version: SILENT)
