@@ -1,6 +1,7 @@
 """The controller: decides about brokers, topics, leaders and producer ids, over a replayed metadata log."""
 
 from tidelog.controller.balancing import ELECTIONS_PER_BATCH_MAX
+from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
@@ -69,6 +70,7 @@ __all__ = [
     "PartitionToReassign",
     "ProducerIdBlock",
     "ReassignedPartition",
+    "ReplicaInDirectory",
     "Suspect",
     "Suspicions",
     "TopicToDelete",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Rng
 from tidelog.controller import (
     balancing,
     brokers,
     configs,
+    directory_assignments,
     early_fencing,
     elections,
     features,
@@ -20,6 +22,7 @@ from tidelog.controller import (
     reassignments,
 )
 from tidelog.controller import topics as topic_decisions
+from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
@@ -221,6 +224,14 @@ class ControllerState:
     ) -> Decision[tuple[UpdatedFeature, ...]]:
         """Set the levels of features, all of them or none; results in the order of the request."""
         return features.decide_update_features(self.metadata, self.settings, updates, validate_only=validate_only)
+
+    def decide_assign_directories(
+        self, broker_id: BrokerId, broker_epoch: BrokerEpoch, replicas: Sequence[ReplicaInDirectory]
+    ) -> Decision[tuple[Code, ...]]:
+        """Note in which log directories the replicas of a broker lie; results in the order of the request."""
+        return directory_assignments.decide_assign_directories(
+            self.metadata, self.settings, broker_id, broker_epoch, replicas
+        )
 
     def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
         """Give a broker the next block of producer ids."""

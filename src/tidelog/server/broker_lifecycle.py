@@ -26,6 +26,7 @@ from tidelog.metadata.features import own_features, unsupported
 from tidelog.server.broker import Broker
 from tidelog.server.config import NodeConfig
 from tidelog.server.controller_channel import ControllerChannel
+from tidelog.server.directory_assignments import DirectoryAssignments
 from tidelog.server.log_files import LogFiles
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class BrokerLifecycle:
         self._channel = channel
         self._rng = rng
         self._on_failed = on_failed
+        self._directories = DirectoryAssignments(config.node_id, files, lambda: self.broker_epoch, channel, rng=rng)
         self._presents: BrokerEpoch | None = None  # of the incarnation that lost nothing since
         self._has_shown = False  # that nothing was lost before this start, which its logs have yet to bear out
         self._has_noted = False  # its directories say which broker epoch writes to them
@@ -121,6 +123,10 @@ class BrokerLifecycle:
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
+        await self._directories.stop()
+        if self._beating is not None:
+            self._beating.cancel()
+            await asyncio.gather(self._beating, return_exceptions=True)
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published, when what this broker is to lead it leads.
@@ -128,6 +134,7 @@ class BrokerLifecycle:
         What is about this broker, the controller hears of at once; so it does of others that stop: they wait until
         everybody knows who leads in their place.
         """
+        self._directories.on_image_changed(delta, image)
         for broker_id in delta.changed_brokers:
             broker = image.brokers.get(broker_id)
             if broker is None:

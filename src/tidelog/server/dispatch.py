@@ -81,6 +81,7 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.BROKER_HEARTBEAT: ("api_63_broker_heartbeat", (CONTROLLER,)),
     ApiKey.UNREGISTER_BROKER: ("api_64_unregister_broker", (BROKER, CONTROLLER)),
     ApiKey.ALLOCATE_PRODUCER_IDS: ("api_67_allocate_producer_ids", (CONTROLLER,)),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ("api_73_assign_replicas_to_dirs", (CONTROLLER,)),
     ApiKey.LIST_CONFIG_RESOURCES: ("api_74_list_config_resources", (BROKER,)),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ("api_75_describe_topic_partitions", (BROKER,)),
     ApiKey.ADD_RAFT_VOTER: ("api_80_add_raft_voter", (BROKER, CONTROLLER)),

@@ -188,6 +188,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 1, 0),
         Api(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0),
         Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
+        Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, 0),
         Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),
         Api(ApiKey.DESCRIBE_TOPIC_PARTITIONS, "DescribeTopicPartitions", 0, 0, 0),
         Api(ApiKey.ADD_RAFT_VOTER, "AddRaftVoter", 0, 1, 0),

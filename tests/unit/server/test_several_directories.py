@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from support.memory_disk import MemoryDisk
 from support.wire_client import batch_of
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, TidelogError
+from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
@@ -109,6 +111,24 @@ def directory_of(node: Node, topic: str, partition: int) -> str:
     return node.broker.partition(topic, partition).log.directory.partition("/")[0]
 
 
+def directories_told(node: Node, topic: str) -> list[UUID | None]:
+    """Of each partition, what the metadata says."""
+    partitions = node.image.topics_by_name[topic].partitions
+    return [one.directories[0] if one.directories else None for one in partitions]
+
+
+def held_id(node: Node, topic: str, partition: int) -> UUID:
+    held = node.files.directory_of(TopicPartition(topic, PartitionIndex(partition)))
+    assert held is not None
+    return held.directory_id
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS_MAX):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
 async def settle() -> None:
     """What was begun on this loop goes on; none of it waits for anything."""
     for _ in range(10):
@@ -149,13 +169,32 @@ def test_each_directory_has_an_id_and_the_broker_registers_all() -> None:
         ids = node.image.brokers[node.config.node_id].log_dirs
         assert len(set(ids)) == 3
         await create(node, "flights", 1)
-        state = node.image.topics_by_name["flights"].partitions[0]
-        assert state.directories == ()  # nobody said which
+        await until(lambda: directories_told(node, "flights") == [held_id(node, "flights", 0)])
         await node.stop()
         clusters = {line for each in "abc" for line in disk.read_bytes(f"{each}/meta.properties").splitlines()[1:2]}
         assert len(clusters) == 1
         node = await started(disk)
         assert node.image.brokers[node.config.node_id].log_dirs == ids
+        await node.stop()
+
+    run(scenario)
+
+
+def test_the_controller_is_told_where_each_replica_lies_and_again_when_it_lies_elsewhere() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk)
+        await create(node, "flights", 5)
+        await until(lambda: directories_told(node, "flights") == [held_id(node, "flights", n) for n in range(5)])
+        assert len(set(directories_told(node, "flights"))) == 3
+        assert not node.image.topics_by_name["flights"].partitions[0].leader_epoch
+        place = directory_of(node, "flights", 0)
+        await node.stop()
+        other = next(each for each in "abc" if each != place)
+        disk.rename(f"{place}/flights-0", f"{other}/flights-0")  # an operator makes room
+        node = await started(disk)
+        assert directory_of(node, "flights", 0) == other
+        await until(lambda: directories_told(node, "flights") == [held_id(node, "flights", n) for n in range(5)])
         await node.stop()
 
     run(scenario)
@@ -277,6 +316,7 @@ def test_an_error_of_one_file_takes_one_partition_offline() -> None:
         disk = MemoryDisk()
         node = await started(disk)
         await create(node, "flights", 6)
+        await until(lambda: None not in directories_told(node, "flights"))
         first, second = [index for index in range(6) if directory_of(node, "flights", index) == "b"]
         disk.refusals.add(f"flights-{first}/00000000000000000000.log")
         assert await produce(node, "flights", first, b"lost") == Code.KAFKA_STORAGE_ERROR
@@ -436,6 +476,7 @@ def test_a_full_disk_refuses_what_finds_no_room_and_serves_the_rest(caplog: pyte
         disk = MemoryDisk()
         node = await started(disk)
         await create(node, "flights", 3)
+        await until(lambda: None not in directories_told(node, "flights"))
         for index in range(3):
             assert await produce(node, "flights", index, b"acknowledged") == Code.NONE
         for room in (0, 1, 40):  # nothing, or a part of the batch

@@ -1,0 +1,115 @@
+"""In which log directory each replica lies, as its broker says (KIP-858): so that a directory that fails costs what lay
+in it, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import UUID
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.controller.brokers import registered
+from tidelog.controller.leaders import NO_DIRECTORY, directory_of, is_active_in
+from tidelog.controller.partition_changes import change_record, without
+from tidelog.controller.topic_rules import TopicRules
+from tidelog.controller.values import ControllerSettings
+from tidelog.journal import Decision
+from tidelog.metadata.draft import MetadataDraft
+from tidelog.metadata.features import knows_directories
+from tidelog.metadata.image import MetadataView, PartitionImage, TopicImage
+
+REPLICAS_PER_REQUEST_MAX = 10_000
+RESERVED_IDS_END = 100
+"""Below are ids that stand for no directory: unknown, lost, one that is yet to be told."""
+
+
+class ReplicaInDirectory(NamedTuple):
+    """Where one replica lies."""
+
+    topic_id: TopicId
+    partition: PartitionIndex
+    directory_id: UUID
+
+
+def decide_assign_directories(
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch,
+    replicas: Sequence[ReplicaInDirectory],
+) -> Decision[tuple[Code, ...]]:
+    """Note where the replicas of one broker lie; what became of each, in the order of the request.
+
+    Where that is a directory which the broker has lost since, the replica is lost with it. A broker that registered at
+    a level without directories has lost none.
+
+    Raises:
+        KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; UNSUPPORTED_VERSION: the level of metadata.version has
+            no words for directories; POLICY_VIOLATION: too many for one batch of the metadata log.
+    """
+    broker = registered(metadata, broker_id, broker_epoch)
+    if not knows_directories(metadata.features):
+        raise refusal(Code.UNSUPPORTED_VERSION, "this level of metadata.version says nothing of log directories")
+    if len(replicas) > REPLICAS_PER_REQUEST_MAX:
+        raise refusal(
+            Code.POLICY_VIOLATION,
+            f"the request names {len(replicas)} replicas; {REPLICAS_PER_REQUEST_MAX} is the limit",
+        )
+    draft, rules = MetadataDraft(metadata), TopicRules(metadata, settings)
+    records: list[object] = []
+    codes: list[Code] = []
+    for one in replicas:
+        try:
+            topic = _find(draft, one, broker_id)
+        except KafkaError as error:
+            codes.append(error.code)
+            continue
+        codes.append(Code.NONE)
+        before = topic.partitions[one.partition]
+        is_lost = bool(broker.log_dirs) and one.directory_id not in broker.log_dirs
+        if directory_of(before, broker_id) == one.directory_id and not is_lost:
+            continue
+        changed = None
+        if is_lost:
+            changed = without(
+                before,
+                broker_id,
+                min_insync_replicas=rules.min_insync(topic.name),
+                is_active=is_active_in(metadata),
+                is_lost=True,
+                is_unclean_allowed=rules.allows_unclean(topic.name),
+            )
+            if changed is None and directory_of(before, broker_id) == one.directory_id:
+                continue
+        record = change_record(
+            one.topic_id, one.partition, before, _lying_in(before, changed, broker_id, one.directory_id)
+        )
+        draft.apply(record)
+        records.append(record)
+    return Decision(tuple(records), tuple(codes))
+
+
+def _find(metadata: MetadataView, one: ReplicaInDirectory, broker_id: BrokerId) -> TopicImage:
+    topic = metadata.topics_by_id.get(one.topic_id)
+    if topic is None:
+        raise refusal(Code.UNKNOWN_TOPIC_ID, f"there is no topic {one.topic_id}")
+    if not 0 <= one.partition < len(topic.partitions):
+        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {one.partition}")
+    if broker_id not in topic.partitions[one.partition].replicas:
+        raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has no replica of {topic.name}-{one.partition}")
+    if one.directory_id.int < RESERVED_IDS_END:
+        raise refusal(Code.INVALID_REQUEST, f"{one.directory_id} is the id of no directory")
+    return topic
+
+
+def _lying_in(
+    before: PartitionImage, after: PartitionImage | None, broker_id: BrokerId, directory_id: UUID
+) -> PartitionImage:
+    if after is None:
+        after = replace(before, partition_epoch=PartitionEpoch(before.partition_epoch + 1))
+    known = before.directories or (NO_DIRECTORY,) * len(before.replicas)
+    at = before.replicas.index(broker_id)
+    return replace(after, directories=(*known[:at], directory_id, *known[at + 1 :]))

@@ -1,0 +1,196 @@
+"""Where replicas lie, as their brokers say (KIP-858), and what a directory that failed then costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypeVar
+from uuid import UUID
+
+import pytest
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.controller import (
+    BrokerSessions,
+    BrokerToRegister,
+    ControllerSettings,
+    ControllerState,
+    Heartbeat,
+    NewTopic,
+)
+from tidelog.controller.directory_assignments import REPLICAS_PER_REQUEST_MAX, ReplicaInDirectory
+from tidelog.journal import Decision
+from tidelog.metadata import Endpoint, PartitionImage
+from tidelog.metadata.features import own_features
+from tidelog.metadata.records import PartitionChangeRecord
+from tidelog.metadata.records.cluster import FeatureLevelRecord
+
+T = TypeVar("T")
+ONE, TWO = BrokerId(1), BrokerId(2)
+A, B, OTHER = UUID(int=1_001), UUID(int=1_002), UUID(int=2_000)
+
+
+class Cluster:
+    """Two brokers with two directories each; broker 1 has `A` and `B`. Topic `flights` lies on both of them."""
+
+    def __init__(self) -> None:
+        self.state = ControllerState(ControllerSettings(cluster_id=None))
+        self.offset = 0
+        self.epochs: dict[BrokerId, BrokerEpoch] = {}
+        for broker_id in (ONE, TWO):
+            log_dirs = (A, B) if broker_id == ONE else (UUID(int=1_003), UUID(int=1_004))
+            broker = BrokerToRegister(
+                broker_id, UUID(int=broker_id), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=log_dirs
+            )
+            change = self.run(self.state.decide_register_broker(broker, next_offset=Offset(self.offset)))
+            self.epochs[broker_id] = change.broker_epoch
+            self.run(self.state.decide_unfence_broker(broker_id, change.broker_epoch))
+        new = NewTopic("flights", assignments=tuple((index, (ONE, TWO)) for index in range(3)))
+        (created,) = self.run(self.state.decide_create_topics([new], rng=Uuids()))
+        assert created.code == Code.NONE, created.message
+        self.topic_id = self.state.metadata.topics_by_name["flights"].topic_id
+
+    def run(self, decision: Decision[T]) -> T:
+        for record in decision.records:
+            self.state.apply(record)
+            self.offset += 1
+        self.records: tuple[object, ...] = decision.records
+        return decision.reply
+
+    def assign(self, *where: tuple[int, UUID], broker: BrokerId = ONE, epoch: int | None = None) -> tuple[Code, ...]:
+        replicas = [ReplicaInDirectory(self.topic_id, PartitionIndex(index), each) for index, each in where]
+        broker_epoch = self.epochs[broker] if epoch is None else BrokerEpoch(epoch)
+        codes: tuple[Code, ...] = self.run(self.state.decide_assign_directories(broker, broker_epoch, replicas))
+        return codes
+
+    def fail(self, directory: UUID) -> None:
+        """Broker 1 is heard of, without it."""
+        sessions = BrokerSessions(
+            self.state.metadata, end_offset=Offset(self.offset), now_ms=0, session_timeout_ms=9_000
+        )
+        heartbeat = Heartbeat(ONE, self.epochs[ONE], Offset(self.offset), offline_log_dirs=(directory,))
+        self.run(self.state.decide_heartbeat(heartbeat, sessions, next_offset=Offset(self.offset), now_ms=1))
+
+    def partition(self, index: int = 0) -> PartitionImage:
+        return self.state.metadata.topics_by_id[self.topic_id].partitions[index]
+
+
+class Uuids:
+    def random(self) -> float:
+        return 0.5
+
+    def randrange(self, start: int, stop: int) -> int:
+        return start
+
+    def uuid(self) -> UUID:
+        return UUID(int=1 << 100, version=4)
+
+
+def test_what_a_broker_says_is_noted_without_another_leader_epoch() -> None:
+    cluster = Cluster()
+    before = cluster.partition()
+    assert before.directories == ()
+    assert cluster.assign((0, A), (1, B)) == (Code.NONE, Code.NONE)
+    after = cluster.partition()
+    assert after.directories == (A, UUID(int=0))
+    assert after == replace(
+        before, directories=after.directories, partition_epoch=PartitionEpoch(before.partition_epoch + 1)
+    )
+    assert cluster.partition(1).directories == (B, UUID(int=0))
+    assert all(isinstance(record, PartitionChangeRecord) for record in cluster.records)
+    assert cluster.assign((0, UUID(int=1_003)), broker=TWO) == (Code.NONE,)
+    assert cluster.partition().directories == (A, UUID(int=1_003))
+
+
+def test_what_is_known_already_writes_nothing() -> None:
+    cluster = Cluster()
+    cluster.assign((0, A))
+    assert cluster.assign((0, A)) == (Code.NONE,)
+    assert cluster.records == ()
+
+
+def test_a_directory_that_fails_costs_what_lay_in_it_and_nothing_else() -> None:
+    cluster = Cluster()
+    cluster.assign((0, A), (1, B))
+    cluster.fail(A)
+    assert (cluster.partition(0).leader, cluster.partition(0).isr) == (TWO, (TWO,))
+    assert (cluster.partition(1).leader, cluster.partition(1).isr) == (ONE, (ONE, TWO))
+    assert cluster.partition(2).leader == TWO, "nobody said where it lies: others lead it, to be sure"
+
+
+def test_a_replica_that_is_said_to_lie_in_a_directory_that_failed_is_lost_with_it() -> None:
+    """The broker had not come to say so when it failed."""
+    cluster = Cluster()
+    cluster.assign((0, B), (1, B))
+    cluster.fail(A)
+    assert cluster.partition(0).leader == ONE
+    assert cluster.assign((0, A), (1, B)) == (Code.NONE, Code.NONE)
+    lost = cluster.partition(0)
+    assert (lost.leader, lost.leader_epoch, lost.isr) == (TWO, LeaderEpoch(1), (TWO,))
+    assert lost.directories == (A, UUID(int=0))
+    assert cluster.partition(1).leader == ONE
+    assert cluster.assign((0, A)) == (Code.NONE,)
+    assert cluster.records == ()
+
+
+def test_what_cannot_be_is_refused_one_by_one() -> None:
+    cluster = Cluster()
+    unknown = ReplicaInDirectory(TopicId(UUID(int=99)), PartitionIndex(0), A)
+    replicas = [unknown, ReplicaInDirectory(cluster.topic_id, PartitionIndex(0), A)]
+    decision = cluster.state.decide_assign_directories(ONE, cluster.epochs[ONE], replicas)
+    assert decision.reply == (Code.UNKNOWN_TOPIC_ID, Code.NONE)
+    assert len(decision.records) == 1
+    assert cluster.assign((3, A), (-1, A)) == (Code.UNKNOWN_TOPIC_OR_PARTITION,) * 2
+    assert cluster.assign((0, UUID(int=0)), (0, UUID(int=1))) == (Code.INVALID_REQUEST,) * 2
+    new = NewTopic("alone", assignments=((0, (TWO,)),))
+    cluster.run(cluster.state.decide_create_topics([new], rng=Others()))
+    alone = cluster.state.metadata.topics_by_name["alone"].topic_id
+    one = ReplicaInDirectory(alone, PartitionIndex(0), A)
+    refused = cluster.state.decide_assign_directories(ONE, cluster.epochs[ONE], [one])
+    assert (refused.reply, refused.records) == ((Code.NOT_LEADER_OR_FOLLOWER,), ())
+
+
+class Others(Uuids):
+    def uuid(self) -> UUID:
+        return UUID(int=2 << 100, version=4)
+
+
+def test_who_is_not_registered_and_what_has_no_words_is_refused_as_a_whole() -> None:
+    cluster = Cluster()
+    with pytest.raises(KafkaError) as raised:
+        cluster.assign((0, A), epoch=cluster.epochs[ONE] + 1)
+    assert raised.value.code == Code.STALE_BROKER_EPOCH
+    with pytest.raises(KafkaError) as raised:
+        cluster.assign((0, A), broker=BrokerId(3), epoch=0)
+    assert raised.value.code == Code.BROKER_ID_NOT_REGISTERED
+    with pytest.raises(KafkaError) as raised:
+        cluster.assign(*[(0, A)] * (REPLICAS_PER_REQUEST_MAX + 1))
+    assert raised.value.code == Code.POLICY_VIOLATION
+    cluster.state.apply(FeatureLevelRecord(name="metadata.version", feature_level=16))
+    with pytest.raises(KafkaError) as raised:
+        cluster.assign((0, A))
+    assert raised.value.code == Code.UNSUPPORTED_VERSION
+
+
+def test_the_last_word_in_a_request_stands() -> None:
+    cluster = Cluster()
+    assert cluster.assign((0, A), (0, B)) == (Code.NONE, Code.NONE)
+    assert cluster.partition().directories == (B, UUID(int=0))
+    assert cluster.partition().partition_epoch == 2
+
+
+def test_a_broker_that_registered_before_there_were_words_for_directories_has_lost_none() -> None:
+    cluster = Cluster()
+    cluster.state.apply(FeatureLevelRecord(name="metadata.version", feature_level=16))
+    broker = BrokerToRegister(
+        ONE, UUID(int=9), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=(A, B), features=own_features()
+    )
+    change = cluster.run(cluster.state.decide_register_broker(broker, next_offset=Offset(cluster.offset)))
+    cluster.epochs[ONE] = change.broker_epoch
+    cluster.run(cluster.state.decide_unfence_broker(ONE, change.broker_epoch))
+    cluster.state.apply(FeatureLevelRecord(name="metadata.version", feature_level=17))
+    before = cluster.partition()
+    assert cluster.assign((0, A)) == (Code.NONE,)
+    after = cluster.partition()
+    assert after.directories == (A, UUID(int=0))
+    assert (after.leader, after.leader_epoch, after.isr) == (before.leader, before.leader_epoch, before.isr)
