@@ -12,7 +12,7 @@ from uuid import UUID
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.controller.brokers import registered
-from tidelog.controller.leaders import NO_DIRECTORY, directory_of, is_active_in
+from tidelog.controller.leaders import NO_DIRECTORY, directory_of, is_active_in, lies_online, with_replica_online
 from tidelog.controller.partition_changes import change_record, without
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
@@ -44,7 +44,8 @@ def decide_assign_directories(
     """Note where the replicas of one broker lie; what became of each, in the order of the request.
 
     Where that is a directory which the broker has lost since, the replica is lost with it. A broker that registered at
-    a level without directories has lost none.
+    a level without directories has lost none. One that has the replica elsewhere than in a directory that is away has
+    made it anew: what it held is gone.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; UNSUPPORTED_VERSION: the level of metadata.version has
@@ -70,16 +71,18 @@ def decide_assign_directories(
         codes.append(Code.NONE)
         before = topic.partitions[one.partition]
         is_lost = bool(broker.log_dirs) and one.directory_id not in broker.log_dirs
+        is_gone = not is_lost and not lies_online(before, broker)  # made anew, where the other is away
         if directory_of(before, broker_id) == one.directory_id and not is_lost:
             continue
         changed = None
-        if is_lost:
+        if is_lost or is_gone:
             changed = without(
                 before,
                 broker_id,
                 min_insync_replicas=rules.min_insync(topic.name),
-                is_active=is_active_in(metadata),
+                is_active=with_replica_online(is_active_in(draft), draft.brokers, before),
                 is_lost=True,
+                is_gone=is_gone,
                 is_unclean_allowed=rules.allows_unclean(topic.name),
             )
             if changed is None and directory_of(before, broker_id) == one.directory_id:

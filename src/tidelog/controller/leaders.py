@@ -95,14 +95,21 @@ def changes_on_leaving(
 
     Args:
         is_lost: its last shutdown was unclean, so its logs may lack what it had: it is not eligible any more.
-        directories: those that it has from now on; what lay in another one is gone. None where nothing is said.
+        directories: those that it has from now on. What lay in another one is gone if a new one may have taken its
+            place; else it is away. None where nothing is said.
     """
+    before = metadata.brokers.get(broker_id)
+    is_replaced = directories is not None and before is not None and not set(directories) <= set(before.log_dirs)
     is_active = is_active_in(metadata)
     records = []
     for name, topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.replicas:
             continue
-        is_gone = directories is not None and directory_of(partition, broker_id) not in (*directories, NO_DIRECTORY)
+        is_gone = (
+            is_replaced
+            and directories is not None
+            and directory_of(partition, broker_id) not in (*directories, NO_DIRECTORY)
+        )
         changed = without(
             partition,
             broker_id,

@@ -124,9 +124,6 @@ class BrokerLifecycle:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
         await self._directories.stop()
-        if self._beating is not None:
-            self._beating.cancel()
-            await asyncio.gather(self._beating, return_exceptions=True)
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published, when what this broker is to lead it leads.

@@ -15,6 +15,7 @@ from tidelog.controller import (
     BrokerToRegister,
     ControllerSettings,
     ControllerState,
+    ElectionType,
     Heartbeat,
     NewTopic,
 )
@@ -62,6 +63,29 @@ class Cluster:
         broker_epoch = self.epochs[broker] if epoch is None else BrokerEpoch(epoch)
         codes: tuple[Code, ...] = self.run(self.state.decide_assign_directories(broker, broker_epoch, replicas))
         return codes
+
+    def alone(self) -> PartitionImage:
+        """Of a topic that broker 1 alone has."""
+        return self.state.metadata.topics_by_name["alone"].partitions[0]
+
+    def create_alone(self, directory: UUID) -> None:
+        new = NewTopic("alone", assignments=((0, (ONE,)),))
+        self.run(self.state.decide_create_topics([new], rng=Others()))
+        self.assign_alone(directory)
+
+    def assign_alone(self, directory: UUID) -> None:
+        one = ReplicaInDirectory(self.state.metadata.topics_by_name["alone"].topic_id, PartitionIndex(0), directory)
+        codes = self.run(self.state.decide_assign_directories(ONE, self.epochs[ONE], [one]))
+        assert codes == (Code.NONE,)
+
+    def restart(self, *log_dirs: UUID) -> None:
+        """Broker 1, with these directories, and let in again."""
+        broker = BrokerToRegister(
+            ONE, UUID(int=100 + self.offset), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=log_dirs
+        )
+        change = self.run(self.state.decide_register_broker(broker, next_offset=Offset(self.offset)))
+        self.epochs[ONE] = change.broker_epoch
+        self.run(self.state.decide_unfence_broker(ONE, change.broker_epoch))
 
     def fail(self, directory: UUID) -> None:
         """Broker 1 is heard of, without it."""
@@ -194,3 +218,53 @@ def test_a_broker_that_registered_before_there_were_words_for_directories_has_lo
     after = cluster.partition()
     assert after.directories == (A, UUID(int=0))
     assert (after.leader, after.leader_epoch, after.isr) == (before.leader, before.leader_epoch, before.isr)
+
+
+@pytest.mark.parametrize("is_failed_before", [True, False])
+def test_a_directory_that_is_away_takes_no_log_with_it_for_good(is_failed_before: bool) -> None:
+    """Nobody leads from it until it is back, with the only copy there is."""
+    cluster = Cluster()
+    cluster.create_alone(B)
+    if is_failed_before:
+        cluster.fail(B)
+        assert cluster.alone().leader is None
+    cluster.restart(A)
+    assert (cluster.alone().leader, cluster.alone().eligible_leader_replicas) == (None, (ONE,))
+    cluster.run(cluster.state.decide_elect_leaders(ElectionType.UNCLEAN))
+    assert cluster.alone().leader is None
+    cluster.restart(A)
+    cluster.restart(A, B)
+    assert cluster.alone().leader == ONE
+    assert cluster.alone().directories == (B,)
+
+
+def test_where_another_directory_is_in_its_place_what_lay_in_it_is_gone() -> None:
+    cluster = Cluster()
+    cluster.create_alone(B)
+    cluster.restart(A, OTHER)
+    assert (cluster.alone().leader, cluster.alone().eligible_leader_replicas) == (None, ())
+    cluster.assign_alone(OTHER)
+    assert (cluster.alone().leader, cluster.alone().directories) == (None, (OTHER,))
+
+
+def test_what_is_made_anew_elsewhere_than_in_a_directory_that_is_away_is_gone() -> None:
+    """An operator took the directory out of the configuration."""
+    cluster = Cluster()
+    cluster.create_alone(B)
+    cluster.restart(A)
+    cluster.assign_alone(A)
+    lost = cluster.alone()
+    assert (lost.leader, lost.eligible_leader_replicas, lost.directories) == (None, (), (A,))
+    cluster.restart(A)
+    assert cluster.alone().leader is None
+    cluster.run(cluster.state.decide_elect_leaders(ElectionType.UNCLEAN))
+    assert cluster.alone().leader == ONE, "an operator says so"
+
+
+def test_what_moves_between_directories_that_are_there_loses_nothing() -> None:
+    cluster = Cluster()
+    cluster.create_alone(B)
+    before = cluster.alone()
+    cluster.assign_alone(A)
+    after = cluster.alone()
+    assert (after.leader, after.leader_epoch, after.directories) == (ONE, before.leader_epoch, (A,))
