@@ -187,26 +187,26 @@ def order(
     )
 
 
-def test_an_order_that_comes_again_or_late_does_nothing() -> None:
+async def late_and_again(stage: Stage) -> None:
     """Twice, and once more when the replica was added again: it names an older leader epoch."""
+    await settled(stage)
+    slow, _ = others(stage)
+    rest = [number for number in (1, 2, 3) if number != slow]
+    pushed = pushed_by(stage)
+    await reassign(stage, *rest)
+    await stage.until(lambda: not has_log(stage, slow))
+    ((to, request),) = pushed
+    assert to == slow
+    assert await send(stage, slow, request) == (Code.NONE, [Code.NONE])
+    await reassign(stage, *rest, slow)
+    await stage.until_settled()
+    assert await send(stage, slow, request) == (Code.NONE, [OLD])
+    await stage.until_settled()
+    assert is_serving(stage, slow)
 
-    async def story(stage: Stage) -> None:
-        await settled(stage)
-        slow, _ = others(stage)
-        rest = [number for number in (1, 2, 3) if number != slow]
-        pushed = pushed_by(stage)
-        await reassign(stage, *rest)
-        await stage.until(lambda: not has_log(stage, slow))
-        ((to, request),) = pushed
-        assert to == slow
-        assert await send(stage, slow, request) == (Code.NONE, [Code.NONE])
-        await reassign(stage, *rest, slow)
-        await stage.until_settled()
-        assert await send(stage, slow, request) == (Code.NONE, [OLD])
-        await stage.until_settled()
-        assert is_serving(stage, slow)
 
-    tell(story)
+def test_an_order_that_comes_again_or_late_does_nothing() -> None:
+    tell(late_and_again)
 
 
 def test_an_order_about_a_topic_that_was_made_anew_stops_nothing() -> None:
@@ -385,7 +385,7 @@ async def obey_at_once(self: StopOrders, order: StopOrder) -> None:
 @pytest.mark.parametrize(
     ("owner", "name", "planted", "play"),
     [
-        (StopOrders, "obey", obey_at_once, lambda stage: move_about(stage, stage.world.rng.stream("moves"))),
+        (StopOrders, "obey", obey_at_once, late_and_again),
         (Broker, "stop_serving", lambda *_: None, delete_before_the_metadata_comes),
     ],
     ids=["files go at once", "it serves on"],
