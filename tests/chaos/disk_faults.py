@@ -45,6 +45,7 @@ def put_on_disks(cluster: ChaosCluster) -> None:
 
 
 def _disk(cluster: ChaosCluster, name: str) -> NodeDisk:
+    note_undoing(cluster.home, "umount", "-l", str(cluster.home / name))
     disk = NodeDisk(cluster.home, name)
     cluster.at_close.callback(disk.close)
     command = disk.speed_command

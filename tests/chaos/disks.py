@@ -2,7 +2,7 @@
 
 It is a real one (ext4 behind a loop device), so what the node meets is what the system says: ENOSPC, EROFS, EIO,
 syncs that take long. What is torn away comes back as after a loss of power: what was not synced is gone.
-In a sandbox of its own nothing of them outlives a run. What else does, `sweep` finds by the prefix of their files.
+In a sandbox its mounts go with the run; the speed that a loop device was given stays with its number.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-PREFIX = "tidelog-chaos-disk-"
 THROTTLE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
 SIZE_BYTES = 512 << 20  # the file is sparse: it takes what is written
 
@@ -30,7 +29,7 @@ _TRIED_SIZE_BYTES = 8 << 20
 @cache
 def why_no_disks() -> str | None:
     """Why there can be none on this machine; None if there can. It is tried."""
-    missing = [name for name in ("mkfs.ext4", "e2fsck", "losetup", "mount") if shutil.which(name) is None]
+    missing = [name for name in ("mkfs.ext4", "e2fsck", "mount", "umount") if shutil.which(name) is None]
     if missing:
         return f"there is no {missing[0]}"
     with tempfile.TemporaryDirectory() as home:
@@ -51,7 +50,7 @@ class NodeDisk:
 
     Args:
         home: where its file and its mount point go.
-        name: of the mount point; told apart from all others on this machine by the path.
+        name: of the mount point, and of the file.
 
     Attributes:
         path: the mount point.
@@ -59,7 +58,7 @@ class NodeDisk:
 
     def __init__(self, home: Path, name: str, *, size_bytes: int = SIZE_BYTES) -> None:
         self.path = home / name
-        self._image = home / f"{PREFIX}{name}.img"
+        self._image = home / f"{name}.img"
         self.path.mkdir()
         with self._image.open("wb") as file:
             file.truncate(size_bytes)
@@ -143,19 +142,6 @@ def release(path: Path) -> None:
         _run("umount", "-l", str(path))
 
 
-def sweep() -> list[str]:
-    """Clear up what runs left behind that did not come to their end. Returns the mount points."""
-    left = []
-    for line in _run("losetup", "--list", "--noheadings", "--output", "NAME,BACK-FILE").splitlines():
-        device, _, image = line.partition(" ")
-        if PREFIX not in image:
-            continue
-        for path in _mounted_from(device):
-            release(path)
-            left.append(str(path))
-    return left
-
-
 def _device_of(path: Path) -> str:
     number = os.stat(path).st_dev
     return f"{os.major(number)}:{os.minor(number)}"
@@ -165,11 +151,6 @@ def _set_speed(device: str, bytes_per_second: int) -> None:
     """0 for as fast as it can."""
     if THROTTLE.exists():
         THROTTLE.write_text(f"{device} {bytes_per_second}")
-
-
-def _mounted_from(device: str) -> list[Path]:
-    mounts = (line.split() for line in Path("/proc/mounts").read_text().splitlines())
-    return [Path(path) for source, path, *_ in mounts if source == device]
 
 
 def _run(*command: str) -> str:
