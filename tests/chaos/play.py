@@ -6,7 +6,7 @@ import random
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +29,8 @@ PARTITIONS = 3
 REPLICAS = 3
 NODES = (3, 3, 3, 5, 4)
 """How many there are in a round: drawn from these."""
+SHAPES: tuple[Mapping[str, str], ...] = ({}, {"segment_bytes": "65536"})
+"""Settings of the topic: drawn from these. Small segments are rolled, and recovered, all the time."""
 TWO_AT_A_TIME = 0.3  # the share of mixed faults that come with a second one
 TOLD = frozenset({Finding.VANISHED, Finding.SKIPPED, Finding.REPEATED, Finding.EPOCHS})
 """What a reader should have been told of, and was not."""
@@ -73,7 +75,8 @@ class _Round:
         """Raises AssertionError, or what a client failed with, if anything is wrong."""
         plan, cluster, is_telling = self.plan, self.cluster, self.plan.cost is Cost.TOLD_LOSSES
         cluster.start()
-        cluster.create_topic(plan.topic, PARTITIONS, replication_factor=REPLICAS, **plan.faults[0].topic)
+        settings = {**self.dice.choice(SHAPES), **plan.faults[0].topic}
+        cluster.create_topic(plan.topic, PARTITIONS, replication_factor=REPLICAS, **settings)
         producers, readers = (TELLING_PRODUCERS, TELLING_READERS) if is_telling else (tuple(PRODUCERS), tuple(READERS))
         load = VerifyingLoad(cluster.bootstrap, plan.topic, PARTITIONS, producers=producers, readers=readers)
         group = None if is_telling else VerifyingGroup(cluster.bootstrap, GROUP, plan.topic, 2)
