@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from chaos.fault import Fault, Hurt, Stage
-from chaos.network import Network
+from chaos.network import CLIENTS, Network
 from chaos.wires import CUT, Way, Weather
 from support.cluster import ClusterNode
 
@@ -91,6 +91,30 @@ def flap(stage: Stage) -> Iterator[str]:
         yield f"{node} is reachable"
 
 
+def forget(stage: Stage) -> Iterator[str]:
+    """A box in the middle forgets all connections, or those of one node, a few times: each is reset at its next use.
+
+    Between nodes it may be that only whoever spoke is told, and the other end waits for an answer until its patience
+    is over. With clients it tells both: librdkafka's idempotent producer waits for an answer as long as for the
+    delivery, and what it sends again after that comes from a new epoch, hence twice.
+    """
+    network = _network(stage)
+    for _ in range(stage.dice.randrange(1, 5)):
+        tells_both, how = stage.dice.choice([(True, "both ends told"), (False, "one end told")])
+        if stage.dice.random() < 0.5:
+            ways, what = network.between(network.peers, network.peers, both=False), "all connections"
+        else:
+            node = stage.victim()
+            ways, what = network.between([node.node_id], network.rest([node.node_id])), f"the connections of {node}"
+        with_clients = [way for way in ways if CLIENTS in way]
+        network.set(with_clients, Weather(forgets=True, tells_both=True))
+        try:
+            others = [way for way in ways if CLIENTS not in way]
+            yield from _for_a_while(network, others, Weather(forgets=True, tells_both=tells_both), f"{what}, {how}")
+        finally:
+            network.clear(with_clients)
+
+
 def _among_nodes(stage: Stage, weather: Weather, what: str) -> Iterator[str]:
     network, ids = _network(stage), list(stage.cluster.nodes)
     return _for_a_while(network, network.between(ids, ids, both=False), weather, what)
@@ -132,6 +156,7 @@ FAULTS = tuple(
         ("packets lost", lose, (3.0, 15.0)),
         ("packets repeated and reordered", disorder, (3.0, 15.0)),
         ("network narrow", narrow, (3.0, 15.0)),
+        ("connections reset", forget, (0.3, 3.0)),
         ("network flapping", flap, (0.2, 4.0)),
     )
 )

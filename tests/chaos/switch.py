@@ -108,12 +108,15 @@ class Switch:
     def _obey(self, order: dict[str, Any]) -> dict[str, Any]:
         """`{"ways": [[source, target, weather], …]}` replaces the weather; all other ways are fair."""
         wires = self.wires
+        if not any(weather.forgets for weather in wires.weather.values()):
+            wires.opened.clear()
         wires.weather = {Way(source, target): Weather(**weather) for source, target, weather in order["ways"]}
         return {
             "passed": wires.passed,
             "lost": wires.lost,
             "repeated": wires.repeated,
             "overtaken": wires.overtaken,
+            "reset": wires.reset,
         }
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import struct
 
+from chaos.resets import ACK, RST, SYN, Segment, checksum, reset_of, segment_of
 from chaos.wires import CUT, HELD_MAX, QUEUE_SECONDS_MAX, REORDERED_MS, Way, Weather, Wires
 
 THERE, BACK = Way(1, 2), Way(2, 1)
@@ -97,3 +99,57 @@ def test_no_more_packets_are_held_than_there_is_room_for() -> None:
     for _ in range(HELD_MAX + 5):
         found.on_packet(THERE, packet(1), 0.0)
     assert found.lost == 5
+
+
+ONE, OTHER = bytes([10, 77, 0, 1]), bytes([10, 77, 0, 2])
+
+
+def segment(flags: int, *, source: bytes = ONE, ports: tuple[int, int] = (4_000, 9_092), length: int = 0) -> bytes:
+    """A packet of TCP between the two."""
+    target = OTHER if source == ONE else ONE
+    header = struct.pack("!HHIIBBHHH", *ports, (1 << 32) - 1, 77, 5 << 4, flags, 0, 0, 0)
+    total = 20 + len(header) + length
+    return struct.pack("!BBHHHBBH4s4s", 0x45, 0, total, 0, 0, 64, 6, 0, source, target) + header + bytes(length)
+
+
+def parsed(packet: bytes) -> Segment:
+    found = segment_of(packet)
+    assert found is not None
+    return found
+
+
+def test_a_reset_is_what_its_receiver_believes() -> None:
+    answer = reset_of(parsed(segment(ACK, length=10)))
+    assert (checksum(answer[:20]), checksum(answer[12:20] + struct.pack("!HH", 6, 20) + answer[20:])) == (0, 0)
+    told = parsed(answer)
+    assert (told.source, told.target, told.flags, told.sequence) == (OTHER, ONE, RST, 77)
+    told = parsed(reset_of(parsed(segment(SYN))))
+    assert (told.flags, told.acknowledged) == (RST | ACK, 0)
+
+
+def test_both_ends_are_told() -> None:
+    found = wires(Weather(forgets=True, tells_both=True))
+    old = segment(ACK, length=5)
+    found.on_packet(THERE, old, 0.0)
+    (_, first), (way, second) = found.take_due(0.0)
+    assert (first, way) == (reset_of(parsed(old)), THERE)
+    assert checksum(second[12:20] + struct.pack("!HH", 6, 20) + second[20:]) == 0
+    told = parsed(second)
+    assert (told.source, told.target, told.flags, told.sequence) == (ONE, OTHER, RST, (1 << 32) - 1)
+
+
+def test_who_forgets_resets_what_was_open_and_lets_new_connections_pass() -> None:
+    found = wires(Weather(forgets=True))
+    found.weather[BACK] = Weather(forgets=True)
+    old, new = segment(ACK, length=5), segment(SYN, ports=(4_001, 9_092))
+    answer = segment(SYN | ACK, source=OTHER, ports=(9_092, 4_001))
+    datagram = bytes([0x45, *bytes(8), 17, *bytes(10)])
+    found.on_packet(THERE, old, 0.0)
+    found.on_packet(BACK, answer, 0.0)
+    assert found.take_due(0.0) == [(BACK, reset_of(parsed(old))), (THERE, reset_of(parsed(answer)))]
+    found.on_packet(THERE, new, 0.0)
+    found.on_packet(BACK, answer, 0.0)
+    found.on_packet(THERE, datagram, 0.0)
+    found.on_packet(THERE, reset_of(parsed(segment(ACK, source=OTHER))), 0.0)
+    assert found.take_due(0.0) == [(THERE, new), (BACK, answer), (THERE, datagram)]
+    assert found.reset == 3

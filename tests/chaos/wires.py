@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import NamedTuple
 
+from chaos.resets import RST, Connection, broken_off, reset_of, segment_of
+
 HELD_MAX = 20_000
 """Packets under way at once; what comes on top is lost, as in any queue."""
 
@@ -23,6 +25,8 @@ class Weather:
         duplication: the share of those that arrive twice.
         reordering: the share of those that are held back by `REORDERED_MS`, so that others overtake them.
         bytes_per_second: the width of the way; None for any.
+        forgets: a box in the middle knows no connection that was opened before, and resets it at its next packet.
+        tells_both: both ends of what is reset are told; else the one that was spoken to waits on.
     """
 
     is_cut: bool = False
@@ -32,6 +36,8 @@ class Weather:
     duplication: float = 0.0
     reordering: float = 0.0
     bytes_per_second: float | None = None
+    forgets: bool = False
+    tells_both: bool = False
 
 
 FAIR = Weather()
@@ -54,7 +60,8 @@ class Wires:
 
     Attributes:
         weather: of the ways that are not fair.
-        passed, lost, repeated, overtaken: how many packets.
+        passed, lost, repeated, overtaken, reset: how many packets.
+        opened: the connections that those who forget know again.
     """
 
     rng: random.Random
@@ -63,6 +70,8 @@ class Wires:
     lost: int = 0
     repeated: int = 0
     overtaken: int = 0
+    reset: int = 0
+    opened: set[Connection] = field(default_factory=set)
     _held: list[tuple[float, int, Way, bytes]] = field(default_factory=list)
     _last_due: dict[Way, float] = field(default_factory=dict)
     _free_at: dict[Way, float] = field(default_factory=dict)
@@ -77,6 +86,8 @@ class Wires:
         weather = self.weather.get(way, FAIR)
         if weather.is_cut or self.rng.random() < weather.loss or len(self._held) >= HELD_MAX:
             self.lost += 1
+            return
+        if weather.forgets and self._is_reset(way, packet, now, tells_both=weather.tells_both):
             return
         late = (weather.delay_ms + self.rng.random() * weather.jitter_ms) / 1_000
         if weather.bytes_per_second is not None:
@@ -115,6 +126,21 @@ class Wires:
     def next_due(self) -> float | None:
         """When the next packet arrives; None for never."""
         return self._held[0][0] if self._held else None
+
+    def _is_reset(self, way: Way, packet: bytes, now: float, *, tells_both: bool) -> bool:
+        """Whether its connection is not known any more; who is concerned is told so."""
+        segment = segment_of(packet)
+        if segment is None or segment.connection in self.opened:
+            return False
+        if segment.is_opening:
+            self.opened.add(segment.connection)
+            return False
+        self.reset += 1
+        if not segment.flags & RST:
+            self._hold(now, Way(way.target, way.source), reset_of(segment))
+            if tells_both:
+                self._hold(now, way, broken_off(segment))
+        return True
 
     def _hold(self, due: float, way: Way, packet: bytes) -> None:
         heapq.heappush(self._held, (due, next(self._number), way, packet))
