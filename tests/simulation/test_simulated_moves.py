@@ -179,7 +179,4 @@ def test_undisturbed_it_lies_elsewhere_and_nothing_is_missing() -> None:
 def test_whatever_step_it_ends_at(without_power: bool, first: int) -> None:
     steps = play(None, without_power=without_power).steps
     stories = [play(step, seed=step + 1, without_power=without_power) for step in range(first, steps, EVERY)]
-    found = {each.found for each in stories}
-    assert {("copying", "log", "longer: the log"), ("level", "log"), ("log",)} <= found
-    if not without_power:
-        assert {("level", "log", "longer: the log"), ("level", "log", "longer: the copy")} <= found
+    assert {each.found[0] for each in stories} >= {"copying", "level", "log"}, "it ended before, meanwhile and after"
