@@ -81,6 +81,7 @@ class BrokerLifecycle:
         self._rng = rng
         self._on_failed = on_failed
         self._directories = DirectoryAssignments(config.node_id, files, lambda: self.broker_epoch, channel, rng=rng)
+        broker.moves.on_moved = self._directories.on_moved
         self._presents: BrokerEpoch | None = None  # of the incarnation that lost nothing since
         self._has_shown = False  # that nothing was lost before this start, which its logs have yet to bear out
         self._has_noted = False  # its directories say which broker epoch writes to them

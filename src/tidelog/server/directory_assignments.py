@@ -22,6 +22,7 @@ from tidelog.net.backoff import Backoff
 from tidelog.server.assignments import Assigned, assigned
 from tidelog.server.controller_channel import ControllerChannel
 from tidelog.server.log_files import LogFiles
+from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectory,
     AssignedPartition,
@@ -64,6 +65,7 @@ class DirectoryAssignments:
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
         self._untold: dict[Replica, UUID] = {}
         self._looked_at_in: tuple[BrokerEpoch, bool] | None = None
+        self._image = MetadataImage.empty()
         self._telling: asyncio.Task[None] | None = None
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -71,6 +73,7 @@ class DirectoryAssignments:
         broker = image.brokers.get(self._broker_id)
         if broker is None or broker.broker_epoch != self._broker_epoch():
             return  # nothing here is this incarnation's yet
+        self._image = image
         looks_in = broker.broker_epoch, knows_directories(image.features)
         is_all = looks_in != self._looked_at_in
         self._looked_at_in = looks_in
@@ -78,6 +81,12 @@ class DirectoryAssignments:
             self._look_at(assigned(self._broker_id, delta, image, all_there_are=is_all))
         else:
             self._untold.clear()
+
+    def on_moved(self, partition: Partition) -> None:
+        """To be called on the loop: its log lies elsewhere from now on."""
+        topic, index = self._image.topic_by_id(partition.topic_id), partition.topic_partition.partition
+        if topic is not None and self._looked_at_in is not None and self._looked_at_in[1]:
+            self._look_at([Assigned(partition.topic_partition, partition.topic_id, topic.partitions[index])])
 
     async def stop(self) -> None:
         """Tell nothing more."""

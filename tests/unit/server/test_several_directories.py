@@ -188,6 +188,10 @@ def test_the_controller_is_told_where_each_replica_lies_and_again_when_it_lies_e
         await until(lambda: directories_told(node, "flights") == [held_id(node, "flights", n) for n in range(5)])
         assert len(set(directories_told(node, "flights"))) == 3
         assert not node.image.topics_by_name["flights"].partitions[0].leader_epoch
+        place = directory_of(node, "flights", 1)
+        target = next(each for each in node.files.directories if each.path != place)
+        await node.broker.moves.move(node.broker.partition("flights", 1), target)
+        await until(lambda: directories_told(node, "flights")[1] == target.directory_id)
         place = directory_of(node, "flights", 0)
         await node.stop()
         other = next(each for each in "abc" if each != place)
