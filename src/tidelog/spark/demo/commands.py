@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tidelog.base.errors import TidelogError
 
-START_SECONDS_MAX = 30.0
+START_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 40.0
-COMMAND_SECONDS_MAX = 60.0
+COMMAND_SECONDS_MAX = 120.0
 
 
 class CommandFailedError(TidelogError):

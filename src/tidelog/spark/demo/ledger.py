@@ -30,8 +30,8 @@ CONFIGS = {"min.insync.replicas": "1"}
 RECORDS_PER_TURN = 10
 RECORDS_PER_TURN_IN_A_HURRY = 120
 TURN_SECONDS = 0.05
-FLUSH_SECONDS_MAX = 30.0
-READ_SECONDS_MAX = 60.0
+FLUSH_SECONDS_MAX = 120.0
+READ_SECONDS_MAX = 120.0
 
 
 def partition_of(index: int) -> TopicPartition:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tidelog.client.descriptions import PartitionDescription
 
 ACKNOWLEDGED, OVERWRITTEN, HEALED = "acknowledged", "overwritten", "healed"
-STEP_SECONDS_MAX = 60.0
+STEP_SECONDS_MAX = 120.0
 LOOK_PAUSE_SECONDS = 0.05
 RECORDS_TO_LOSE = 600
 RECORDS_BEYOND = 200
