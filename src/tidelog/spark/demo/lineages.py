@@ -35,6 +35,8 @@ def plot_lineages(path: Path, stages: Stages, ledger: Balance) -> None:
     cast, parts_at = stages.cast, stages.parts_at()
     every = [log for logs in stages.replicas.values() for log in logs.values()]
     end = max(log.end_offset for log in every)
+    # What lies far below is the same everywhere.
+    begin = 0 if parts_at is None else max(0, parts_at - (end - parts_at))
     epochs = sorted({span.leader_epoch for log in every for span in log.spans})
     colors = {epoch: _EPOCHS[number % len(_EPOCHS)] for number, epoch in enumerate(epochs)}
     figure, panels = pyplot.subplots(
@@ -53,8 +55,8 @@ def plot_lineages(path: Path, stages: Stages, ledger: Balance) -> None:
     for axes, (stage, logs) in zip(panels, stages.replicas.items(), strict=True):
         title, states = words[stage]
         for row, (node, log) in enumerate(logs.items()):
-            _draw_log(axes, row, log, colors, end)
-            axes.text(end * 1.015, row, states[node], va="center", fontsize=10, color=_INK)
+            _draw_log(axes, row, log, colors, range(begin, end))
+            axes.text(end + (end - begin) * 0.015, row, states[node], va="center", fontsize=10, color=_INK)
         if parts_at is not None:
             lost_end = stages.replicas[ACKNOWLEDGED][cast.killed].end_offset
             axes.axvline(parts_at, color=_LOST, linewidth=1.4, linestyle=(0, (4, 3)))
@@ -67,11 +69,11 @@ def plot_lineages(path: Path, stages: Stages, ledger: Balance) -> None:
         axes.set_title(title, loc="left", fontsize=12, color=_INK, pad=8)
         axes.set_yticks(range(len(logs)), [f"node {node}" for node in logs])
         axes.set_ylim(len(logs) - 0.5, -0.5)
-        axes.set_xlim(0, end * 1.22)
+        axes.set_xlim(begin, end + (end - begin) * 0.22)
         for side in ("top", "right", "left", "bottom"):
             axes.spines[side].set_visible(False)
         axes.tick_params(colors=_INK, length=0, labelsize=10.5)
-    ticks = [tick for tick in panels[-1].get_xticks() if 0 <= tick <= end]
+    ticks = [tick for tick in panels[-1].get_xticks() if begin <= tick <= end]
     panels[-1].set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
     panels[-1].set_xlabel(f"offset in ledger-{cast.partition}; bars are coloured by leader epoch", color=_INK)
     figure.savefig(path)
@@ -90,19 +92,18 @@ def _words(cast: Cast) -> dict[str, tuple[str, dict[int, str]]]:
             {cast.stale: "leads, elected uncleanly", cast.torn: "still away", cast.killed: "still away"},
         ),
         HEALED: (
-            "After: the others came back, truncated and followed; every reader was told",
+            "After: the others came back, truncated, and hold what the leader holds",
             {cast.stale: "leads", cast.torn: "truncated, in sync", cast.killed: "truncated, in sync"},
         ),
     }
 
 
-def _draw_log(axes: Axes, row: int, log: ReplicaLog, colors: dict[int, str], end: int) -> None:
+def _draw_log(axes: Axes, row: int, log: ReplicaLog, colors: dict[int, str], seen: range) -> None:
     for epoch, start_offset, end_offset in log.spans:
-        width = end_offset - start_offset
-        axes.barh(
-            row, width, left=start_offset, height=0.62, color=colors[epoch], edgecolor="white", linewidth=1, zorder=2
-        )
-        if width > end * LABEL_SHARE_MIN:
-            axes.text(
-                start_offset + width / 2, row, f"epoch {epoch}", ha="center", va="center", fontsize=9.5, color=_INK
-            )
+        left = max(seen.start, start_offset)
+        width = end_offset - left
+        if width <= 0:
+            continue
+        axes.barh(row, width, left=left, height=0.62, color=colors[epoch], edgecolor="white", linewidth=1, zorder=2)
+        if width > len(seen) * LABEL_SHARE_MIN:
+            axes.text(left + width / 2, row, f"epoch {epoch}", ha="center", va="center", fontsize=9.5, color=_INK)
