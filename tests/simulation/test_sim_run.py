@@ -6,6 +6,7 @@ import gc
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import count
 
 import pytest
@@ -46,7 +47,6 @@ PLANTED: dict[str, tuple[type, str, object, set[str]]] = {
         *(Segment, "truncate", lambda *_: None),
         {"AckedRecordsSurvive", "DeliveredStaysDeliverable", "LogsArePrefixes"},
     ),
-    "readers pass over a truncation": (PartitionReader, "_on_truncated", pass_over, {"NoSilentLoss"}),
 }
 """What is wrong, where, and what it breaks."""
 
@@ -184,6 +184,14 @@ def test_a_planted_bug_is_found(planted: str, monkeypatch: pytest.MonkeyPatch) -
     owner, name, bug, invariants = PLANTED[planted]
     monkeypatch.setattr(owner, name, bug)
     assert find().broken_names & invariants
+
+
+def test_readers_that_pass_over_a_truncation_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not synced is lost, three times."""
+    monkeypatch.setattr(PartitionReader, "_on_truncated", pass_over)
+    losses = [Fault("power loss", at_ms, lasts_ms=400) for at_ms in (1_000, 2_500, 4_000)]
+    broken = (run_story(seed, replace(PLAIN, syncs_each=False), losses)[0].broken_names for seed in range(1, 11))
+    assert any("NoSilentLoss" in names for names in broken)
 
 
 def test_a_bug_that_production_code_survives_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
