@@ -124,6 +124,7 @@ class BrokerWatch:
                 await asyncio.sleep(self._tick_ms / 1000)
                 await self._tick(self._clock.now_ms())
         finally:
+            self._ticked_ms = None
             for task in self._asking:
                 task.cancel()
 
@@ -164,6 +165,8 @@ class BrokerWatch:
     def _suspect(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> None:
         if self._node.active_controller is None or not self._node.config.broker_early_fencing_enable:
             return
+        if self._ticked_ms is None:
+            return  # this node stops, and hangs up on itself
         suspect = self._watched.suspicions.on_closed(broker_id, broker_epoch, self._clock.now_ms())
         if suspect is not None:
             task = asyncio.get_running_loop().create_task(self._ask_for(suspect))

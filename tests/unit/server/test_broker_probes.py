@@ -250,6 +250,18 @@ def test_an_older_connection_of_a_broker_says_nothing_of_its_next_incarnation() 
     run(scenario)
 
 
+def test_a_node_that_stops_asks_for_nobody() -> None:
+    """It hangs up on everybody, on itself too, while its controller is still the active one."""
+
+    async def scenario(other: Other, network: CountingNetwork) -> None:
+        stopping = asyncio.ensure_future(other.node.stop())
+        await stopping
+        assert not other.node.broker_watch._asking
+        assert not network.answers
+
+    run(scenario)
+
+
 # Who refuses.
 
 
