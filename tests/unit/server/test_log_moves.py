@@ -351,6 +351,23 @@ def test_a_log_that_starts_within_a_batch_is_moved() -> None:
     run(scenario)
 
 
+def test_the_controller_is_told_where_it_lies_from_then_on() -> None:
+    async def scenario() -> None:
+        node = await started(MemoryDisk(), "a,b")
+        await create(node, TOPIC, 1)
+        ids = {held.path: held.directory_id for held in node.files.directories}
+        for _ in range(2):
+            target = other_than(node)
+            await alter(node, target, 0)
+            await moved(node, target)
+            async with asyncio.timeout(SECONDS_MAX):
+                while (state := node.image.partition(*PARTITION)) is None or state.directories != (ids[target],):
+                    await asyncio.sleep(0.001)
+        await node.stop()
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("after", ["", "a stop"])
 def test_the_rate_of_moves_is_a_setting_of_the_broker(after: str) -> None:
     async def scenario() -> None:
