@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -155,6 +156,10 @@ def test_the_commands_plan_and_move_and_say_how_far_it_is(
     assert kept.value == "*", "nobody's reassignment set that"
     planned = rows(tidelog(cluster, "reassign", "plan", *asked, "--file", file, "-o", "json"))
     assert [(sorted(row["target"]), row["adds"], row["drops"]) for row in planned] == [([2, 3], [3], [1])] * 2
+    elsewhere = json.loads(Path(file).read_text())
+    elsewhere["partitions"][0]["log_dirs"] = ["any", "/nowhere"]
+    (tmp_path / "elsewhere.json").write_text(json.dumps(elsewhere))
+    assert "LOG_DIR_NOT_FOUND" in tidelog(cluster, "reassign", "run", str(tmp_path / "elsewhere.json"), status=1)
     (before, _) = rows(tidelog(cluster, "reassign", "status", file, "-o", "json"))
     assert (before["state"], before["replicas"]) == ("elsewhere", [1, 2])
     begun = rows(tidelog(cluster, "reassign", "run", file, "--throttle", "50000000", "--wait", "-o", "json"))

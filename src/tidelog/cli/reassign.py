@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import TopicPartition
 from tidelog.cli.command import (
     UsageError,
@@ -28,6 +28,7 @@ from tidelog.cli.reassignment_plan import (
     described,
     factor_option,
     planned,
+    read_directories,
     read_plan,
     topic_option,
     without_option,
@@ -35,6 +36,7 @@ from tidelog.cli.reassignment_plan import (
 )
 
 if TYPE_CHECKING:
+    from tidelog.cli.reassignment_plan import Directories
     from tidelog.client.admin import Admin
     from tidelog.client.core.replica_plan import Assignment
     from tidelog.client.descriptions import PartitionDescription
@@ -94,6 +96,8 @@ class RunReassignment:
     A partition has moved when all of its new replicas are in sync; then the old ones go. One that was on its way
     elsewhere turns. What has to wait for a broker that does not live says so.
 
+    Where a plan names log directories (`log_dirs`), replicas come to lie there, or are moved there.
+
     With --throttle, new replicas are copied no faster than so many bytes a second at each broker; it has to be more
     than producers write there. --wait takes throttles away at the end; without it, `tidelog reassign status` does.
 
@@ -131,6 +135,8 @@ class RunReassignment:
 
         with open_admin(self.bootstrap, self.timeout, self.log_level) as admin:
             current, targets = self._targets(admin)
+            directories = {} if self.plan is None else read_directories(self.plan)[1]
+            _choose_directories(admin, directories)
             if self.throttle is not None:
                 unreached = throttle(admin, current, targets, self.throttle)
                 if unreached:
@@ -246,6 +252,19 @@ class CancelReassignment:
         wholly = {name for name, indexes in self.topic if not indexes}
         # Of a whole topic, what is on its way; a partition that is named and is not, is refused by the controller.
         return [each for each in named if each in moving or each.topic not in wholly]
+
+
+def _choose_directories(admin: Admin, directories: Directories) -> None:
+    """Have brokers lay replicas where a plan says, those that they have already and those that are to come.
+
+    Raises:
+        KafkaError: a broker cannot, so nothing is moved to other brokers either.
+    """
+    if not directories:
+        return
+    for error in admin.alter_replica_log_dirs(directories).values():
+        if error is not None and error.code is not Code.REPLICA_NOT_AVAILABLE:
+            raise error
 
 
 def _move(partition: TopicPartition, current: Mapping[TopicPartition, tuple[int, ...]], targets: Assignment) -> Row:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tidelog.client.descriptions import TopicDescription
 
 VERSION = 1
+ANY_DIRECTORY = "any"
+
+Directories = dict[tuple[int, TopicPartition], str]
+"""For a broker and a partition the log directory, where a plan names one."""
 
 
 class Brokers(click.ParamType):  # type: ignore[type-arg]  # generic in newer versions of click only
@@ -122,7 +126,7 @@ def write_plan(path: str, assignment: Assignment) -> None:
             "topic": partition.topic,
             "partition": partition.partition,
             "replicas": list(replicas),
-            "log_dirs": ["any"] * len(replicas),
+            "log_dirs": [ANY_DIRECTORY] * len(replicas),
         }
         for partition, replicas in assignment.items()
     ]
@@ -130,7 +134,16 @@ def write_plan(path: str, assignment: Assignment) -> None:
 
 
 def read_plan(path: str) -> Assignment:
-    """The plan in a file.
+    """The plan in a file, but for log directories.
+
+    Raises:
+        ConfigError: as `read_directories`.
+    """
+    return read_directories(path)[0]
+
+
+def read_directories(path: str) -> tuple[Assignment, Directories]:
+    """The plan in a file, and the log directories that it names.
 
     Raises:
         ConfigError: it is none; says what is wrong, and where.
@@ -145,17 +158,19 @@ def read_plan(path: str) -> Assignment:
             '"replicas": [1, 2]}]}'
         )
     assignment: Assignment = {}
+    directories: Directories = {}
     for number, row in enumerate(held["partitions"], start=1):
-        partition, replicas = _row(path, number, row)
+        partition, replicas, named = _row(path, number, row)
         if partition in assignment:
             raise ConfigError(f"{path}, entry {number}: {partition} stands there twice; it can go to one place only")
         assignment[partition] = replicas
+        directories |= {(broker, partition): name for broker, name in named.items()}
     if not assignment:
         raise ConfigError(f"{path} names no partitions: there is nothing to do")
-    return assignment
+    return assignment, directories
 
 
-def _row(path: str, number: int, row: object) -> tuple[TopicPartition, tuple[int, ...]]:
+def _row(path: str, number: int, row: object) -> tuple[TopicPartition, tuple[int, ...], dict[int, str]]:
     where = f"{path}, entry {number}"
     if not isinstance(row, dict):
         raise ConfigError(f"{where}: {row!r} is not an object with topic, partition and replicas")
@@ -168,9 +183,13 @@ def _row(path: str, number: int, row: object) -> tuple[TopicPartition, tuple[int
         raise ConfigError(f"{where}: replicas is {replicas!r}, not a list of broker ids")
     if len(set(replicas)) < len(replicas):
         raise ConfigError(f"{where}: a broker stands twice in {replicas}")
-    if any(each != "any" for each in row.get("log_dirs") or ()):
-        raise ConfigError(f"{where}: which log directory each broker uses cannot be said here; leave log_dirs out")
-    return TopicPartition(topic, PartitionIndex(int(str(index)))), tuple(replicas)
+    names = row.get("log_dirs", [])
+    if not isinstance(names, list) or (names and len(names) != len(replicas)):
+        raise ConfigError(f"{where}: log_dirs is {names!r}, not a list as long as replicas; leave it out for any")
+    if not all(isinstance(each, str) and (each == ANY_DIRECTORY or each.startswith("/")) for each in names):
+        raise ConfigError(f'{where}: log_dirs is {names!r}; each is "any" or an absolute path')
+    named = {broker: name for broker, name in zip(replicas, names, strict=False) if name != ANY_DIRECTORY}
+    return TopicPartition(topic, PartitionIndex(int(str(index)))), tuple(replicas), named
 
 
 def _is_number(value: object) -> bool:

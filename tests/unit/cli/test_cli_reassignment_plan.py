@@ -8,13 +8,20 @@ import pytest
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.cli.reassignment_plan import read_plan, write_plan
+from tidelog.cli.reassignment_plan import read_directories, read_plan, write_plan
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     plan = {TopicPartition("t", PartitionIndex(1)): (2, 3), TopicPartition("u", PartitionIndex(0)): (1,)}
     write_plan(str(tmp_path / "plan.json"), plan)
     assert read_plan(str(tmp_path / "plan.json")) == plan
+
+
+def test_directories_that_are_named(tmp_path: Path) -> None:
+    row = '{"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/disks/2"]}'
+    (tmp_path / "plan.json").write_text(f'{{"version": 1, "partitions": [{row}]}}')
+    partition = TopicPartition("t", PartitionIndex(0))
+    assert read_directories(str(tmp_path / "plan.json")) == ({partition: (1, 2)}, {(2, partition): "/disks/2"})
 
 
 @pytest.mark.parametrize(
@@ -36,8 +43,12 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
             "entry 2: t-0 stands there twice",
         ),
         (
-            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/data"]}]}',
-            "which log directory each broker uses cannot be said here",
+            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["a", "b"]}]}',
+            "not a list as long as replicas",
+        ),
+        (
+            '{"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["data"]}]}',
+            'each is "any" or an absolute path',
         ),
     ],
 )
