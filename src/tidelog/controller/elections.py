@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.controller.leaders import ElectionType, elect_leader, is_active_in, with_replica_online
-from tidelog.controller.partition_changes import change_record
+from tidelog.controller.partition_changes import arrived, change_record
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, ElectedLeader
 from tidelog.journal import Decision
@@ -44,7 +44,7 @@ def decide_elect_leaders(
             if partitions is not None or error.code != Code.ELECTION_NOT_NEEDED:
                 results.append(ElectedLeader(asked, error.code, str(error)))
             continue
-        records.append(change_record(topic.topic_id, asked.partition, before, after))
+        records.append(change_record(topic.topic_id, asked.partition, before, arrived(before, after)))
         results.append(ElectedLeader(asked, Code.NONE))
     return Decision(tuple(records), tuple(results))
 

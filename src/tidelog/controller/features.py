@@ -14,7 +14,7 @@ from dataclasses import replace
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionEpoch
 from tidelog.controller.leaders import is_active_in, partitions_of
-from tidelog.controller.partition_changes import change_record, with_isr
+from tidelog.controller.partition_changes import arrived, change_record, with_isr
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, FeatureUpdate, UpdatedFeature, UpgradeType
 from tidelog.journal import Decision
@@ -162,7 +162,7 @@ def _losses(metadata: MetadataView, update: FeatureUpdate) -> list[object]:
             after = replace(after, directories=())
         if after is not before:
             after = replace(after, partition_epoch=PartitionEpoch(before.partition_epoch + 1))
-            records.append(change_record(topic_id, index, before, after))
+            records.append(change_record(topic_id, index, before, arrived(before, after)))
     return records
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from tidelog.base.ids import BrokerId, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.controller.partition_changes import (
     IsActive,
+    arrived,
     change_record,
     elected,
     elected_preferred,
@@ -122,7 +123,7 @@ def changes_on_leaving(
         if is_gone and directories is not None:
             changed = _moved(partition, changed, broker_id, directories)
         if changed is not None:
-            records.append(change_record(topic_id, index, partition, changed))
+            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
     return records
 
 
@@ -139,7 +140,7 @@ def changes_on_shutdown(metadata: MetadataView, broker_id: BrokerId, rules: Topi
         others = with_replica_online(is_active, metadata.brokers, partition)
         changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=others)
         if changed is not None and changed.leader is not None:
-            records.append(change_record(topic_id, index, partition, changed))
+            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
     return records
 
 
@@ -168,7 +169,7 @@ def changes_on_lost_directories(
             is_unclean_allowed=directory in lost and rules.allows_unclean(name),
         )
         if changed is not None and (directory in lost or changed.leader is not None):
-            records.append(change_record(topic_id, index, partition, changed))
+            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
     return records
 
 
@@ -188,7 +189,7 @@ def changes_on_arrival(metadata: MetadataView, broker_id: BrokerId, rules: Topic
             is_unclean_allowed=rules.allows_unclean(name),
         )
         if changed is not None:
-            records.append(change_record(topic_id, index, partition, changed))
+            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
     return records
 
 
@@ -210,7 +211,7 @@ def changes_on_unclean_allowed(metadata: MetadataView, rules: TopicRules) -> lis
             is_unclean_allowed=True,
         )
         if changed is not None:
-            records.append(change_record(topic_id, index, partition, changed))
+            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
     return records
 
 
@@ -229,7 +230,7 @@ def changes_on_min_insync(metadata: MetadataView, rules: TopicRules) -> list[Par
         min_insync = rules.min_insync(name)
         if min_insync is not None and len(partition.isr) >= isr_size_min(partition, min_insync):
             changed = with_isr(partition, partition.isr, min_insync_replicas=min_insync)
-            records.append(change_record(topic_id, index, partition, changed))
+            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
     return records
 
 

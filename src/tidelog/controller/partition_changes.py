@@ -228,6 +228,32 @@ def with_replicas(
     return _one_step(partition, moved)
 
 
+def arrived(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """`after`; or, where an election left those in sync who are to hold the partition, the end of its reassignment.
+
+    What an unclean election began is not the end before the leader has recovered.
+    """
+    target = tuple(broker for broker in after.replicas if broker not in after.removing_replicas)
+    is_moving = bool(after.adding_replicas or after.removing_replicas)
+    if not is_moving or after.is_recovering or not set(target) <= set(after.isr):
+        return after
+    if after.leader not in (None, *target):
+        return after
+    at = dict(zip(after.replicas, after.directories, strict=False))
+    is_same_set = set(target) == set(before.replicas)
+    return replace(
+        after,
+        replicas=target,
+        isr=tuple(broker for broker in after.isr if broker in target),
+        leader_epoch=after.leader_epoch if is_same_set else LeaderEpoch(before.leader_epoch + 1),
+        adding_replicas=(),
+        removing_replicas=(),
+        directories=tuple(at[broker] for broker in target) if at else (),
+        eligible_leader_replicas=(),
+        last_known_eligible_leader_replicas=(),
+    )
+
+
 def change_record(
     topic_id: TopicId, index: PartitionIndex, before: PartitionImage, after: PartitionImage
 ) -> PartitionChangeRecord:

@@ -7,7 +7,8 @@
 ```
 
 In between all of them are replicas, and the metadata says which come and which go. It is done in the very change that
-brings the last of those it is to have into the ISR. Whatever changes the set moves the leader epoch (rule 8).
+brings the last of those it is to have into the ISR, be it that its leader asks (`completed`) or that it is elected
+(`partition_changes.arrived`). Whatever changes the set moves the leader epoch (rule 8).
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def reassigned(
         holders = {*partition.isr, *partition.eligible_leader_replicas}
         origin = (*origin, *(broker for broker in dropped if broker in holders))
     replicas, adding, removing = tuple(target), tuple[BrokerId, ...](), tuple[BrokerId, ...]()
-    if not set(target) <= set(partition.isr):
+    if not set(target) <= set(partition.isr) or partition.is_recovering:
         replicas = _merged(origin, target)
         adding = tuple(broker for broker in target if broker not in origin)
         removing = tuple(broker for broker in origin if broker not in target)
@@ -108,7 +109,7 @@ def completed(
     was acknowledged. Who leads and goes gives the leadership to one that stays.
     """
     target = target_of(partition)
-    if not is_moving(partition) or not set(target) <= set(partition.isr):
+    if not is_moving(partition) or partition.is_recovering or not set(target) <= set(partition.isr):
         return None
     if partition.leader not in target and not any(map(is_active, target)):
         return None

@@ -341,7 +341,8 @@ class Partition(RuleBasedStateMachine):
         assert {*state.removing_replicas} <= {*state.replicas} - {*state.adding_replicas}
         target = {*state.replicas} - {*state.removing_replicas}
         is_moving = state.adding_replicas or state.removing_replicas
-        assert not is_moving or not target <= {*state.isr}, "it is there, and nobody says so"
+        is_there = target <= {*state.isr} and not state.is_recovering
+        assert not is_moving or not is_there, "it is there, and nobody says so"
 
     @invariant()
     def somebody_among_the_replicas_has_all_that_is_committed(self) -> None:

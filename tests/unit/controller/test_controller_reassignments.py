@@ -344,6 +344,21 @@ def test_a_broker_that_dies_midway_is_waited_for() -> None:
     assert flights(state).replicas == brokers(1, 2, 4)
 
 
+def test_an_election_can_be_the_end_of_it() -> None:
+    state = cluster()
+    add(state, 1, 4)
+    run(state, state.decide_fence_broker(BrokerId(4), BrokerEpoch(104)))
+    assert reassign(state, 4) == (Code.NONE, "waits for broker 4, not alive at present")
+    run(state, state.decide_fence_broker(BrokerId(1), BrokerEpoch(101)))
+    assert set(flights(state).eligible_leader_replicas) == {1, 4}
+    before = flights(state)
+    run(state, state.decide_unfence_broker(BrokerId(4), BrokerEpoch(104)))
+    after = flights(state)
+    assert (after.replicas, after.isr, after.leader, after.removing_replicas) == (brokers(4), brokers(4), 4, ())
+    assert (after.directories, after.eligible_leader_replicas) == ((UUID(int=1004),), ())
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
 def test_the_next_controller_goes_on_with_it() -> None:
     state = cluster()
     add(state, 1, 2, 3)
