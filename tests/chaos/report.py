@@ -124,7 +124,7 @@ def _line(kind: str, rows: list[Row]) -> str:
         f"{sum(row.lost for row in rows):,}",
         f"{sum(row.unreported for row in rows):,}",
         f"{sum(row.told_readers for row in rows):,}",
-        f"{max((row.pause for row in rows), default=0.0):.1f} s",
+        f"{max(row.pause for row in rows):.1f} s" if any(row.pauses for row in rows) else "",
         sum(bool(row.error) for row in rows),
     )
     return "| " + " | ".join(map(str, cells)) + " |"

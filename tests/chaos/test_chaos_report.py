@@ -27,7 +27,7 @@ def test_rounds_add_up_over_runs(tmp_path: Path) -> None:
     assert [one.name for one in path.parent.iterdir()] == ["report.json"]
     assert table_of(read_rows(path)).splitlines()[2:] == [
         "| kill -9 | 1.00 | 2 | 1 | 1,234 | 3 | 1 | 0 | 1.5 s | 1 |",
-        "| unclean election | 0.10 | 1 | 0 | 0 | 20 | 0 | 2 | 0.0 s | 0 |",
+        "| unclean election | 0.10 | 1 | 0 | 0 | 20 | 0 | 2 |  | 0 |",
         "| all | 1.10 | 3 | 1 | 1,234 | 23 | 1 | 2 | 1.5 s | 1 |",
     ]
 
