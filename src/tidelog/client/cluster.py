@@ -310,6 +310,8 @@ class Cluster:
             return min(open_ones, key=_in_flight)
         by_address = {Address(one.host, one.port): one.broker_id for one in self.metadata.brokers.values()}
         for address in self._shuffled(one for one in by_address if one not in self._in_vain):
+            if self.pool.is_failing(by_address[address]):
+                continue  # it was away a moment ago: the others are asked again first
             try:
                 async with asyncio.timeout(PATIENCE_MS_MIN / 1000):
                     return await self.pool.connection(by_address[address])

@@ -61,6 +61,11 @@ class ConnectionPool:
             return None
         return slot.connection
 
+    def is_failing(self, target: BrokerId | Address) -> bool:
+        """Whether the last attempt to open its connection of the control lane failed: the next one is held back."""
+        slot = self._slots.get((target, CONTROL_LANE))
+        return slot is not None and slot.failures > 0
+
     def open_connections(self) -> list[Connection]:
         """Those of the control lane that are open now."""
         found = [self.ready(target) for target, lane in self._slots if lane == CONTROL_LANE]
