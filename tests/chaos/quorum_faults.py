@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from functools import partial
 
@@ -96,8 +96,7 @@ def begin_with_snapshot(stage: Stage) -> Iterator[str]:
     node.lose_disk()
     stage.go_on()
     yield f"{node} is empty"
-    _change_metadata(stage)
-    wait_until(lambda: all(_begins_later(one) for one in others), f"{others} have let the first metadata go")
+    _change_until_first_is_gone(stage, others)
     node.start()
     yield f"{node} is back"
     _change_metadata(stage)
@@ -127,6 +126,16 @@ def _change_metadata(stage: Stage) -> None:
             else:
                 retention = str(stage.dice.randrange(10**9, 10**10))
                 admin.alter_configs({ConfigResource("topic", topic): {"retention.ms": retention}})
+
+
+def _change_until_first_is_gone(stage: Stage, nodes: Collection[ClusterNode]) -> None:
+    """It takes more than one snapshot until what lies before an older one goes."""
+
+    def is_gone() -> bool:
+        _change_metadata(stage)
+        return all(map(_begins_later, nodes))
+
+    wait_until(is_gone, lambda: f"{nodes} have let the first metadata go: {stage.cluster.logs()}")
 
 
 def _begins_later(node: ClusterNode) -> bool:
