@@ -39,6 +39,8 @@ RETRY_SECONDS = 0.01
 """After a copy that was near could not take over: it has no role at present, or much was written meanwhile."""
 ROOM_CHECK_SECONDS = 1.0
 """How often a move looks whether a full disk has room again."""
+COMPLETIONS_MAX = 5
+"""How often a log that took over tries to say so on a full disk: meanwhile others wait for the log."""
 
 
 class MoveEndedError(TidelogError):
@@ -301,13 +303,29 @@ class LogMove:
             moves.files.on_moved(partition.topic_partition, self.target)
             self.future = None
             try:
-                await moves.off_the_loop(partial(_complete, partition, self.target))
+                await self._complete()
             except DiskError as error:
                 moves.broker.on_disk_error(partition, error)
                 raise
         moves.on_moved(partition)
         await self._remove_former(former)
         return True
+
+    async def _complete(self) -> None:
+        """Until it is, nobody may truncate the log, so a full disk is given a little time.
+
+        Raises:
+            DiskError: the log is to go offline: served, it might be truncated, and the next start would take the
+                former one for the log. It is never one of a full disk, under which what is there is served.
+        """
+        for _ in range(COMPLETIONS_MAX):
+            try:
+                return await self._moves.off_the_loop(partial(_complete, self.partition, self.target))
+            except DiskError as error:
+                if not is_full(error):
+                    raise
+                await self._wait_for_room()
+        raise DiskError(self.target.path, f"there is no room to say that {self.partition.topic_partition} lies here")
 
     def _is_settled(self, future: FutureLog) -> bool:
         """Without a role, a new leader epoch may be being written to the log that is there."""

@@ -102,15 +102,19 @@ class LogMoves:
         try:
             await move.run()
         finally:
-            move.has_begun.set()
-            if self._moves.get(move.partition.topic_partition) is move:
-                del self._moves[move.partition.topic_partition]
+            self._on_ended(move)
+
+    def _on_ended(self, move: LogMove) -> None:
+        move.has_begun.set()
+        if self._moves.get(move.partition.topic_partition) is move:
+            del self._moves[move.partition.topic_partition]
 
     async def end(self, topic_partition: TopicPartition) -> None:
         """Return once nothing is copied of it, and nothing is left of the copy. A move that takes over is completed."""
         move = self._moves.get(topic_partition)
         if move is not None:
             await move.end()
+            self._on_ended(move)  # also one that had no turn yet, whose task ran none of its code
 
     async def stop(self) -> None:
         """Copy nothing more. What is under way begins anew after the next start."""
@@ -118,6 +122,8 @@ class LogMoves:
         for move in moves:
             move.is_kept = True
         await asyncio.gather(*(move.end() for move in moves))
+        for move in moves:
+            self._on_ended(move)
         self._deadlines.stop()
 
     def note_cut(self, partition: Partition, end_offset: Offset) -> None:

@@ -83,6 +83,7 @@ class Throttle:
         if limit.bytes_per_second != self._limit.bytes_per_second:
             self._room = 0.0
             self._filled_ms = self._now_ms()
+            self._due_ms = None  # by the former rate it may be days away
         self._limit = limit
         self._tell()
 

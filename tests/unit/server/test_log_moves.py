@@ -243,6 +243,26 @@ def test_named_with_where_it_lies_a_move_is_ended() -> None:
     run(scenario)
 
 
+def test_of_two_who_ask_for_different_places_at_once_the_later_is_heard() -> None:
+    async def scenario() -> None:
+        disk = MemoryDisk()
+        node = await started(disk, "a,b,c")
+        await create(node, TOPIC, 1)
+        await fill(node, 10)
+        first, second = (each for each in "abc" if each != directory_of(node, TOPIC, 0))
+        partition, moves = node.broker.partition(TOPIC, 0), node.broker.moves
+        held = {each.path: each for each in node.files.directories}
+        begun = moves._start(partition, held[first])
+        async with asyncio.timeout(SECONDS_MAX):
+            await moves.move(partition, held[second])  # the first had no turn yet
+            await begun.has_begun.wait()
+            await moved(node, second)
+        assert files_of(disk, first) == []
+        await node.stop()
+
+    run(scenario)
+
+
 def test_a_topic_that_is_deleted_takes_its_copy_with_it() -> None:
     async def scenario() -> None:
         disk = MemoryDisk()

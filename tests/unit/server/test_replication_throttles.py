@@ -100,6 +100,20 @@ def test_nothing_goes_at_a_rate_of_nothing_until_it_is_changed() -> None:
     assert waiting.sent
 
 
+@pytest.mark.parametrize("rate", [1, 100])
+def test_a_rate_that_is_raised_counts_at_once(rate: int) -> None:
+    clock = Clock()
+    throttle = Throttle(clock.now_ms, clock.due_at)
+    throttle.configure(Limit(rate, EVERY))
+    waiting = Waiting(clock, throttle, 10_000_000)
+    throttle.wait(waiting)
+    clock.run_until(clock.ms + 3000)
+    assert len(waiting.sent) == 1
+    throttle.configure(Limit(100_000_000, EVERY))
+    clock.run_until(clock.ms + 1000)
+    assert len(waiting.sent) > 1
+
+
 def test_who_gave_up_is_not_told() -> None:
     clock = Clock()
     throttle = Throttle(clock.now_ms, clock.due_at)
