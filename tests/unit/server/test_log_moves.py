@@ -75,6 +75,14 @@ async def fill(node: Node, count: int, *, size: int = 100) -> None:
         assert await produce(node, TOPIC, 0, b"%d-" % number + b"x" * size) == Code.NONE
 
 
+async def holding(count: int, disk: MemoryDisk | None = None, directories: str = "a,b") -> Node:
+    """A node with as many records in one partition, which lies in one of its directories."""
+    node = await started(disk or MemoryDisk(), directories)
+    await create(node, TOPIC, 1)
+    await fill(node, count)
+    return node
+
+
 async def configure(node: Node, kind: ResourceType, name: str, **values: str) -> None:
     changes = [ConfigChange(key.replace("_", "."), SET, value) for key, value in values.items()]
     resource = ConfigResource(kind, name)
@@ -91,10 +99,7 @@ def files_of(disk: MemoryDisk, directory: str) -> list[str]:
 
 def test_it_is_served_from_its_new_directory_with_all_that_it_held() -> None:
     async def scenario() -> None:
-        disk = MemoryDisk()
-        node = await started(disk, "a,b")
-        await create(node, TOPIC, 1)
-        await fill(node, 20)
+        node = await holding(20, disk := MemoryDisk())
         partition = node.broker.partition(TOPIC, 0)
         former, source, target = partition.log, directory_of(node, TOPIC, 0), other_than(node)
         before = values_of(former), former.lineage.entries, former.log_end_offset
@@ -119,9 +124,7 @@ def test_it_is_served_from_its_new_directory_with_all_that_it_held() -> None:
 
 def test_what_is_written_meanwhile_is_neither_lost_nor_doubled() -> None:
     async def scenario() -> None:
-        node = await started(MemoryDisk(), "a,b")
-        await create(node, TOPIC, 1)
-        await fill(node, 50)
+        node = await holding(50)
         written = 50
         for _ in range(5):
             target = other_than(node)
@@ -155,8 +158,7 @@ def test_what_is_written_meanwhile_is_neither_lost_nor_doubled() -> None:
 )
 def test_what_cannot_be_is_refused(to: str, topic: str, index: int, code: Code) -> None:
     async def scenario() -> None:
-        node = await started(MemoryDisk(), "a,b")
-        await create(node, TOPIC, 1)
+        node = await holding(0)
         assert await alter(node, to, index, topic=topic) == [code]
         assert not node.broker.moves._moves
         await node.stop()
@@ -195,9 +197,7 @@ async def copying(node: Node) -> None:
 
 def test_a_copy_is_told_of_with_how_far_it_is_behind() -> None:
     async def scenario() -> None:
-        node = await started(MemoryDisk(), "a,b")
-        await create(node, TOPIC, 1)
-        await fill(node, 10)
+        node = await holding(10)
         hold(node)
         target = other_than(node)
         await alter(node, target, 0)
@@ -225,10 +225,7 @@ def test_a_copy_is_told_of_with_how_far_it_is_behind() -> None:
 
 def test_named_with_where_it_lies_a_move_is_ended() -> None:
     async def scenario() -> None:
-        disk = MemoryDisk()
-        node = await started(disk, "a,b")
-        await create(node, TOPIC, 1)
-        await fill(node, 10)
+        node = await holding(10, disk := MemoryDisk())
         hold(node)
         source, target = directory_of(node, TOPIC, 0), other_than(node)
         await alter(node, target, 0)
@@ -245,10 +242,7 @@ def test_named_with_where_it_lies_a_move_is_ended() -> None:
 
 def test_of_two_who_ask_for_different_places_at_once_the_later_is_heard() -> None:
     async def scenario() -> None:
-        disk = MemoryDisk()
-        node = await started(disk, "a,b,c")
-        await create(node, TOPIC, 1)
-        await fill(node, 10)
+        node = await holding(10, disk := MemoryDisk(), "a,b,c")
         first, second = (each for each in "abc" if each != directory_of(node, TOPIC, 0))
         partition, moves = node.broker.partition(TOPIC, 0), node.broker.moves
         held = {each.path: each for each in node.files.directories}
@@ -265,10 +259,7 @@ def test_of_two_who_ask_for_different_places_at_once_the_later_is_heard() -> Non
 
 def test_a_topic_that_is_deleted_takes_its_copy_with_it() -> None:
     async def scenario() -> None:
-        disk = MemoryDisk()
-        node = await started(disk, "a,b")
-        await create(node, TOPIC, 1)
-        await fill(node, 10)
+        node = await holding(10, disk := MemoryDisk())
         hold(node)
         await alter(node, other_than(node), 0)
         await copying(node)
@@ -299,9 +290,7 @@ def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_for() -> None
 
 def test_a_copy_follows_truncation_and_what_comes_after_it() -> None:
     async def scenario() -> None:
-        node = await started(MemoryDisk(), "a,b")
-        await create(node, TOPIC, 1)
-        await fill(node, 10)
+        node = await holding(10)
         partition = node.broker.partition(TOPIC, 0)
         target = other_than(node)
         let_go(node, bytes_per_second=500)
@@ -334,9 +323,7 @@ def test_a_copy_follows_truncation_and_what_comes_after_it() -> None:
 
 def test_the_oldest_records_that_are_deleted_meanwhile_are_deleted_in_the_copy() -> None:
     async def scenario() -> None:
-        disk = MemoryDisk()
-        node = await started(disk, "a,b")
-        await create(node, TOPIC, 1)
+        node = await holding(0, disk := MemoryDisk())
         await produce(node, TOPIC, 0, b"a", b"b", b"c", b"d")
         await fill(node, 10)
         hold(node)
@@ -357,8 +344,7 @@ def test_the_oldest_records_that_are_deleted_meanwhile_are_deleted_in_the_copy()
 
 def test_a_log_that_starts_within_a_batch_is_moved() -> None:
     async def scenario() -> None:
-        node = await started(MemoryDisk(), "a,b")
-        await create(node, TOPIC, 1)
+        node = await holding(0)
         await produce(node, TOPIC, 0, b"a", b"b", b"c", b"d")
         await fill(node, 3)
         partition, target = node.broker.partition(TOPIC, 0), other_than(node)
@@ -373,8 +359,7 @@ def test_a_log_that_starts_within_a_batch_is_moved() -> None:
 
 def test_the_controller_is_told_where_it_lies_from_then_on() -> None:
     async def scenario() -> None:
-        node = await started(MemoryDisk(), "a,b")
-        await create(node, TOPIC, 1)
+        node = await holding(0)
         ids = {held.path: held.directory_id for held in node.files.directories}
         for _ in range(2):
             target = other_than(node)
