@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
@@ -11,6 +10,7 @@ import pytest
 
 from support.loop_runner import on_a_loop_of_its_own
 from support.model_cluster import ModelCluster
+from support.modelled_admin import FAST, run
 from support.scripted_broker import HANG_UP
 from tidelog import (
     Admin,
@@ -35,22 +35,7 @@ from tidelog.wire.messages import api_32_describe_configs as describe_configs
 from tidelog.wire.messages import api_60_describe_cluster as describe_cluster
 from tidelog.wire.messages.api_03_metadata import MetadataResponse, MetadataResponseBroker
 
-FAST: dict[str, Any] = {
-    "retry_backoff_ms": 2,
-    "retry_backoff_max_ms": 10,
-    "reconnect_backoff_ms": 1,
-    "reconnect_backoff_max_ms": 5,
-    "default_api_timeout_ms": 5_000,
-}
 P0 = TopicPartition("t", PartitionIndex(0))
-
-
-def run(work: Callable[[ModelCluster, aio.Admin], Coroutine[Any, Any, None]]) -> None:
-    async def do() -> None:
-        async with ModelCluster() as cluster, aio.Admin(cluster.address, **FAST) as admin:
-            await work(cluster, admin)
-
-    asyncio.run(do())
 
 
 def created(*codes: Code) -> create_topics.CreateTopicsResponse:

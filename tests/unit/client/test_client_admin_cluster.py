@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from support.model_cluster import ModelCluster
+from support.modelled_admin import in_turn, run
 from support.scripted_broker import HANG_UP
 from tidelog import Admin, KafkaError, TopicPartition, UnknownTopicError, UnsupportedVersionError, aio
 from tidelog.base.errors import Code
@@ -28,30 +27,9 @@ from tidelog.wire.messages import api_75_describe_topic_partitions as partitions
 from tidelog.wire.messages import api_80_add_raft_voter as add_voter
 from tidelog.wire.messages import api_81_remove_raft_voter as remove_voter
 
-FAST: dict[str, Any] = {
-    "retry_backoff_ms": 2,
-    "retry_backoff_max_ms": 10,
-    "reconnect_backoff_ms": 1,
-    "reconnect_backoff_max_ms": 5,
-    "default_api_timeout_ms": 5_000,
-}
 P0 = TopicPartition("t", PartitionIndex(0))
 P1 = TopicPartition("t", PartitionIndex(1))
 DIRECTORY = UUID(int=7)
-
-
-def run(work: Callable[[ModelCluster, aio.Admin], Coroutine[Any, Any, None]]) -> None:
-    async def do() -> None:
-        async with ModelCluster() as cluster, aio.Admin(cluster.address, **FAST) as admin:
-            await work(cluster, admin)
-
-    asyncio.run(do())
-
-
-def in_turn(*answers: Any) -> Callable[[Any, int], Any]:
-    """Answer one after the other, and the last one for good."""
-    left = list(answers)
-    return lambda request, version: left.pop(0) if len(left) > 1 else left[0]
 
 
 def test_the_quorum_is_described_when_its_leader_is_found() -> None:

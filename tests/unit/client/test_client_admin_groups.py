@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from support.model_cluster import ModelCluster
+from support.modelled_admin import FAST
 from tidelog import CommittedOffset, ConfigResource, KafkaError, TopicPartition, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex
@@ -25,13 +26,6 @@ from tidelog.wire.messages import api_42_delete_groups as delete
 from tidelog.wire.messages import api_44_incremental_alter_configs as alter
 from tidelog.wire.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolPartitions
 
-FAST: dict[str, Any] = {
-    "retry_backoff_ms": 2,
-    "retry_backoff_max_ms": 10,
-    "reconnect_backoff_ms": 1,
-    "reconnect_backoff_max_ms": 5,
-    "default_api_timeout_ms": 5_000,
-}
 P0 = TopicPartition("t", PartitionIndex(0))
 P1 = TopicPartition("t", PartitionIndex(1))
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import pytest
 
 from support.model_cluster import ModelCluster
+from support.modelled_admin import in_turn, run
 from support.scripted_broker import HANG_UP
 from tidelog import KafkaError, TopicPartition, UnsupportedVersionError, aio
 from tidelog.base.errors import Code
@@ -18,29 +15,8 @@ from tidelog.wire import ApiKey
 from tidelog.wire.messages import api_45_alter_partition_reassignments as alter
 from tidelog.wire.messages import api_46_list_partition_reassignments as listed
 
-FAST: dict[str, Any] = {
-    "retry_backoff_ms": 2,
-    "retry_backoff_max_ms": 10,
-    "reconnect_backoff_ms": 1,
-    "reconnect_backoff_max_ms": 5,
-    "default_api_timeout_ms": 5_000,
-}
 P0 = TopicPartition("t", PartitionIndex(0))
 P1 = TopicPartition("t", PartitionIndex(1))
-
-
-def run(work: Callable[[ModelCluster, aio.Admin], Coroutine[Any, Any, None]]) -> None:
-    async def do() -> None:
-        async with ModelCluster() as cluster, aio.Admin(cluster.address, **FAST) as admin:
-            await work(cluster, admin)
-
-    asyncio.run(do())
-
-
-def in_turn(*answers: Any) -> Callable[[Any, int], Any]:
-    """Answer one after the other, and the last one for good."""
-    left = list(answers)
-    return lambda request, version: left.pop(0) if len(left) > 1 else left[0]
 
 
 def answer(*rows: alter.ReassignablePartitionResponse) -> alter.AlterPartitionReassignmentsResponse:
