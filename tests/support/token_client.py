@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+from support.waiting import until
 from support.wire_client import batch_of
 from tidelog.client.cluster import World
 from tidelog.controller import NewTopic
@@ -101,9 +101,7 @@ class OneNode:
         await self.simulated.machine.do(decide)
 
     async def until(self, is_so: Callable[[], object]) -> None:
-        async with asyncio.timeout(60):
-            while not is_so():
-                await asyncio.sleep(0.001)
+        await until(is_so)
 
 
 def play(story: Callable[[OneNode], Awaitable[None]]) -> None:

@@ -1,7 +1,8 @@
-"""Waiting until something is so of a real process: the one place that pauses between two questions."""
+"""Waiting until something is so: the one place that pauses between two questions."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -10,6 +11,7 @@ T = TypeVar("T")
 
 WAIT_SECONDS_MAX = 60.0
 PAUSE_SECONDS = 0.01
+TURN_SECONDS = 0.001
 
 
 def wait_until(condition: Callable[[], T], what: str | Callable[[], str], *, seconds: float = WAIT_SECONDS_MAX) -> T:
@@ -29,3 +31,14 @@ def wait_until(condition: Callable[[], T], what: str | Callable[[], str], *, sec
             raise AssertionError(f"still not so after {seconds:.0f} s: {what if isinstance(what, str) else what()}")
         time.sleep(PAUSE_SECONDS)
     return answer
+
+
+async def until(is_so: Callable[[], object], *, seconds: float = WAIT_SECONDS_MAX) -> None:
+    """Let the loop go on until it is so, of something that lives on it.
+
+    Raises:
+        TimeoutError: it was not so in time.
+    """
+    async with asyncio.timeout(seconds):
+        while not is_so():
+            await asyncio.sleep(TURN_SECONDS)

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from support.scripted_broker import HANG_UP, SILENT, ScriptedBroker
+from support.waiting import until
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.cluster import Cluster, real_world
@@ -146,8 +147,7 @@ def test_while_a_leader_cannot_be_reached_others_are_asked_who_leads() -> None:
     async def scenario(cluster: Cluster, first: Told, second: Told) -> None:
         first.on(ApiKey.API_VERSIONS, lambda request, version: SILENT)
         reaching = asyncio.ensure_future(cluster.reached(BrokerId(0), "another lane"))
-        while leader_of(cluster) != 1:
-            await asyncio.sleep(0.001)
+        await until(lambda: leader_of(cluster) == 1)
         assert not reaching.done()
         reaching.cancel()
 

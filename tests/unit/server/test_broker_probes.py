@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from support.memory_disk import MemoryDisk
+from support.waiting import until
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.cli.ports import free_ports
 from tidelog.io.clock import SystemClock
@@ -146,11 +147,6 @@ async def serving(port: int, *, accepts: bool = True) -> AsyncIterator[None]:
         server = await asyncio.start_server(lambda _, writer: writer.close(), sock=listening)
         async with server:
             yield
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.001)
 
 
 def test_a_process_that_is_gone_is_fenced_long_before_its_session_ends() -> None:

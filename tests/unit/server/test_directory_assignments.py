@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from support.scripted_broker import HANG_UP, ScriptedBroker
+from support.waiting import until
 from tidelog.base.errors import Code
 from tidelog.base.ids import (
     BrokerEpoch,
@@ -97,9 +98,7 @@ class Assigning:
         self.assignments.on_image_changed(delta, image)
 
     async def has_told(self) -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            while self.assignments._telling is not None:
-                await asyncio.sleep(0.001)
+        await until(lambda: self.assignments._telling is None)
 
 
 def run(scenario: Callable[[Assigning], Awaitable[None]]) -> list[dict[UUID, list[int]]]:

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from support.memory_disk import MemoryDisk
+from support.waiting import until
 from tidelog.base.errors import Code
 from tidelog.server import log_move
 from unit.server.test_log_moves import (
@@ -63,9 +64,7 @@ def test_a_disk_that_is_full_at_any_step_delays_the_move(name: str, monkeypatch:
         await copying(node)
         disk.full_at = name.format(target=target)
         let_go(node)
-        async with asyncio.timeout(SECONDS_MAX):
-            while not disk.refused:
-                await asyncio.sleep(0.001)
+        await until(lambda: disk.refused)
         await asyncio.sleep(0)
         assert await produce(node, TOPIC, 0, b"meanwhile") in (Code.NONE, Code.KAFKA_STORAGE_ERROR)
         disk.full_at = None

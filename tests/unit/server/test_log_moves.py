@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from functools import partial
+from uuid import UUID
 
 import pytest
 
 from support.memory_disk import MemoryDisk
+from support.waiting import until
 from support.wire_client import batch_of
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
@@ -52,9 +55,13 @@ async def alter(node: Node, to: str, *partitions: int, topic: str = TOPIC) -> li
 
 async def moved(node: Node, to: str, index: int = 0) -> None:
     """Return when it lies there, and nothing is left of the move."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while directory_of(node, TOPIC, index) != to or node.broker.moves._moves:
-            await asyncio.sleep(0.001)
+    await until(lambda: directory_of(node, TOPIC, index) == to and not node.broker.moves._moves)
+
+
+def told_of(node: Node) -> tuple[UUID, ...]:
+    """Where the metadata says that the partition lies."""
+    state = node.image.partition(*PARTITION)
+    return () if state is None else state.directories
 
 
 def other_than(node: Node, index: int = 0) -> str:
@@ -190,9 +197,7 @@ def let_go(node: Node, bytes_per_second: int | None = None) -> None:
 
 async def copying(node: Node) -> None:
     """Return when the copy is there."""
-    async with asyncio.timeout(SECONDS_MAX):
-        while not node.broker.moves.copies:
-            await asyncio.sleep(0.001)
+    await until(lambda: node.broker.moves.copies)
 
 
 def test_a_copy_is_told_of_with_how_far_it_is_behind() -> None:
@@ -296,9 +301,7 @@ def test_a_copy_follows_truncation_and_what_comes_after_it() -> None:
         let_go(node, bytes_per_second=500)
         await alter(node, target, 0)
         await copying(node)
-        async with asyncio.timeout(SECONDS_MAX):
-            while node.broker.moves.copies[0][1].log.log_end_offset < 3:
-                await asyncio.sleep(0.001)
+        await until(lambda: node.broker.moves.copies[0][1].log.log_end_offset >= 3)
         hold(node)
         partition.stop()
         await node.files.cut(partition, Truncation(Offset(2)))
@@ -310,9 +313,7 @@ def test_a_copy_follows_truncation_and_what_comes_after_it() -> None:
             log.append_as_leader(data, leader_epoch=epoch, now_ms=node.clock.wall_ms())
         let_go(node)
         [(_, future)] = node.broker.moves.copies
-        async with asyncio.timeout(SECONDS_MAX):
-            while not future.is_level:
-                await asyncio.sleep(0.001)
+        await until(lambda: future.is_level)
         assert values_of(future.log) == values_of(log)
         assert future.log.lineage.entries == log.lineage.entries
         assert partition.log is log, "it is between two roles: a leader epoch may be being written to it"
@@ -365,9 +366,7 @@ def test_the_controller_is_told_where_it_lies_from_then_on() -> None:
             target = other_than(node)
             await alter(node, target, 0)
             await moved(node, target)
-            async with asyncio.timeout(SECONDS_MAX):
-                while (state := node.image.partition(*PARTITION)) is None or state.directories != (ids[target],):
-                    await asyncio.sleep(0.001)
+            await until(partial(lambda there: told_of(node) == (ids[there],), target))
         await node.stop()
 
     run(scenario)

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from support.scripted_broker import HANG_UP, ScriptedBroker
+from support.waiting import until
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import LostReplica
@@ -41,9 +42,7 @@ class Controller:
         self.stops.push(lost, MetadataImage(brokers=brokers), Offset(offset))
 
     async def has_pushed(self) -> None:
-        async with asyncio.timeout(SECONDS_MAX):
-            while any(target.pushing is not None for target in self.stops._targets.values()):
-                await asyncio.sleep(0.001)
+        await until(lambda: all(target.pushing is None for target in self.stops._targets.values()))
 
 
 Scenario = Callable[[Controller, ScriptedBroker], Awaitable[None]]

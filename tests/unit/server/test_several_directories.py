@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from support.memory_disk import MemoryDisk
+from support.waiting import until
 from support.wire_client import batch_of
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
@@ -121,12 +122,6 @@ def held_id(node: Node, topic: str, partition: int) -> UUID:
     held = node.files.directory_of(TopicPartition(topic, PartitionIndex(partition)))
     assert held is not None
     return held.directory_id
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS_MAX):
-        while not is_so():
-            await asyncio.sleep(0.001)
 
 
 async def settle() -> None:
