@@ -9,7 +9,7 @@ import pytest
 
 from support.cluster_stage import PARTITION, Stage, tell
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerId, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
 from tidelog.client.descriptions import NewTopic
 from tidelog.controller import ControllerState
 from tidelog.controller.partition_changes import change_record, with_replicas
@@ -328,6 +328,36 @@ def test_an_order_that_no_metadata_can_bear_out_does_not_hold_a_replica_up_for_g
         await stage.until(lambda: is_serving(stage, number), seconds_max=2 * STOPPED_SECONDS_MAX)
         await stage.produce("m2")
         await stage.until_settled()
+
+    tell(story)
+
+
+def test_an_order_about_a_log_whose_topic_is_not_heard_of_yet_does_not_hold_it_up_for_good() -> None:
+    """As after a start, when the metadata has not come so far again."""
+
+    async def story(stage: Stage) -> None:
+        await settled(stage)
+        controller, (slow, quick) = stage.controller, others(stage)
+        stage.part([controller, quick], [slow])
+        async with stage.factory_at(controller).admin() as admin:
+            await admin.create_topics([NewTopic("later", replica_assignments={0: [controller, quick, slow]})])
+        topic_id = stage.witness.latest.topics_by_name["later"].topic_id
+        disk = stage.nodes[BrokerId(slow)].machine.disk
+        disk.make_dirs(f"{LOGS}/later-0")
+        disk.write_atomically(f"{LOGS}/later-0/partition.metadata", format_partition_metadata(topic_id))
+        deletion = StopReplicaPartitionState(0, DELETED_TOPIC_EPOCH, delete_partition=True)
+        request = order(stage, slow, deletion, (1 << 63) - 1, topic_id)
+        request.topic_states[0].topic_name = "later"
+        assert await send(stage, slow, request) == (Code.NONE, [Code.NONE])
+        stage.heal()
+        later = TopicPartition("later", FIRST)
+
+        def serves() -> bool:
+            partition = process_of(stage, slow).broker.replica_of(later)
+            return partition is not None and partition.has_role
+
+        await stage.until(serves, seconds_max=2 * STOPPED_SECONDS_MAX)
+        assert not process_of(stage, slow).broker.stops.stopped
 
     tell(story)
 

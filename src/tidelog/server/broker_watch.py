@@ -184,9 +184,10 @@ class BrokerWatch:
                 doubt = watched.suspicions.doubt(suspect, metadata, self._clock.now_ms())
                 if doubt is not None and not doubt.may_pass:
                     return
-                if await self._refuses(metadata.brokers[suspect.broker_id]) and not self._has_slept(
-                    self._clock.now_ms()
-                ):
+                refuses = await self._refuses(metadata.brokers[suspect.broker_id])
+                if self._watched is not watched:
+                    return  # it may have been heard of since, in a leadership that began meanwhile
+                if refuses and not self._has_slept(self._clock.now_ms()):
                     outcome = await self._fence_early(watched, suspect)
                     if outcome.doubt is None or not outcome.doubt.may_pass:
                         self._tell(suspect, outcome)

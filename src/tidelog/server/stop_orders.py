@@ -13,7 +13,6 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import KafkaError
 from tidelog.base.ids import LeaderEpoch, TopicId, TopicPartition
 from tidelog.base.ports import Executor
 from tidelog.metadata import MetadataImage
@@ -77,10 +76,7 @@ class StopOrders:
             logger.info("%s is served here no more: the controller says so", order.topic_partition)
             self._broker.stop_serving(partition)
             replica = ReplicaId(partition.topic_id, order.topic_partition.partition)
-            if replica in self._machine.stopped:
-                self._cancel_timer(replica)
-                loop = asyncio.get_running_loop()
-                self._timers[replica] = loop.call_later(STOPPED_SECONDS_MAX, self._on_unheard, replica)
+            self._wait_for_metadata(replica)
         if self._resumed:
             await self._go_on()
 
@@ -126,6 +122,13 @@ class StopOrders:
                 self._resumed.append(replica)
         return any(replica not in ready.resume for replica in ready.stop)
 
+    def _wait_for_metadata(self, replica: ReplicaId) -> None:
+        """From the first order on, whatever comes after it: not for good."""
+        if replica in self._machine.stopped:
+            self._cancel_timer(replica)
+            loop = asyncio.get_running_loop()
+            self._timers[replica] = loop.call_later(STOPPED_SECONDS_MAX, self._on_unheard, replica)
+
     def _cancel_timer(self, replica: ReplicaId) -> None:
         timer = self._timers.pop(replica, None)
         if timer is not None:
@@ -133,6 +136,7 @@ class StopOrders:
 
     def _on_unheard(self, replica: ReplicaId) -> None:
         self._machine.on_unheard(replica, self._image)
+        self._strays.pop(replica, None)
         self._carry_out()
         if self._resumed:
             logger.warning("%s is served again: in %.0f s no metadata said otherwise", replica, STOPPED_SECONDS_MAX)
@@ -157,12 +161,9 @@ class StopOrders:
             if topic_id is None:
                 return
             replica = ReplicaId(topic_id, order.topic_partition.partition)
+            self._machine.on_order(order, HeldReplica(topic_id, None), self._image)
             self._strays[replica] = order.topic_partition
-            try:
-                self._machine.on_order(order, HeldReplica(topic_id, None), self._image)
-            except KafkaError:
-                del self._strays[replica]
-                raise
             self.obeyed += 1
-            self._carry_out()
+            if self._carry_out():
+                self._wait_for_metadata(replica)
             await self._files.delete(self.take_strays())

@@ -258,6 +258,32 @@ def test_a_node_that_stops_asks_for_nobody() -> None:
     run(scenario)
 
 
+def test_a_port_that_was_asked_before_a_leadership_began_says_nothing_in_it() -> None:
+    """Who was heard of then is known there alone: what was suspected before knows nothing of it."""
+
+    async def scenario(other: Other, network: CountingNetwork) -> None:
+        watch = other.node.broker_watch
+        asked, answer = asyncio.Event(), asyncio.Event()
+
+        async def refuses(host: str, port: int) -> bool:
+            asked.set()
+            await answer.wait()
+            return True
+
+        network.refuses = refuses  # type: ignore[method-assign]
+        other.connection.close()
+        await asked.wait()
+        watch._of = None  # as when this node stood still for long
+        await other.connect()
+        await other.beat()
+        answer.set()
+        await until(lambda: not watch._asking)
+        await other.node.caught_up()
+        assert not other.is_fenced
+
+    run(scenario)
+
+
 # Who refuses.
 
 
