@@ -10,7 +10,7 @@ from tidelog.base.errors import KafkaError
 from tidelog.server.dispatch import Dispatcher, Handler, RequestContext
 from tidelog.server.node import Node
 from tidelog.server.tokens import TokenGate
-from tidelog.wire import ConsistencyState
+from tidelog.wire import decode
 from tidelog.wire.api import Api
 
 
@@ -51,14 +51,21 @@ class TokenRules:
 class AnswersAllTheSame(TokenGate):
     """Where there is no place for the error, the answer is what there is."""
 
-    async def answer(
-        self, known: Api, handle: Handler, request: Any, context: RequestContext, state: ConsistencyState
-    ) -> Any:
-        try:
-            return await super().answer(known, handle, request, context, state)
-        except KafkaError:
-            response = handle(self._node, request, context)
-            return await response if isinstance(response, Awaitable) else response
+    def hold(
+        self, known: Api, handle: Handler, request: Any, context: RequestContext, sent: tuple[memoryview, int]
+    ) -> Awaitable[Any]:
+        frame, position = memoryview(bytearray(sent[0])), sent[1]
+        held = super().hold(known, handle, request, context, sent)
+
+        async def answer() -> Any:
+            try:
+                return await held
+            except KafkaError:
+                request = decode(known.request, frame, context.api_version, position, ignores_trailing_bytes=True)
+                response = handle(self._node, request, context)
+                return await response if isinstance(response, Awaitable) else response
+
+        return answer()
 
 
 async def _at_once() -> None:

@@ -192,10 +192,8 @@ class Dispatcher:
         is_free = token is None or token is tokens.reached or tokens.is_reached(token)
         if token is None or is_free or not tokens.must_wait(known, request, token):
             response = handle(self._node, request, context)
-        else:  # for longer than the frame is there
-            copied = memoryview(bytearray(frame))
-            request = decode(known.request, copied, version, position, ignores_trailing_bytes=True)
-            response = tokens.answer(known, handle, request, context, token)
+        else:
+            response = tokens.hold(known, handle, request, context, (frame, position))
         if response.__class__ is answer_type:
             state = self._node.consistency_state if connection.skips_tags else None
             answer = encode_response(key, version, header.correlation_id, response, state)

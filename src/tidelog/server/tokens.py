@@ -16,12 +16,16 @@ from typing import TYPE_CHECKING, Any
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import Offset
 from tidelog.server.gated_apis import DENIALS, READS
-from tidelog.wire import ConsistencyState
+from tidelog.wire import ConsistencyState, decode
 from tidelog.wire.api import Api
 
 if TYPE_CHECKING:
     from tidelog.server.dispatch import Handler, RequestContext
     from tidelog.server.node import Node
+
+
+HELD_BYTES_MAX = 256 << 20
+"""Of all requests that wait: anybody may send a token that never comes. What finds no room is refused at once."""
 
 
 class TokenGate:
@@ -33,12 +37,14 @@ class TokenGate:
 
     Attributes:
         reached: one that is, and stays so: the image never goes back. The same ones come again and again.
+        held_bytes: of requests that wait.
     """
 
     def __init__(self, node: Node, otherwise: Container[int] = ()) -> None:
         self._node = node
         self._denials = {key: is_denied for key, is_denied in DENIALS.items() if key not in otherwise}
         self.reached: ConsistencyState | None = None
+        self.held_bytes = 0
 
     def is_reached(self, state: ConsistencyState) -> bool:
         """Whether whatever is answered now reflects all that the client has seen."""
@@ -58,27 +64,50 @@ class TokenGate:
         is_denied = self._denials.get(known.key)
         return is_denied is not None and is_denied(self._node, request)
 
-    async def answer(
-        self, known: Api, handle: Handler, request: Any, context: RequestContext, state: ConsistencyState
-    ) -> Any:
-        """The answer of `handle`, once it can be given.
+    def hold(
+        self,
+        known: Api,
+        handle: Handler,
+        request: Any,
+        context: RequestContext,
+        sent: tuple[memoryview, int],
+    ) -> Awaitable[Any]:
+        """The answer of `handle`, once it can be given; raises KafkaError where that has no place for a refusal.
+
+        What is kept meanwhile are the bytes that were sent: what is read from them may be many times as large.
 
         Args:
-            request: shares nothing with the connection's buffer.
-
-        Raises:
-            KafkaError: it never could, and the answer has no place to say so: the connection is to be closed.
+            sent: the frame, which is not there for long, and where in it the request begins.
         """
+        frame, position = sent
+        state = context.header.consistency_state
+        assert state is not None
+        if self.held_bytes + len(frame) > HELD_BYTES_MAX:
+            why = self._stale(state, f"as many requests wait for metadata as {HELD_BYTES_MAX} bytes hold")
+            return _refused(self._refusal(known, request, context, why), why)
+        return self._answer(known, handle, context, (memoryview(bytearray(frame)), position))
+
+    async def _answer(self, known: Api, handle: Handler, context: RequestContext, kept: tuple[memoryview, int]) -> Any:
+        frame, position = kept
+        state = context.header.consistency_state
+        assert state is not None
+        why: KafkaError | None = None
+        self.held_bytes += len(frame)
         try:
             await self._wait_for(state)
         except KafkaError as error:
-            refuse = READS.get(known.key)
-            answer = None if refuse is None else refuse(known, request, context.api_version, error.code, str(error))
-            if answer is None:
-                raise
-            return answer
+            why = error
+        finally:
+            self.held_bytes -= len(frame)
+        request = decode(known.request, frame, context.api_version, position, ignores_trailing_bytes=True)
+        if why is not None:
+            return await _refused(self._refusal(known, request, context, why), why)
         response = handle(self._node, request, context)
         return await response if isinstance(response, Awaitable) else response
+
+    def _refusal(self, known: Api, request: Any, context: RequestContext, why: KafkaError) -> Any:
+        refuse = READS.get(known.key)
+        return None if refuse is None else refuse(known, request, context.api_version, why.code, str(why))
 
     async def _wait_for(self, state: ConsistencyState) -> None:
         """Raises KafkaError: STALE_METADATA: it did not come in time. INCONSISTENT_CLUSTER_ID: it never will."""
@@ -104,3 +133,10 @@ class TokenGate:
             f"the client has seen the metadata of offset {state.token}, and broker {self._node.config.node_id} "
             f"only that of offset {self._node.image.last_offset}: {when}",
         )
+
+
+async def _refused(answer: Any, why: KafkaError) -> Any:
+    """Raises KafkaError: the answer has no place to say why: the connection is to be closed."""
+    if answer is None:
+        raise why
+    return answer

@@ -9,6 +9,7 @@ import pytest
 from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import Offset
+from tidelog.server import tokens
 
 WAIT_SECONDS = 5
 STALE = Code.STALE_METADATA
@@ -96,5 +97,32 @@ def test_waiting_leaves_the_request_as_it_came() -> None:
             assert topic.partition_responses[0].error_code == Code.NONE
             await second
         assert one.node.broker.partition(MISSING, 0).log.log_end_offset == Offset(1)
+
+    play(story)
+
+
+def test_who_finds_no_room_to_wait_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever tokens are made up: what waits for them takes no more memory than is set."""
+    monkeypatch.setattr(tokens, "HELD_BYTES_MAX", 400)
+
+    async def story(one: OneNode) -> None:
+        loop = asyncio.get_running_loop()
+        async with one.client(LATE) as first, one.client(LATE) as second, one.client(LATE) as reads:
+            waits = asyncio.ensure_future(first.ask(produce(MISSING), version=12))
+            await one.until(lambda: one.waiting == 1)
+            began = loop.time()
+            many = [f"{MISSING}-{number}" for number in range(40)]
+            with pytest.raises(NetworkError):
+                await second.ask(produce("x" * 240), version=12)
+            assert codes_of(await reads.ask(metadata(*many))) == [STALE]
+            assert loop.time() - began < 1
+            with pytest.raises(NetworkError):
+                await waits
+            assert one.waiting == 0
+        async with one.client(one.last_offset + 1) as later:
+            waits = asyncio.ensure_future(later.ask(produce(MISSING), version=12))
+            await one.until(lambda: one.waiting)
+            await one.make(MISSING)
+            assert (await waits).responses[0].partition_responses[0].error_code == Code.NONE
 
     play(story)
