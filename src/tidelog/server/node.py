@@ -333,7 +333,8 @@ class Node:
         if self.config.broker_listeners:
             self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
             await self._start_broker()
-            self.listeners.accept(BROKER)
+            self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead
+            await self.broker.set_strays_aside()
         upkeep = LogUpkeep(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
         self._start_task(upkeep.run())
         self._start_task(self.groups.begin())
@@ -474,7 +475,6 @@ class Node:
         )
         self.broker.on_directory_failed = self._lifecycle.wake
         await self._lifecycle.start()
-        await self.broker.set_strays_aside()
         self._dynamic_configs.tell_what_does_not_count(self.image)
 
     def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:

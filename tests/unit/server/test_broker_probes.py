@@ -21,6 +21,7 @@ from tidelog.io.rng import SystemRng
 from tidelog.metadata.features import own_features
 from tidelog.net.address import Address
 from tidelog.net.connection import Connection, ConnectionSettings, open_connection
+from tidelog.server.broker import Broker
 from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
 from tidelog.wire.messages.api_62_broker_registration import (
@@ -280,6 +281,26 @@ def test_a_port_that_was_asked_before_a_leadership_began_says_nothing_in_it() ->
         await until(lambda: not watch._asking)
         await other.node.caught_up()
         assert not other.is_fenced
+
+    run(scenario)
+
+
+def test_a_broker_that_was_let_in_refuses_nobody_while_it_tidies_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be many strays, and a connection that closes meanwhile would have it taken for dead."""
+    set_strays_aside, answers = Broker.set_strays_aside, []
+
+    async def looking(self: Broker) -> None:
+        us = self.image.brokers[US]
+        endpoint = us.endpoint("PLAINTEXT")
+        assert endpoint is not None
+        assert not us.is_fenced
+        answers.append(await RealNetwork().refuses(HOST, endpoint.port))
+        await set_strays_aside(self)
+
+    monkeypatch.setattr(Broker, "set_strays_aside", looking)
+
+    async def scenario(other: Other, network: CountingNetwork) -> None:
+        assert answers == [False]
 
     run(scenario)
 
