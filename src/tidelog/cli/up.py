@@ -21,14 +21,16 @@ from tidelog.cli.local_cluster import HOST, LocalCluster
 from tidelog.cli.supervision import NodeChild, NodeEndedError, Supervision
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 PORT_MAX = 65_535
 OWN_KEYS = {
     "node.id", "broker.id", "process.roles", "listeners", "advertised.listeners", "controller.listener.names",
-    "controller.quorum.voters", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir", "metadata.log.dir",
+    "controller.quorum.voters", "controller.quorum.bootstrap.servers", "log.dirs", "log.dir",
 }  # fmt: skip
 """What `up` must say itself, so that its nodes find each other and their files."""
+METADATA_DIRECTORY = "metadata.log.dir"
+"""As well, where there are several nodes or disks; one node that has none may be told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,8 +109,8 @@ class Up:
 
     def write_files(self) -> list[str]:
         """Write the settings of every node, none of which may be running; returns their files."""
-        self._check()
         cluster = LocalCluster(self.data, self.nodes, self.disks)
+        self._check_settings({*OWN_KEYS, METADATA_DIRECTORY} if cluster.nodes > 1 or cluster.disks else OWN_KEYS)
         self._check_ports(cluster.nodes)
         cluster.check_not_running()
         try:
@@ -139,9 +141,9 @@ class Up:
                 print(f"ready bootstrap={addresses}", flush=True)
                 supervision.wait_until_told(on_ended)
 
-    def _check(self) -> None:
+    def _check_settings(self, own_keys: Collection[str]) -> None:
         for key, _ in self.config:
-            if key in OWN_KEYS:
+            if key in own_keys:
                 raise UsageError(
                     f"--config {key}: `up` sets this key itself; use --port and --data, or `tidelog server FILE`"
                 )

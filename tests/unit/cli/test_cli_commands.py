@@ -80,6 +80,8 @@ def test_help_without_a_command_lists_them_all(capsys: pytest.CaptureFixture[str
         (["up", "--metrics-port", "70000"], "--metrics-port 70000 is no port"),
         (["up", "--port", "70000"], "--port 70000 is no port"),
         (["up", "--config", "node.id=3"], "sets this key itself"),
+        (["up", "--nodes", "3", "--config", "metadata.log.dir=/m"], "sets this key itself"),
+        (["up", "--disks", "2", "--config", "metadata.log.dir=/m"], "sets this key itself"),
         (["up", "--config", "novalue"], "is not KEY=VALUE. See"),
         (
             ["up", "--data", "/dev/null/data"],
