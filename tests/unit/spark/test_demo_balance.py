@@ -108,7 +108,7 @@ def test_undoing_takes_what_the_lost_records_left_and_no_more() -> None:
     assert without(kept, LOST) == 3
     assert kept == {(0, 0): 10, (0, 1): 11, (1, 3): 33}
     assert str(LOST) == "partition 0, offsets 2 to 4"
-    assert str(LostRange(0, None, 5)) == "partition 0, offsets some offset to 4"
+    assert str(LostRange(0, None, 5)) == "partition 0, offsets up to 4"
 
 
 def batch(base_offset: int, leader_epoch: int, *numbers: int) -> bytes:

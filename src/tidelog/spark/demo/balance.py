@@ -27,8 +27,8 @@ class LostRange(NamedTuple):
         return place[0] == self.partition and (self.first_offset or 0) <= place[1] < self.end_offset
 
     def __str__(self) -> str:
-        first = "some offset" if self.first_offset is None else f"{self.first_offset:,}"
-        return f"partition {self.partition}, offsets {first} to {self.end_offset - 1:,}"
+        which = "up to" if self.first_offset is None else f"{self.first_offset:,} to"
+        return f"partition {self.partition}, offsets {which} {self.end_offset - 1:,}"
 
 
 @dataclass(frozen=True)
