@@ -151,6 +151,7 @@ class Connection:
         for sent in waiting:
             if not sent.future.done():
                 sent.future.set_exception(self.closed)
+                sent.future.exception()  # looked at: who sent several gives up at the first that fails
 
     def _write(self, api_key: int, version: int, message: object) -> int:
         if self.closed is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -277,3 +278,22 @@ def test_it_works_on_uvloop_and_on_asyncios_own_loop_alike() -> None:
     for factory in (asyncio.new_event_loop, uvloop.new_event_loop):
         with asyncio.Runner(loop_factory=factory) as runner:
             runner.run(work())
+
+
+def test_of_several_answers_that_do_not_come_it_is_enough_to_look_at_the_first() -> None:
+    async def work(broker: ScriptedBroker) -> None:
+        broker.on(ApiKey.METADATA, lambda request, version: SILENT)
+        connection = await connect(broker)
+        complaints: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, told: complaints.append(told))
+        first, second = (
+            connection.send(MetadataRequest(topics=[]), MetadataResponse, timeout_ms=5_000) for _ in range(2)
+        )
+        connection.close()
+        with pytest.raises(NetworkError):
+            await first
+        del first, second
+        gc.collect()
+        assert complaints == []
+
+    run(work)
