@@ -81,8 +81,8 @@ def test_partitions_are_reassigned(
 
     write_plan(str(plan), {TopicPartition(topic, PartitionIndex(0)): (1, 2, 3)})
     insists = (*run, "--execute", "--disallow-replication-factor-change")
-    said = tools.run("kafka-reassign-partitions", *at, *insists, status=None)
-    assert "that was not to change" in said.output + said.errors
+    kept = tools.run("kafka-reassign-partitions", *at, *insists, status=None)
+    assert "that was not to change" in kept.output + kept.errors
     assert "reassignments are active" in tools.run("kafka-reassign-partitions", *at, *run, "--cancel").output
     write_plan(str(plan), {TopicPartition(topic, PartitionIndex(0)): (9, 1)})
     refused = tools.run("kafka-reassign-partitions", *at, *run, "--execute", status=1)
