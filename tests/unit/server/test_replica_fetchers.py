@@ -6,6 +6,7 @@ import asyncio
 from typing import Any, cast
 from uuid import UUID
 
+from support.waiting import until
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.records import BatchBuilder
@@ -16,13 +17,8 @@ from tidelog.server.replication_settings import ReplicaFetchSettings
 from tidelog.server.replication_throttles import Throttle
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
-SECONDS_MAX = 60.0
 TOPIC_ID = UUID(int=7)
 LEADER = BrokerId(2)
-
-
-def unlimited() -> Throttle:
-    return Throttle(lambda: 0, lambda who, due_ms: None)
 
 
 class ScriptedLeader:
@@ -48,9 +44,7 @@ class ScriptedLeader:
         return await self.answers[-1]
 
     async def until_asked(self, count: int) -> FetchRequest:
-        async with asyncio.timeout(SECONDS_MAX):
-            while len(self.asked) < count:
-                await asyncio.sleep(0)
+        await until(lambda: len(self.asked) >= count)
         return self.asked[count - 1]
 
     def answer(self, number: int, *rows: PartitionData) -> None:
@@ -83,6 +77,27 @@ class Follower:
         fetchers.ask(cast(Following, self), request)
 
 
+def fetchers_of(leader: ScriptedLeader) -> ReplicaFetchers:
+    """Those of broker 1, which nothing throttles."""
+    settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
+    unlimited = Throttle(lambda: 0, lambda who, due_ms: None)
+    return ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited)
+
+
+async def two_under_way(
+    fetchers: ReplicaFetchers, leader: ScriptedLeader, first: Follower, second: Follower
+) -> FetchRequest:
+    """Return the third fetch, which names `second` because it begins to follow; the second one is not answered yet."""
+    first.ask(fetchers, 1, 0)
+    await leader.until_asked(1)
+    leader.answer(1, row(0))
+    await until(lambda: first.fetched)
+    first.ask(fetchers, 2, 0)
+    await leader.until_asked(2)
+    second.ask(fetchers, 1, 0)
+    return await leader.until_asked(3)
+
+
 def batch(offset: int) -> bytes:
     builder = BatchBuilder()
     builder.append(0, None, b"x")
@@ -103,32 +118,18 @@ def test_an_answer_to_an_earlier_fetch_says_nothing_to_a_later_question() -> Non
 
     async def story() -> None:
         leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
-        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(
-            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
-        )
-        first.ask(fetchers, 1, 0)
-        await leader.until_asked(1)
-        leader.answer(1, row(0))
-        while not first.fetched:
-            await asyncio.sleep(0)
-        first.ask(fetchers, 2, 0)
-        await leader.until_asked(2)
-        second.ask(fetchers, 1, 0)
-        named = await leader.until_asked(3)
+        fetchers = fetchers_of(leader)
+        named = await two_under_way(fetchers, leader, first, second)
         assert [one.partition for topic in named.topics for one in topic.partitions] == [1]
         leader.answer(2, row(0, 0))
-        while len(first.fetched) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(first.fetched) >= 2)
         first.ask(fetchers, 3, 1)
         await leader.until_asked(4)
         leader.answer(3, row(0, 0, high_watermark=1), row(1))
-        while not second.fetched:
-            await asyncio.sleep(0)
+        await until(lambda: second.fetched)
         assert first.fetched == [(1, None, 0), (2, 0, 0)]
         leader.answer(4)
-        while len(first.fetched) < 3:
-            await asyncio.sleep(0)
+        await until(lambda: len(first.fetched) >= 3)
         assert first.fetched[2] == (3, None, 1), "what the leader told once, it does not repeat"
         await fetchers.stop()
 
@@ -140,26 +141,13 @@ def test_what_is_under_way_answers_the_same_question_asked_once_more() -> None:
 
     async def story() -> None:
         leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
-        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(
-            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
-        )
-        first.ask(fetchers, 1, 0)
-        await leader.until_asked(1)
-        leader.answer(1, row(0))
-        while not first.fetched:
-            await asyncio.sleep(0)
-        first.ask(fetchers, 2, 0)
-        await leader.until_asked(2)
-        second.ask(fetchers, 1, 0)
-        await leader.until_asked(3)
+        fetchers = fetchers_of(leader)
+        await two_under_way(fetchers, leader, first, second)
         leader.answer(2, row(0, high_watermark=1))
-        while len(first.fetched) < 2:
-            await asyncio.sleep(0)
+        await until(lambda: len(first.fetched) >= 2)
         first.ask(fetchers, 3, 0)
         leader.answer(3, row(0, high_watermark=2), row(1))
-        while not second.fetched:
-            await asyncio.sleep(0)
+        await until(lambda: second.fetched)
         assert first.fetched == [(1, None, 0), (2, None, 1), (3, None, 2)]
         await fetchers.stop()
 
@@ -169,16 +157,12 @@ def test_what_is_under_way_answers_the_same_question_asked_once_more() -> None:
 def test_who_wants_nothing_at_present_is_taken_out_of_the_session_and_named_anew() -> None:
     async def story() -> None:
         leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
-        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(
-            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
-        )
+        fetchers = fetchers_of(leader)
         first.ask(fetchers, 1, 0)
         second.ask(fetchers, 1, 0)
         await leader.until_asked(1)
         leader.answer(1, row(0), row(1))
-        while not second.fetched:
-            await asyncio.sleep(0)
+        await until(lambda: second.fetched)
         second.ask(fetchers, 2, 0)
         without = await leader.until_asked(2)
         assert [one.partitions for one in without.forgotten_topics_data] == [[0]]
@@ -195,16 +179,11 @@ def test_who_wants_nothing_at_present_is_taken_out_of_the_session_and_named_anew
 def test_a_refusal_by_a_code_that_only_newer_releases_know_is_told_as_one() -> None:
     async def story() -> None:
         leader, follower = ScriptedLeader(), Follower(0)
-        settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
-        fetchers = ReplicaFetchers(
-            BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited()
-        )
+        fetchers = fetchers_of(leader)
         follower.ask(fetchers, 1, 0)
         await leader.until_asked(1)
         leader.answer(1, PartitionData(0, error_code=9_999, high_watermark=-1))
-        async with asyncio.timeout(5):
-            while not follower.refused:
-                await asyncio.sleep(0)
+        await until(lambda: follower.refused)
         assert follower.refused == [Code.UNKNOWN_SERVER_ERROR]
         await fetchers.stop()
 

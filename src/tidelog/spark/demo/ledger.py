@@ -85,7 +85,7 @@ class Ledger:
         self._reader.start()
 
     def hold(self) -> History:
-        """Write no more for now; returns when all that was written is answered, and read. What was seen until then.
+        """Let the writer rest; return what was seen, when all that was written is answered and read.
 
         Raises:
             TidelogError: the writer or the reader could not go on.
