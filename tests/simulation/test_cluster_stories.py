@@ -162,6 +162,34 @@ def test_a_consumer_is_told_of_what_an_unclean_election_takes_from_it() -> None:
     assert witness.facts["unclean election"] == 1
 
 
+def test_a_topic_placed_on_two_brokers_that_lost_their_disks_waits_for_an_operator() -> None:
+    """The controller still takes them for alive, and the third leaves the ISR while they are enough for it.
+
+    Two disks at once are more than `min.insync.replicas` of two covers: the third may lack what both acknowledged, for
+    all that the controller knows. So nobody leads, and a run that keeps promises draws no such second loss.
+    """
+
+    async def story(stage: Stage) -> None:
+        assert stage.witness.may_lose_power(BrokerId(4), is_disk=True)
+        stage.lose_disk(4)
+        assert not stage.witness.may_lose_power(BrokerId(5), is_disk=True)
+        stage.lose_disk(5)
+        await stage.make_topic(4, 5, 1)
+        stage.kill(1)
+        await stage.start(1)
+        await stage.until(lambda: set(stage.state.isr) == {4, 5})
+        await stage.start()
+        await stage.until(lambda: stage.leader == 0)
+        assert (stage.state.isr, stage.state.eligible_leader_replicas) == ((), ())
+        async with stage.factory.admin() as admin:
+            await admin.elect_leaders("unclean", [PARTITION])
+        await stage.until_settled()
+        await stage.produce("m1")
+
+    witness = tell(story, nodes=5, allows_unclean=True)
+    assert witness.facts["unclean election"] == 1
+
+
 # A process that is killed between two others of its broker.
 
 

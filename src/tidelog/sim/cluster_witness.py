@@ -207,21 +207,23 @@ class ClusterWitness(ClientWitness):
         self._check_doubts()
 
     def may_lose_power(self, node_id: BrokerId, *, is_disk: bool = False) -> bool:
-        """Whether the run allows one loss more at a time."""
+        """Whether the run allows one loss more at a time.
+
+        Brokers of which the controller does not know yet that they lost something count for every partition: it may
+        still place a new topic on them.
+        """
         if self._plan.allows_unclean and not is_disk:
             return True
+        unknown = {each for each in self._powerless if not self._is_known(each)} | {node_id}
+        if len(unknown) >= self._plan.clients.min_insync_replicas:
+            return False
         for history, state in self._histories():
             if node_id in state.replicas:
                 doubtful = {each for each in self._nodes if history.is_doubtful(each)} | {node_id}
                 if len(doubtful) >= self._plan.clients.min_insync_replicas:
                     return False
-        return self._leave_somebody(node_id)
-
-    def _leave_somebody(self, node_id: BrokerId) -> bool:
-        """Whether every partition, be it of a topic that nobody writes to, has somebody left who may lead it."""
-        gone = {each for each in self._powerless if not self._is_known(each)} | {node_id}
         return all(
-            node_id not in state.replicas or not gone.issuperset((*state.isr, *state.eligible_leader_replicas))
+            node_id not in state.replicas or not unknown.issuperset((*state.isr, *state.eligible_leader_replicas))
             for topic in self.latest.topics_by_name.values()
             for state in topic.partitions
         )
