@@ -42,6 +42,7 @@ class Hurt(Enum):
     DISK = "disk"
     CLOCK = "clock"
     OPERATOR = "operator"
+    STRANGER = "stranger"
 
 
 @dataclass(slots=True)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from chaos import (
     clock_faults,
     disk_faults,
+    lost_log_faults,
     network_faults,
     operator_faults,
     process_faults,
     quorum_faults,
     reassignment_faults,
+    stranger_faults,
     upgrade_faults,
 )
 
@@ -18,9 +20,11 @@ FAULTS = (
     *network_faults.FAULTS,
     *clock_faults.FAULTS,
     *disk_faults.FAULTS,
+    *lost_log_faults.FAULTS,
     *operator_faults.FAULTS,
     *quorum_faults.FAULTS,
     *reassignment_faults.FAULTS,
+    *stranger_faults.FAULTS,
     *upgrade_faults.FAULTS,
 )
 MIXED = "mixed"
