@@ -362,6 +362,34 @@ def test_an_order_about_a_log_whose_topic_is_not_heard_of_yet_does_not_hold_it_u
     tell(story)
 
 
+def test_an_order_that_waits_while_the_metadata_brings_its_replica_stops_that() -> None:
+    """The order finds no replica, and waits for the image that is being applied. That image has one, with a role."""
+
+    async def story(stage: Stage) -> None:
+        await settled(stage)
+        slow, _ = others(stage)
+        lock = process_of(stage, slow).broker.image_lock
+        await lock.acquire()
+        async with stage.factory_at(stage.controller).admin() as admin:
+            await admin.create_topics([NewTopic("later", replica_assignments={0: [1, 2, 3]})])
+        await stage.until(lambda: len(lock._waiters or ()) == 1)  # the image
+        state = StopReplicaPartitionState(0, 1, delete_partition=False)
+        ordered_at = stage.witness.metadata.end_offset
+        request = order(stage, slow, state, ordered_at, stage.witness.latest.topics_by_name["later"].topic_id)
+        request.topic_states[0].topic_name = "later"
+        sent = asyncio.create_task(send(stage, slow, request))
+        await stage.until(lambda: len(lock._waiters or ()) == 2)  # the order behind it
+        lock.release()
+        assert await sent == (Code.NONE, [Code.NONE])
+        partition = process_of(stage, slow).broker.replica_of(TopicPartition("later", FIRST))
+        assert partition is not None
+        assert not partition.has_role
+        await reassign(stage, 3, 2, 1)
+        await stage.until(lambda: partition.has_role)
+
+    tell(story)
+
+
 async def move_about(stage: Stage, rng: SeededRng) -> None:
     """Reassign to and fro, with nodes that end and ways that are cut, while what was pushed comes again and again."""
     addresses = {node_id: Address(machine_of(node_id), CLIENT_PORT) for node_id in stage.nodes}

@@ -67,9 +67,12 @@ class StopOrders:
         """
         partition = self._broker.replica_of(order.topic_partition)
         if partition is None:
-            if order.topic_id is not None and self._image.topic_by_id(order.topic_id) is None:
-                await self._obey_about_stray(order)
-            return
+            async with self._broker.image_lock:
+                # The image that was applied meanwhile may have brought the replica, and given it a role.
+                partition = self._broker.replica_of(order.topic_partition)
+                if partition is None:
+                    await self._obey_about_stray(order)
+                    return
         self._machine.on_order(order, HeldReplica(partition.topic_id, self._leader_epoch(partition)), self._image)
         self.obeyed += 1
         if self._carry_out():
@@ -155,15 +158,19 @@ class StopOrders:
             await self._broker.take_roles(self.take_resumed(), self._broker.image)
 
     async def _obey_about_stray(self, order: StopOrder) -> None:
-        """Of a topic that the metadata does not know: whatever lies here under its name, nobody serves it."""
-        async with self._broker.image_lock:
-            topic_id = await self._executor.run(partial(self._files.topic_id_at, order.topic_partition))
-            if topic_id is None:
-                return
-            replica = ReplicaId(topic_id, order.topic_partition.partition)
-            self._machine.on_order(order, HeldReplica(topic_id, None), self._image)
-            self._strays[replica] = order.topic_partition
-            self.obeyed += 1
-            if self._carry_out():
-                self._wait_for_metadata(replica)
-            await self._files.delete(self.take_strays())
+        """Of a topic that the metadata does not know: whatever lies here under its name, nobody serves it.
+
+        The caller holds the lock of the image.
+        """
+        if order.topic_id is None or self._image.topic_by_id(order.topic_id) is not None:
+            return
+        topic_id = await self._executor.run(partial(self._files.topic_id_at, order.topic_partition))
+        if topic_id is None:
+            return
+        replica = ReplicaId(topic_id, order.topic_partition.partition)
+        self._machine.on_order(order, HeldReplica(topic_id, None), self._image)
+        self._strays[replica] = order.topic_partition
+        self.obeyed += 1
+        if self._carry_out():
+            self._wait_for_metadata(replica)
+        await self._files.delete(self.take_strays())
