@@ -1,4 +1,4 @@
-"""Disks that forget what a voter said break the smallest quorum, by the shortest story."""
+"""Disks that forget what a voter said, and logs that are taken for a snapshot's, break the smallest quorum."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from support.small_world_search import explore
     [
         (QuorumBounds(records=0, epochs=2, forgets="votes"), "OneLeaderAnEpoch", 5),
         (QuorumBounds(epochs=2, is_sync_late=True, forgets="syncs"), "CommittedStays", 6),
+        (QuorumBounds(epochs=2, candidates=2, snapshots=1, forgets="epochs"), "CommittedStays", 13),
     ],
-    ids=["votes", "syncs"],
+    ids=["votes", "syncs", "epochs"],
 )
 def test_what_was_said_and_not_on_disk_breaks_a_quorum(bounds: QuorumBounds, invariant: str, steps: int) -> None:
     world = SmallQuorum(bounds)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from support.datadriven import Command
 from support.played_story import PlayedStory
-from support.quorum_world import OPENS, Conditions, Machine, QuorumWorld, Record
+from support.quorum_world import OPENS, BrokenError, Conditions, Machine, QuorumWorld, Record
 from support.replica_values import name_of
 from tidelog.base.ids import BrokerId
 from tidelog.quorum import Role
@@ -31,13 +31,15 @@ class QuorumRules:
 
     sends_high_watermark: bool = True
     asks_pre_votes: bool = True
+    compares_epochs: bool = True
 
 
 OLD_QUORUM_RULES = {
     "parks-all-that-is-empty": QuorumRules(sends_high_watermark=False),
     "without-pre-votes": QuorumRules(asks_pre_votes=False),
+    "snapshot-by-length": QuorumRules(compares_epochs=False),
 }
-"""Before KIP-1166, and before KIP-996."""
+"""Before KIP-1166, before KIP-996, and a log that counts as the snapshot's because it reaches as far."""
 
 
 class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
@@ -48,6 +50,7 @@ class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
     def __init__(self, rules: QuorumRules | None = None) -> None:
         super().__init__(rules)
         self._broken: list[str] = []
+        self._is_over = False
         self._leads: BrokerId | None = None
         self._cut_off: set[BrokerId] = set()
         self._voters = 0
@@ -58,6 +61,8 @@ class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
             "pass": ("pass COUNT: so many milliseconds", self._pass),
             "settle": ("settle: until all who are connected know what is committed", self._settle),
             "crash": ("crash NODE: its process ends, and its connections close", self._crash),
+            "crash-loading": ("crash-loading NODE: when the next snapshot is on its disk", self._crash_loading),
+            "snapshot": ("snapshot: the leader makes one, and keeps no record below it", self._snapshot),
             "start": ("start NODE: again", self._start),
             "close": ("close NODE: its connection to the leader", self._close),
             "cut-off": ("cut-off NODE: nothing reaches it, or comes from it, and no connection closes", self._cut),
@@ -66,6 +71,16 @@ class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
 
     def broken(self) -> list[str]:
         return self._broken
+
+    def do(self, command: Command) -> None:
+        """As any story's; nothing more happens in a quorum that is broken."""
+        if self._is_over:
+            return
+        try:
+            super().do(command)
+        except BrokenError as error:
+            self._broken.append(str(error))
+            self._is_over = True
 
     def picture(self) -> list[str]:
         return [_line(machine, at < self._voters) for at, machine in enumerate(self.world.machines.values())]
@@ -83,6 +98,7 @@ class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
                 (MESSAGE_MS, MESSAGE_MS),
                 sends_high_watermark=self.rules.sends_high_watermark,
                 asks_pre_votes=self.rules.asks_pre_votes,
+                compares_epochs=self.rules.compares_epochs,
             )
             world = self._world = QuorumWorld(self._voters, len(observers), seed=seed, conditions=conditions)
             world.start()
@@ -98,7 +114,8 @@ class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
         if leader is None:
             raise command.refuse("nobody leads; what helps: settle")
         leader.propose(command.words[0])
-        self._appended_ms = self.world.now_ms
+        if leader.id not in self._cut_off:
+            self._appended_ms = self.world.now_ms
 
     def _pass(self, command: Command) -> None:
         self.world.run(int(command.words[0]))
@@ -123,6 +140,15 @@ class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
         if machine.id == self._leads:
             self._leads = None
         self.world.crash(machine.id)
+
+    def _crash_loading(self, command: Command) -> None:
+        self._machine(command).crashes_loading = True
+
+    def _snapshot(self, command: Command) -> None:
+        leader = self.world.active
+        if leader is None:
+            raise command.refuse("nobody leads; what helps: settle")
+        leader.take_snapshot(leader.high_watermark)
 
     def _start(self, command: Command) -> None:
         machine = self._machine(command)

@@ -64,6 +64,8 @@ class Conditions:
         cut: (from, to) between whom nothing passes, in silence.
         sends_high_watermark: Fetch 18; else 17, by which nobody tells (before KIP-1166).
         asks_pre_votes: else whoever tries takes an epoch at once (before KIP-996).
+        compares_epochs: a log that lies beside a snapshot when a node starts goes on from it if it has its last record;
+            else if it only reaches as far.
     """
 
     delay_ms: tuple[int, int] = (1, 1)
@@ -73,6 +75,7 @@ class Conditions:
     cut: set[tuple[BrokerId, BrokerId]] = field(default_factory=set)
     sends_high_watermark: bool = True
     asks_pre_votes: bool = True
+    compares_epochs: bool = True
 
 
 class Sent(NamedTuple):
@@ -102,6 +105,8 @@ class Machine:
         self.synced_end = 0
         self.log_start = 0
         self.snapshot: SnapshotId | None = None
+        self.loaded: tuple[SnapshotId, list[Record]] | None = None  # on disk, and the log is not replaced yet
+        self.crashes_loading = False
         self.lineage = LeaderEpochLineage()
         self.incarnation = 0
         self.high_watermark = 0  # the highest ever published by this incarnation
@@ -125,6 +130,7 @@ class Machine:
         self.high_watermark = 0
         self._tick_ms = None
         self._arrived.clear()
+        self._settle_start()
         (voters, end), (previous, _) = self._voters_of_log(), self._voters_of_log(skip=1)
         log = QuorumLog(Offset(self.log_start), Offset(len(self.records)), self.lineage, self.snapshot)
         self.node = QuorumNode(
@@ -241,15 +247,45 @@ class Machine:
             return
         if records is None:
             node.on_snapshot_failed(self.world.now_ms)
-        else:
-            self.records = records
-            self.log_start = self.synced_end = snapshot.end_offset
-            self.snapshot = snapshot
-            self.lineage.clear()
-            self.lineage.assign(snapshot.leader_epoch, snapshot.end_offset)
-            node.on_snapshot_loaded(snapshot, self.world.now_ms)
-            self._tell_voters(node)
-        self.pump()
+            self.pump()
+            return
+        self.loaded = (snapshot, records)
+        if self.crashes_loading:
+            self.crashes_loading = False
+            self.world.crash(self.id)
+            return
+        incarnation = self.incarnation
+
+        def replace_log() -> None:
+            if self.incarnation == incarnation:
+                self._start_at(snapshot, records)
+                node.on_snapshot_loaded(snapshot, self.world.now_ms)
+                self._tell_voters(node)
+                self.pump()
+
+        self.world.after(self.world.draw(self.world.conditions.sync_ms), replace_log)
+
+    def _settle_start(self) -> None:
+        """A crash may have left a snapshot beside the log that it was to replace."""
+        if self.loaded is None:
+            return
+        (snapshot, records), self.loaded = self.loaded, None
+        log = QuorumLog(Offset(self.log_start), Offset(len(self.records)), self.lineage, self.snapshot)
+        is_long_enough = log.log_end_offset >= snapshot.end_offset
+        if not (log.continues(snapshot) if self.world.conditions.compares_epochs else is_long_enough):
+            self._start_at(snapshot, records)
+        elif self.snapshot is None:  # the log starts at the oldest one
+            self.log_start = snapshot.end_offset
+            self.lineage.truncate_from_start(snapshot.end_offset)
+        self.snapshot = snapshot
+
+    def _start_at(self, snapshot: SnapshotId, records: list[Record]) -> None:
+        self.loaded = None
+        self.records = list(records)
+        self.log_start = self.synced_end = snapshot.end_offset
+        self.snapshot = snapshot
+        self.lineage.clear()
+        self.lineage.assign(snapshot.leader_epoch, snapshot.end_offset)
 
     def _truncate(self, end_offset: Offset, node: QuorumNode) -> None:
         if end_offset < self.high_watermark:

@@ -29,6 +29,7 @@ from tidelog.quorum import (
     QuorumState,
     ReplicaKey,
     Role,
+    SnapshotId,
     VoteAnswer,
     VoteAsked,
     Voter,
@@ -55,7 +56,9 @@ class QuorumBounds:
         is_told: whether who leads, or does no more, says so; else it is found out by fetching, which is no less safe.
         is_sync_late: whether what happens meanwhile may come between writing and syncing.
         late_answers: how many may be on their way at once, while something else happens.
-        forgets: what is wrong with the disks, for a world that has to break: "votes" or "syncs".
+        snapshots: that leaders make in all; the records below one go, and who lags loads it.
+        forgets: what is wrong with the disks, for a world that has to break: "votes" or "syncs"; or "epochs", where a
+            log counts as the snapshot's that lies beside it if it only reaches as far.
     """
 
     nodes: int = 3
@@ -67,6 +70,7 @@ class QuorumBounds:
     is_told: bool = False
     is_sync_late: bool = False
     late_answers: int = 0
+    snapshots: int = 0
     forgets: str = ""
 
     @property
@@ -82,17 +86,29 @@ class QuorumBounds:
             (self.is_sync_late, "late syncs"),
             (self.late_answers == 1, "a late answer at a time"),
             (self.late_answers > 1, f"{self.late_answers} late answers at a time"),
+            (self.snapshots == 1, "a snapshot"),
+            (self.snapshots > 1, f"{self.snapshots} snapshots"),
         ):
             said += [what] if is_so else []
         return ", ".join(said)
 
 
 class Disk(NamedTuple):
-    """What a loss of power leaves, and what it may take: the leader epoch of each record, by offset."""
+    """What a loss of power leaves, and what it may take: the leader epoch of each record, by offset.
+
+    Attributes:
+        records: from offset 0, those that the snapshot covers included.
+        start: of the log.
+        snapshot: the latest.
+        loaded: what a snapshot covers that came from the leader, and that the log is yet to be replaced by.
+    """
 
     records: tuple[LeaderEpoch, ...] = ()
     synced: int = 0
     saved: QuorumState | None = None
+    start: int = 0
+    snapshot: SnapshotId | None = None
+    loaded: tuple[LeaderEpoch, ...] = ()
 
 
 class Asking(NamedTuple):
@@ -147,6 +163,7 @@ class Told(NamedTuple):
 
     records: int = 0
     losses: int = 0
+    snapshots: int = 0
     committed: tuple[LeaderEpoch, ...] = ()
     leaders: tuple[tuple[LeaderEpoch, int], ...] = ()
     broken: str = ""
@@ -174,6 +191,9 @@ class Bench:
         self.records = list(part.disk.records)
         self.synced = part.disk.synced
         self.saved = part.disk.saved
+        self.log_start = part.disk.start
+        self.snapshot = part.disk.snapshot
+        self.loaded = part.disk.loaded
         self.now_ms = part.now_ms
         self.answer: Answer | None = None
         self.opened: LeaderEpoch | None = None
@@ -185,9 +205,12 @@ class Bench:
             self.node = part.node.clone(self.lineage)
 
     def start(self) -> None:
+        self.lineage.clear()
         for offset, leader_epoch in enumerate(self.records):
             self.lineage.assign(leader_epoch, Offset(offset))
-        log = QuorumLog(Offset(0), Offset(len(self.records)), self.lineage)
+        self._trim(self.log_start)
+        self._settle_start()
+        log = QuorumLog(Offset(self.log_start), Offset(len(self.records)), self.lineage, self.snapshot)
         self.now_ms = 0
         self.node = QuorumNode(
             self.world.keys[self.number],
@@ -200,12 +223,55 @@ class Bench:
         )
         self.node._elections._is_fresh = False  # it is about time
 
+    def take_snapshot(self) -> None:
+        """As the leader, of all that it knows to be committed."""
+        assert self.node is not None
+        assert self.node.high_watermark is not None
+        self._trim(self.node.high_watermark)
+        self.snapshot = _snapshot_of(self.records[: self.log_start])
+        self.node.on_log_start_moved(Offset(self.log_start), self.snapshot)
+
+    def finish_load(self) -> None:
+        """Start the log anew behind the snapshot; not if another node leads meanwhile, and the snapshot stays."""
+        node = self.node
+        assert node is not None
+        if node.role is Role.FOLLOWER:
+            self._start_at_loaded()
+            assert self.snapshot is not None
+            node.on_snapshot_loaded(self.snapshot, self.now_ms)
+        else:
+            node.on_snapshot_failed(self.now_ms)
+
+    def _trim(self, start: int) -> None:
+        self.log_start = start
+        if start:
+            self.lineage.truncate_from_start(Offset(start))
+
+    def _settle_start(self) -> None:
+        """A loss of power may have left a snapshot beside the log that it was to replace."""
+        snapshot = _snapshot_of(list(self.loaded))
+        if snapshot is None:
+            return
+        log = QuorumLog(Offset(self.log_start), Offset(len(self.records)), self.lineage)
+        is_long_enough = log.log_end_offset >= snapshot.end_offset
+        if not (is_long_enough if self.world.bounds.forgets == "epochs" else log.continues(snapshot)):
+            self._start_at_loaded()
+        elif self.log_start == 0:
+            self._trim(snapshot.end_offset)
+        self.snapshot, self.loaded = snapshot, ()
+
+    def _start_at_loaded(self) -> None:
+        self.records = list(self.loaded)
+        self.log_start = self.synced = len(self.loaded)
+        self.snapshot, self.loaded = _snapshot_of(self.records), ()
+        self.lineage.clear()
+        self.lineage.assign(self.records[-1], Offset(self.log_start))
+
     def lose_power(self) -> None:
         """And come back: who is down, and who is not heard of, are the same."""
         del self.records[self.synced :]
         if self.world.bounds.forgets == "votes" and self.saved is not None:
             self.saved = QuorumState(self.saved.leader_epoch)
-        self.lineage.truncate_from_end(Offset(len(self.records)))
         self.start()
 
     def write(self, leader_epochs: tuple[LeaderEpoch, ...]) -> None:
@@ -235,6 +301,8 @@ class Bench:
                 node.on_truncated(ready.truncation, self.now_ms)
             if ready.append is not None:
                 self.write(self.arrived)
+            if ready.load is not None:
+                self.loaded = self.arrived
             if ready.leader_change is not None:
                 self._open(node, ready.leader_change.leader_epoch)
             for reply in ready.replies:
@@ -243,7 +311,7 @@ class Bench:
                 return
 
     def part(self) -> Part:
-        disk = Disk(tuple(self.records), self.synced, self.saved)
+        disk = Disk(tuple(self.records), self.synced, self.saved, self.log_start, self.snapshot, self.loaded)
         node = self.node
         if node is None:
             return Part(disk, None, 0)
@@ -321,6 +389,12 @@ class SmallQuorum:
             if part.leads and told.records < self.bounds.records:
                 spent = told._replace(records=told.records + 1)
                 found.append((("write", at + 1), self._happen(state, at, "write", told=spent)))
+            has_news = part.node.is_active and (part.node.high_watermark or 0) > part.disk.start
+            if has_news and told.snapshots < self.bounds.snapshots:
+                spent = told._replace(snapshots=told.snapshots + 1)
+                found.append((("snapshot", at + 1), self._happen(state, at, "snapshot", told=spent)))
+            if part.node._following.is_loading and part.node._following.load is None:
+                found.append((("finish-load", at + 1), self._happen(state, at, "finish-load")))
             if part.disk.synced < len(part.disk.records):
                 found.append((("sync", at + 1), self._happen(state, at, "sync")))
             for asking in part.asks:
@@ -343,7 +417,8 @@ class SmallQuorum:
             part = self.parts[state[at]]
             node, disk = part.node, part.disk
             who = "down" if node is None else f"{node.role.value} epoch={node.leader_epoch} hw={node.high_watermark}"
-            lines.append(f"{at + 1} {who} log={list(disk.records)} synced={disk.synced}")
+            log = f"log={list(disk.records)} from {disk.start} synced={disk.synced}"
+            lines.append(f"{at + 1} {who} {log}" + (f" loaded={list(disk.loaded)}" if disk.loaded else ""))
         return "\n".join(lines)
 
     # How it happens.
@@ -437,7 +512,8 @@ class SmallQuorum:
         records: tuple[LeaderEpoch, ...] = ()
         answer = bench.answer
         if isinstance(answer, FetchAnswer) and answer.code is Code.NONE and answer.diverging is None:
-            records = tuple(bench.records[answer.fetch_offset :])
+            in_reach = bench.records[answer.fetch_offset :]
+            records = tuple(bench.records[: answer.snapshot.end_offset] if answer.snapshot else in_reach)
         high_watermark = None if bench.node is None else bench.node.high_watermark
         broken = ""
         if high_watermark is not None and before is not None and high_watermark < before:
@@ -458,6 +534,10 @@ class SmallQuorum:
         if number == len(self.parts):
             self.parts.append(part)
         return number
+
+
+def _snapshot_of(covered: list[LeaderEpoch]) -> SnapshotId | None:
+    return SnapshotId(Offset(len(covered)), covered[-1]) if covered else None
 
 
 def _committed(told: Told, at: int, committed: tuple[LeaderEpoch, ...]) -> Told:
@@ -501,7 +581,7 @@ def _events(bench: Bench) -> dict[str, Callable[..., None]]:
     def answer(event: tuple[str, Sent]) -> None:
         assert bench.node is not None
         told, bench.arrived = event[1].answer, event[1].records
-        if isinstance(told, FetchAnswer) and bench.arrived:
+        if isinstance(told, FetchAnswer) and bench.arrived and told.snapshot is None:
             end_offset = Offset(told.fetch_offset + len(bench.arrived))
             told = FetchAnswer(*_heads(told), end_offset=end_offset)
         bench.node.on_answered(_number_of(bench.node, event[1].asking), told, bench.now_ms)
@@ -510,6 +590,8 @@ def _events(bench: Bench) -> dict[str, Callable[..., None]]:
         "start": lambda _: bench.start(),
         "lose-power": lambda _: bench.lose_power(),
         "sync": lambda _: bench.sync(),
+        "snapshot": lambda _: bench.take_snapshot(),
+        "finish-load": lambda _: bench.finish_load(),
         "time-out": time_out,
         "write": write,
         "request": request,

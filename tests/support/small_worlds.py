@@ -97,6 +97,7 @@ TESTED = (
     Size("metadata quorum", QuorumBounds(records=0, epochs=2, candidates=2, has_pre_votes=True, is_told=True)),
     Size("metadata quorum", QuorumBounds(records=0, epochs=2, losses=0, late_answers=1)),
     Size("metadata quorum", QuorumBounds(nodes=2, is_sync_late=True)),
+    Size("metadata quorum", QuorumBounds(nodes=2, epochs=2, snapshots=2)),
 )
 """What every run of the tests explores."""
 
@@ -115,5 +116,7 @@ FULL = (
     Size("metadata quorum", QuorumBounds(candidates=2, losses=0)),
     Size("metadata quorum", QuorumBounds(epochs=2, losses=0, late_answers=1)),
     Size("metadata quorum", QuorumBounds(epochs=2, losses=0, has_pre_votes=True, is_told=True)),
+    Size("metadata quorum", QuorumBounds(epochs=2, snapshots=1)),
+    Size("metadata quorum", QuorumBounds(epochs=2, records=0, snapshots=2)),
 )
 """What `make worlds` explores."""

@@ -90,6 +90,19 @@ class QuorumLog:
         own_end = self.log_end_offset if end is None else end[1]
         return min(own_end, diverging.start_offset)
 
+    def continues(self, snapshot: SnapshotId) -> bool:
+        """Whether this log, as it was found beside a snapshot, goes on from it.
+
+        A node that loads a snapshot keeps its old log until the snapshot is on disk. A crash in between leaves both.
+        The old log may reach as far, with records that were never committed: the leader epoch at the snapshot's end
+        tells. A log that does not go on from the snapshot is to start anew at its end.
+        """
+        if self.log_start_offset < snapshot.end_offset <= self.log_end_offset:
+            return self.lineage.epoch_at(Offset(snapshot.end_offset - 1)) == snapshot.leader_epoch
+        if self.log_end_offset == snapshot.end_offset:  # nothing is in it; the old lineage may be
+            return self.lineage.latest_leader_epoch == snapshot.leader_epoch
+        return self.log_end_offset > snapshot.end_offset
+
     # What happened.
 
     def on_appended(self, log_end_offset: Offset) -> None:

@@ -13,7 +13,7 @@ from tidelog.log import Log, LogConfig
 from tidelog.log.continuity import holds_whole_batch, is_unsynced
 from tidelog.log.recovery import CUT_SUFFIX
 from tidelog.log.segment import file_name
-from tidelog.quorum import QuorumState, format_quorum_state, parse_quorum_state
+from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.server.held_directory import HeldDirectory
 from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
 
@@ -101,11 +101,12 @@ class MetadataFiles:
         return None
 
     def _settle_start(self, log: Log, snapshots: MetadataSnapshots, snapshot: Snapshot | None) -> None:
-        """The log starts at the oldest snapshot, or, where it was to be replaced by one, at its end."""
+        """The log starts at the oldest snapshot, or, where the latest was to replace it, at the end of that."""
         if snapshot is None:
             return
         snapshot_id = snapshot.snapshot_id
-        if log.log_end_offset < snapshot_id.end_offset:
+        if not QuorumLog(log.log_start_offset, log.log_end_offset, log.lineage).continues(snapshot_id):
+            logger.info("%s: the log starts anew behind the snapshot up to %d", log.directory, snapshot_id.end_offset)
             log.truncate_fully_and_start_at(snapshot_id.end_offset)
             log.assign_leader_epoch(snapshot_id.leader_epoch)
         log.advance_log_start_offset(max(log.log_start_offset, snapshots.ids[0].end_offset))

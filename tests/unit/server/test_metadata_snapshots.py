@@ -14,11 +14,14 @@ from support.logs import DIRECTORY, open_log
 from support.memory_disk import MemoryDisk
 from support.simulated_quorum import METADATA, Quorum, run_quorum
 from tidelog.base.errors import CorruptLogError, DiskError
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.base.ids import CLUSTER_METADATA, BrokerId, LeaderEpoch, Offset
+from tidelog.log.directory import LogDirectory
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import FeatureLevelRecord
 from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
 from tidelog.records import ControlType, read_control_record, read_records, split_batches
+from tidelog.server.held_directory import HeldDirectory
+from tidelog.server.metadata_files import MetadataFiles
 from tidelog.server.metadata_log import MetadataLog, encode_decision
 from tidelog.server.metadata_snapshots import (
     MetadataSnapshots,
@@ -29,6 +32,7 @@ from tidelog.server.metadata_snapshots import (
     parse_snapshot_name,
 )
 from tidelog.server.snapshot_keeper import SnapshotKeeper
+from tidelog.sim.rng import SeededRng
 
 T = TypeVar("T")
 
@@ -261,3 +265,32 @@ def test_after_long_enough_one_is_made_whatever_its_size() -> None:
         assert snapshots_of(quorum, 1) == made  # nothing changed since
 
     run_quorum(story, settings={"metadata.log.max.snapshot.interval.ms": "5000"})
+
+
+@pytest.mark.parametrize(
+    ("written", "is_kept"),
+    [([(1, 5)], True), ([(1, 4), (3, 1)], False), ([(1, 4)], False), ([(1, 5), (2, 2)], True), ([(3, 7)], False)],
+)
+def test_a_log_beside_a_snapshot_is_kept_if_it_has_the_last_record_of_that(
+    written: list[tuple[int, int]], is_kept: bool
+) -> None:
+    """A process that was killed while it loaded a snapshot leaves its old log, which may reach as far."""
+    disk, clock = MemoryDisk(), SetClock()
+    directory = LogDirectory.open(disk, "logs")
+    held = HeldDirectory(directory, UUID(int=1), disk=disk, rng=SeededRng(1))
+    files = MetadataFiles(held, disk=disk)
+    opened = files.open(now_ms=0)
+    log = MetadataLog(opened.log, opened.snapshots, clock=clock)
+    for leader_epoch, count in written:
+        for _ in range(count):
+            log.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(leader_epoch))
+    end_offset = log.log_end_offset
+    opened.log.close()
+    del held.logs[CLUSTER_METADATA]
+    latest = SnapshotId(Offset(5), LeaderEpoch(1))
+    opened.snapshots.write(Snapshot(latest, RECORDS[:1], None, 0))
+
+    again = files.open(now_ms=0).log
+    assert again.log_start_offset == 5
+    assert again.log_end_offset == (end_offset if is_kept else 5)
+    assert again.lineage.latest_leader_epoch == (written[-1][0] if is_kept else 1)
