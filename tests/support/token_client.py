@@ -15,7 +15,7 @@ from tidelog.net.connection import Connection, ConnectionSettings, open_connecti
 from tidelog.server.node import Node
 from tidelog.sim.node import CLIENT_PORT, SimulatedNode
 from tidelog.sim.world import SimulatedWorld
-from tidelog.wire import ConsistencyState
+from tidelog.wire import NO_TOKEN_YET, ConsistencyState
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
@@ -54,7 +54,7 @@ class TokenClient:
 
 @asynccontextmanager
 async def token_client(
-    world: World, host: str, port: int, sends: ConsistencyState | None = None
+    world: World, host: str, port: int, sends: ConsistencyState | None = NO_TOKEN_YET
 ) -> AsyncIterator[TokenClient]:
     """A client that is connected, and hangs up in the end."""
     client = TokenClient(sends)

@@ -105,6 +105,26 @@ def sample(cls: type[Any], version: int) -> Any:
     return _sample_struct(layout_of(cls), version, cls.__name__)
 
 
+def minimal(cls: type[Any], version: int) -> Any:
+    """The least that a request says: what has no default is empty, or 9."""
+    return _minimal(layout_of(cls), version)
+
+
+def _minimal(layout: Layout, version: int) -> Any:
+    return layout.cls(**{spec.name: _minimal_value(spec, version) for spec in layout.fields})
+
+
+def _minimal_value(spec: FieldSpec, version: int) -> Any:
+    if not spec.is_required:
+        default = spec.make_default()
+        is_null_refused = default is None and version in spec.versions and version not in spec.nullable
+        return [] if is_null_refused and spec.type.kind == "array" else default
+    if spec.type.kind == "struct":
+        assert spec.type.layout is not None
+        return _minimal(spec.type.layout, version)
+    return 9 if spec.type.kind == "fixed" else spec.make_default()
+
+
 def _sample_struct(layout: Layout, version: int, path: str) -> Any:
     return layout.cls(
         **{

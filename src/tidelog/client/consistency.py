@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from tidelog.base.errors import Code, refusal
-from tidelog.wire.frame import ConsistencyState
+from tidelog.wire.frame import NO_TOKEN_YET, ConsistencyState
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,10 @@ class ConsistencyContextStore:
         return changed
 
     # What connections ask of it.
-    def state(self) -> ConsistencyState | None:
-        """What to put into request headers."""
+    def state(self) -> ConsistencyState:
+        """What to put into request headers. "None yet" as well: a broker sends tokens only to who sends the tag."""
         context = self._context
-        return None if context.is_unknown else ConsistencyState(context.cluster_id, context.token)
+        return NO_TOKEN_YET if context.is_unknown else ConsistencyState(context.cluster_id, context.token)
 
     def on_state(self, state: ConsistencyState) -> None:
         """What came in a response header."""

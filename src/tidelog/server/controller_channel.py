@@ -17,7 +17,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import CONTROL_LANE, ConnectionPool
-from tidelog.wire import ConsistencyState
+from tidelog.wire import NO_TOKEN_YET, ConsistencyState
 from tidelog.wire.schema import layout_of
 
 R = TypeVar("R")
@@ -45,7 +45,9 @@ class LeaderSource(Protocol):
 
 
 class LastToken:
-    """How recent the metadata is that the controller's answers reflected (KIP-1243). None of it is sent.
+    """How recent the metadata is that the controller's answers reflected (KIP-1243).
+
+    A request says that it wants to be told, and names no token that its answer would have to wait for.
 
     Args:
         cluster_id: answers of another cluster end their connection.
@@ -55,8 +57,8 @@ class LastToken:
         self.last_offset: Offset | None = None
         self._cluster_id = cluster_id
 
-    def state(self) -> ConsistencyState | None:
-        return None
+    def state(self) -> ConsistencyState:
+        return NO_TOKEN_YET
 
     def on_state(self, state: ConsistencyState) -> None:
         if state.cluster_id not in (None, self._cluster_id):

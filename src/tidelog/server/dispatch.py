@@ -195,7 +195,7 @@ class Dispatcher:
         else:
             response = tokens.hold(known, handle, request, context, (frame, position))
         if response.__class__ is answer_type:
-            state = self._node.consistency_state if connection.skips_tags else None
+            state = None if token is None else self._node.consistency_state
             answer = encode_response(key, version, header.correlation_id, response, state)
             if metrics is not None:
                 times = times_by_version[version] or self._times_of(known, version)
@@ -219,7 +219,8 @@ class Dispatcher:
 
     def _encode_answer(self, message: Any, context: RequestContext) -> Answer:
         header = context.header
-        state = self._node.consistency_state if context.connection.skips_tags else None
+        # Only who sends the tag is sent one: sarama and kafkajs cannot read a response header with tagged fields.
+        state = None if header.consistency_state is None else self._node.consistency_state
         return encode_response(header.api_key, header.api_version, header.correlation_id, message, state)
 
     async def _answer_later_timed(

@@ -72,7 +72,6 @@ class ServerConnection(asyncio.BufferedProtocol):
     Attributes:
         on_gone: called when it closed, whoever closed it.
         received_ns: when the last bytes came, by `perf_counter_ns`.
-        skips_tags: whether the client can read an answer whose header has tagged fields; true unless it said who it is.
     """
 
     __slots__ = (
@@ -96,7 +95,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         "on_gone",
         "peer",
         "received_ns",
-        "skips_tags",
     )
 
     def __init__(
@@ -130,7 +128,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._idle_sweeps = 0
         self._is_unfinished = False
         self.received_ns = 0
-        self.skips_tags = True
 
     # What the loop tells us.
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

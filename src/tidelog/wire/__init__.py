@@ -4,6 +4,7 @@ from tidelog.wire.api import APIS, Api, ApiKey, api
 from tidelog.wire.compile import Piece, decode, encode, encode_pieces
 from tidelog.wire.connection import FrameReceiver
 from tidelog.wire.frame import (
+    NO_TOKEN_YET,
     ConsistencyState,
     RequestHeader,
     decode_request_header,
@@ -15,6 +16,7 @@ from tidelog.wire.schema import field, message, struct
 
 __all__ = [
     "APIS",
+    "NO_TOKEN_YET",
     "Api",
     "ApiKey",
     "ConsistencyState",

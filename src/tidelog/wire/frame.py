@@ -41,6 +41,10 @@ class ConsistencyState(NamedTuple):
     """The inclusive last offset of the metadata log; None (-1 on the wire) if none is known."""
 
 
+NO_TOKEN_YET = ConsistencyState(None, None)
+"""Of who has seen nothing, and wants to be told how recent answers are."""
+
+
 class RequestHeader(NamedTuple):
     """What stands in front of every request."""
 

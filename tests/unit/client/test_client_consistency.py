@@ -6,7 +6,7 @@ import pytest
 
 from tidelog import ConsistencyContext, ConsistencyContextStore, KafkaError
 from tidelog.base.errors import Code
-from tidelog.wire import ConsistencyState
+from tidelog.wire import NO_TOKEN_YET, ConsistencyState
 
 UNKNOWN = ConsistencyContext(None, None)
 
@@ -28,7 +28,7 @@ def test_contexts_of_two_clusters_cannot_be_compared() -> None:
 
 def test_a_store_keeps_the_latest_and_says_whether_it_changed() -> None:
     store = ConsistencyContextStore()
-    assert store.state() is None
+    assert store.state() == NO_TOKEN_YET
     assert store.store_latest(ConsistencyContext("c", 3))
     assert not store.store_latest(ConsistencyContext("c", 3))
     assert not store.store_latest(ConsistencyContext("c", 2))

@@ -1,7 +1,6 @@
 """ApiVersions 0-4: what this listener serves. Asked in a version it does not know, it answers in version 0.
 
 Behaviour: versions 3+ must name the client's software, as Kafka demands. The finalized features are the committed ones.
-A librdkafka before 2.2 gets headers without tagged fields from here on: it skips one byte too few of each.
 """
 
 from __future__ import annotations
@@ -24,17 +23,6 @@ if TYPE_CHECKING:
     from tidelog.server.node import Node
 
 SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-LIBRDKAFKA = re.compile(r"rdkafka-(\d+)\.(\d+)")
-LIBRDKAFKA_THAT_SKIPS_TAGS = (2, 2)
-
-
-def skips_tags(software_name: str, software_version: str) -> bool:
-    """Whether this client can read a header with tagged fields, as far as is known.
-
-    librdkafka says `librdkafka` and its version; those who bring it along their own names, and `9.9.9-rdkafka-2.0.2`.
-    """
-    found = LIBRDKAFKA.findall(f"{software_name}-{software_version}")
-    return not found or tuple(map(int, found[-1])) >= LIBRDKAFKA_THAT_SKIPS_TAGS
 
 
 def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse:
@@ -42,7 +30,6 @@ def handle(node: Node, request: ApiVersionsRequest, context: RequestContext) -> 
         SOFTWARE.fullmatch(request.client_software_name) and SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=Code.INVALID_REQUEST)
-    context.connection.skips_tags = skips_tags(request.client_software_name, request.client_software_version)
     image = node.image
     return ApiVersionsResponse(
         api_keys=_api_keys(context.listener_role),
