@@ -8,6 +8,7 @@ from uuid import uuid4
 import pytest
 
 from support.group_member import (
+    COMMIT_VERSION,
     GroupMember,
     commit,
     commit_request,
@@ -20,7 +21,7 @@ from support.node import NodeProcess, StartNode
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
-from tidelog.wire import ApiKey, api
+from tidelog.wire import ApiKey, api, encode_request
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequest,
@@ -74,6 +75,17 @@ def test_offset_leader_epoch_and_metadata_come_back(client: WireClient, topic: s
     everything = committed_of(client, group)
     assert not isinstance(everything, Code)
     assert {place: found.committed_offset for place, found in everything.items()} == {(topic, 0): 41, (topic, 2): 7}
+
+
+def test_what_is_not_utf_8_is_served_with_replacement_characters(client: WireClient, topic: str, group: str) -> None:
+    """A client id in Latin-1, and metadata that is no text at all, as Kafka takes them."""
+    request = commit_request(group, {(topic, 0): 41}, metadata="binary")
+    frame = b"".join(encode_request(ApiKey.OFFSET_COMMIT, COMMIT_VERSION, 7, "latin-x", request))  # type: ignore[arg-type]
+    client.stream.sendall(frame.replace(b"latin-x", b"latin-\xe9").replace(b"binary", b"\xff\x00\xfe\xe9ab"))
+    answer = client.receive(ApiKey.OFFSET_COMMIT, COMMIT_VERSION, OffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == 0
+    row = committed(client, group, topic, 0)
+    assert (row.committed_offset, row.metadata) == (41, "\ufffd\x00\ufffd\ufffdab")
 
 
 def test_every_version_commits_and_fetches(client: WireClient, topic: str, group: str) -> None:

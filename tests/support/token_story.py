@@ -35,6 +35,7 @@ class TokenStory(PlayedStory[TokenRules, TokenWorld]):
             "create": ("create TOPIC at=NODE... on=NODE...: the client asks a node for a topic", self._create),
             "delete": ("delete TOPIC at=NODE...: likewise", self._delete),
             "ask": (f"ask NODE REQUEST [TOPIC] [version=COUNT]: {kinds}; without a topic, of all", self._ask),
+            "hold": ("hold NODE: it applies no metadata for half a second from now on", self._hold),
             "cut-off": ("cut-off NODE: nothing reaches it from other nodes, nor they from it", self._cut_off),
             "reconnect": ("reconnect: all", self._reconnect),
             "crash": ("crash NODE: its process ends", self._crash),
@@ -80,6 +81,9 @@ class TokenStory(PlayedStory[TokenRules, TokenWorld]):
             self.world.known.add(name)
 
         self.world.run(do())
+
+    def _hold(self, command: Command) -> None:
+        self.world.run(self.world.hold(_running(command, self.world, command.words[0])))
 
     def _delete(self, command: Command) -> None:
         (name,) = command.words

@@ -28,6 +28,7 @@ T = TypeVar("T")
 
 CONTEXT = "the client"
 CLIENT = "client"
+HELD_SECONDS = 0.5
 SETTLED_SECONDS_MAX = 120.0
 POLL_SECONDS = 0.01
 TIMEOUT_MS = 60_000
@@ -108,6 +109,13 @@ class TokenWorld:
 
     def crash(self, node_id: BrokerId) -> None:
         self.nodes[node_id].kill()
+
+    async def hold(self, node_id: BrokerId) -> None:
+        """It applies no metadata for a while."""
+        node = self.nodes[node_id].node
+        assert node is not None
+        await node.broker.image_lock.acquire()
+        asyncio.get_running_loop().call_later(HELD_SECONDS, node.broker.image_lock.release)
 
     def cut_off(self, node_id: BrokerId) -> None:
         """Nothing gets through between it and the other nodes. The client reaches it."""

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tidelog.base.errors import Code, MalformedMessageError, refusal
 from tidelog.base.ports import Buffer
+from tidelog.wire.primitives import read_text
 from tidelog.wire.schema import Layout
 
 M = TypeVar("M")
@@ -58,6 +59,7 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0, *, ign
     With `ignores_trailing_bytes` more may follow: Kafka's brokers do not mind, and librdkafka 2.16 relies on that (its
     Metadata 13 for all topics has three bytes too many).
 
+    Strings that are not UTF-8 have U+FFFD in their places, as in Kafka.
     A `records` field becomes a memoryview of the buffer (no copy: valid and writable for as long as the buffer is);
     everything else is copied out.
 
@@ -71,8 +73,12 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0, *, ign
     data = buffer if buffer.__class__ is memoryview else memoryview(buffer)
     end = len(data)
     try:
-        message, position = decoder(data, position, end)
-    except (MalformedMessageError, struct.error, IndexError, UnicodeDecodeError) as error:
+        try:
+            message, position = decoder(data, position, end)
+        except UnicodeDecodeError:
+            decoder = layout.lossy_decoders.get(version) or _compile_decoder(layout, version, is_lossy=True)
+            message, position = decoder(data, position, end)
+    except (MalformedMessageError, struct.error, IndexError) as error:
         raise _malformed(layout, version, error, decoder, end) from None
     if position != end and not ignores_trailing_bytes:
         raise MalformedMessageError(
@@ -91,12 +97,13 @@ def _compile_encoder(layout: Layout, version: int) -> Any:
     return encoder
 
 
-def _compile_decoder(layout: Layout, version: int) -> Any:
+def _compile_decoder(layout: Layout, version: int, *, is_lossy: bool = False) -> Any:
     from tidelog.wire.generate_decoder import DecoderSource
 
     _check_version(layout, version)
-    made = DecoderSource(layout, version)
-    decoder = layout.decoders[version] = made.compile()
+    made = DecoderSource(layout, version, read_text if is_lossy else str)
+    decoders = layout.lossy_decoders if is_lossy else layout.decoders
+    decoder = decoders[version] = made.compile()
     layout.sources[decoder] = made.source
     return decoder
 
@@ -112,8 +119,6 @@ def _malformed(layout: Layout, version: int, error: Exception, decoder: Any, end
     path = next((path for path, size in zip(paths, sizes, strict=True) if position + size > end), paths[-1])
     if isinstance(error, MalformedMessageError):
         reason = str(error)
-    elif isinstance(error, UnicodeDecodeError):
-        reason = f"it is not UTF-8 ({error.reason})"
     else:
         reason = f"it is cut short: the message ends at byte {end}"
     return MalformedMessageError(f"{layout.name} v{version}: {path}, at byte {position}: {reason}")

@@ -18,7 +18,7 @@ from tidelog.base.errors import MalformedMessageError
 from tidelog.base.ports import Buffer
 from tidelog.wire.api import APIS, ApiKey
 from tidelog.wire.compile import Piece, append_message
-from tidelog.wire.primitives import read_uvarint, skip_tagged_fields, uvarint
+from tidelog.wire.primitives import read_text, read_uvarint, skip_tagged_fields, uvarint
 
 _API_VERSIONS = ApiKey.API_VERSIONS.value
 _CONSISTENCY_STATE_TAG = 0
@@ -99,8 +99,6 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
         return _make_header((api_key, api_version, correlation_id, _client_id(buffer, size), state)), position
     except (struct.error, IndexError):
         raise MalformedMessageError(f"request header: the frame ends after {len(buffer)} bytes") from None
-    except UnicodeDecodeError as error:
-        raise MalformedMessageError(f"request header: the client id is not UTF-8 ({error.reason})") from None
     except MalformedMessageError as error:
         raise MalformedMessageError(f"request header: {error}") from None
 
@@ -108,7 +106,11 @@ def decode_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
 def _client_id(buffer: Buffer, size: int) -> str | None:
     if size < 0:
         return None
-    return str(buffer[_request_start.size : _request_start.size + size], "utf-8")
+    raw = buffer[_request_start.size : _request_start.size + size]
+    try:
+        return str(raw, "utf-8")
+    except UnicodeDecodeError:
+        return read_text(raw)
 
 
 def _remember_sender(raw: bytes, sender: tuple[str | None, ConsistencyState | None]) -> None:

@@ -8,9 +8,11 @@ that was: `Source.notes` holds the field's path for every line.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Any
 
 from tidelog.base.errors import MalformedMessageError
+from tidelog.base.ports import Buffer
 from tidelog.wire import primitives
 from tidelog.wire.schema import FieldSpec, Layout, WireType
 from tidelog.wire.source import Source
@@ -48,13 +50,14 @@ class DecoderSource:
     fixed-size fields that are still to be read by one `unpack_from`.
     """
 
-    def __init__(self, layout: Layout, version: int) -> None:
+    def __init__(self, layout: Layout, version: int, text: Callable[[Buffer, str], str] = str) -> None:
+        """`text` reads strings: `str` is the fastest, and raises where the bytes are not UTF-8."""
         self._version = version
         self._flexible = version in layout.flexible
         self.source = Source(f"decoder of {layout.name} v{version}")
         self.source.names.update(
             new=object.__new__,
-            text=str,
+            text=text,
             uuid_of=primitives.uuid_of,
             read_uvarint=primitives.read_uvarint,
             uvarint_rest=primitives.uvarint_rest,

@@ -36,6 +36,21 @@ def uvarint(value: int) -> bytes:
     return bytes(encoded)
 
 
+STRING_SIZE_BYTES_MAX = 0x7FFF
+
+
+def read_text(raw: Buffer, encoding: str = "utf-8") -> str:
+    """A string of the protocol. Bytes that are not UTF-8 become U+FFFD, as in Kafka.
+
+    Raises:
+        MalformedMessageError: it could not be sent again: U+FFFD takes three bytes, where one was.
+    """
+    text = str(raw, encoding, "replace")
+    if len(text) > STRING_SIZE_BYTES_MAX // 3 and len(text.encode()) > STRING_SIZE_BYTES_MAX:
+        raise MalformedMessageError(f"its text takes more than {STRING_SIZE_BYTES_MAX} bytes of UTF-8")
+    return text
+
+
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
     """The unsigned varint at `position`, and the position after it.
 

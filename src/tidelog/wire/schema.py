@@ -132,7 +132,19 @@ class FieldSpec:
 class Layout:
     """What a declared class looks like on the wire; for messages also its key, its versions and its compiled codecs."""
 
-    __slots__ = ("api_key", "cls", "decoders", "encoders", "fields", "flexible", "kind", "name", "sources", "versions")
+    __slots__ = (
+        "api_key",
+        "cls",
+        "decoders",
+        "encoders",
+        "fields",
+        "flexible",
+        "kind",
+        "lossy_decoders",
+        "name",
+        "sources",
+        "versions",
+    )
 
     def __init__(self, cls: type[Any], fields: tuple[FieldSpec, ...]) -> None:
         self.cls = cls
@@ -144,6 +156,7 @@ class Layout:
         self.kind: Kind | None = None  # None: a struct, which lives inside messages only
         self.encoders: dict[int, Any] = {}
         self.decoders: dict[int, Any] = {}
+        self.lossy_decoders: dict[int, Any] = {}  # for strings that are not UTF-8
         self.sources: dict[Any, Any] = {}  # of each codec, to name the field at which it failed
 
 

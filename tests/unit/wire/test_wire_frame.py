@@ -145,7 +145,6 @@ def test_other_tagged_fields_in_a_header_are_passed_over() -> None:
         pytest.param(b"\0\x12\0\0\0\0\0", "the frame ends after 7 bytes", id="short"),
         pytest.param(b"\0\x12\0\0\0\0\0\5\0\5ab", "client id of 5 bytes does not fit in the 2", id="client-id"),
         pytest.param(b"\0\x12\0\0\0\0\0\5\xff\xfe", "the client id's length is -2", id="client-id-length"),
-        pytest.param(b"\0\x12\0\0\0\0\0\5\0\1\xff", "the client id is not UTF-8", id="client-id-text"),
         pytest.param(b"\0\x12\0\3\0\0\0\5\0\1c", "the frame ends after 11 bytes", id="no-tags"),
         pytest.param(b"\0\x12\0\3\0\0\0\5\0\1c\1", "1 tagged fields, but only 0 bytes", id="tag-count"),
         pytest.param(b"\0\x12\0\3\0\0\0\5\0\1c\2\3\0\3\0", "tag 3 comes after tag 3", id="tag-twice"),
@@ -193,3 +192,13 @@ def test_headers_that_came_before_mean_the_same_and_nothing_else_does() -> None:
                 header, position = decode_request_header(without_size(pieces))
                 assert header == RequestHeader(ApiKey.METADATA, 12, number, client_id, state)
                 assert decode(MetadataRequest, without_size(pieces), 12, position) == MetadataRequest(topics=[])
+
+
+def test_a_client_id_that_is_not_utf_8_is_read_as_kafka_reads_it() -> None:
+    header, position = decode_request_header(b"\0\x12\0\0\0\0\0\5\0\4caf\xe9")
+    assert (header.client_id, position) == ("caf\ufffd", 14)
+
+
+def test_a_client_id_that_could_not_be_sent_again_is_malformed() -> None:
+    with pytest.raises(MalformedMessageError, match="request header: its text takes more than 32767 bytes of UTF-8"):
+        decode_request_header(b"\0\x12\0\0\0\0\0\5\x40\0" + b"\xff" * 0x4000)
