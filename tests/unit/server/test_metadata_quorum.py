@@ -425,7 +425,7 @@ def test_voters_that_disagree_elect_nobody_whom_the_others_do_not_know(caplog: p
         await quorum.start()
         await quorum.set(2_000)
         others = "1@node-1:9093,2@node-2:9093,4@node-4:9093"
-        quorum.add(4, controller_quorum_voters=others)
+        quorum.add(4, controller_quorum_voters=others, controller_quorum_fetch_timeout_ms="500")  # so it stands first
         await quorum.start(4)
         quorum.nodes[await quorum.leader()].kill()
         await asyncio.sleep(10)
