@@ -25,7 +25,7 @@ from support.node import NodeProcess
 from support.waiting import wait_until
 from support.wire_client import WireClient
 from tidelog.records import BatchBuilder
-from tidelog.server.dispatch import BROKER, CONTROLLER, SERVED
+from tidelog.server.dispatch import BROKER, CONTROLLER, advertised
 from tidelog.wire import encode_request
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
@@ -65,7 +65,7 @@ class Thrower:
 
     def request(self, role: str) -> tuple[ApiKey, int, bytes]:
         """An API, a version, and a frame with its size."""
-        key = ApiKey(self.rng.choice([key for key, (_, roles) in SERVED.items() if role in roles]))
+        key = ApiKey(self.rng.choice([key for key, _, _ in advertised(role)]))
         known = api(key)
         version = self.rng.randrange(known.min_version, known.max_version + 1)
         message = self._struct(layout_of(known.request), version)

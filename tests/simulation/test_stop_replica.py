@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 import pytest
 
 from support.cluster_stage import PARTITION, Stage, tell
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
 from tidelog.client.descriptions import NewTopic
 from tidelog.controller import ControllerState
@@ -18,6 +18,7 @@ from tidelog.log.checkpoint import format_partition_metadata
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.replica import StopOrder
+from tidelog.replica.stop import METADATA_AHEAD_MAX
 from tidelog.server.broker import Broker
 from tidelog.server.node import Node
 from tidelog.server.replica_stops import ATTEMPTS_MAX
@@ -26,9 +27,10 @@ from tidelog.sim.checkers.stopping import StoppedMeansStopped
 from tidelog.sim.cluster_hurt import CLIENT
 from tidelog.sim.cluster_plan import machine_of
 from tidelog.sim.late_stops import LateStops
-from tidelog.sim.node import CLIENT_PORT, LOGS
+from tidelog.sim.node import CLIENT_PORT, INTERNAL_PORT, LOGS
 from tidelog.sim.rng import SeededRng
 from tidelog.sim.workload import TOPIC
+from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_05_stop_replica import (
     DELETED_TOPIC_EPOCH,
     StopReplicaPartitionState,
@@ -36,10 +38,11 @@ from tidelog.wire.messages.api_05_stop_replica import (
     StopReplicaRequest,
     StopReplicaResponse,
     StopReplicaTopicState,
+    StopReplicaTopicV1,
 )
 
 FIRST = PartitionIndex(0)
-OLD = Code.STALE_CONTROLLER_EPOCH
+OLD, REFUSED = Code.STALE_CONTROLLER_EPOCH, Code.INVALID_REQUEST
 
 
 def process_of(stage: Stage, number: int) -> Node:
@@ -85,10 +88,12 @@ async def delete_topic(stage: Stage, at: int) -> None:
         await admin.delete_topics([TOPIC])
 
 
-async def send(stage: Stage, number: int, request: StopReplicaRequest, *, version: int = 4) -> tuple[Code, list[Code]]:
+async def send(
+    stage: Stage, number: int, request: StopReplicaRequest, *, version: int = 4, port: int = INTERNAL_PORT
+) -> tuple[Code, list[Code]]:
     """From anywhere. Returns the codes of the answer: of the whole, and of each partition."""
     world = stage.world.client_world(CLIENT)
-    address = Address(machine_of(BrokerId(number)), CLIENT_PORT)
+    address = Address(machine_of(BrokerId(number)), port)
     connection = await open_connection(world.network, address, ConnectionSettings("anybody"))
     try:
         answer = await connection.request(request, StopReplicaResponse, timeout_ms=10_000, version=version)
@@ -177,13 +182,19 @@ def order(
     stage: Stage, number: int, state: StopReplicaPartitionState, offset: int, topic_id: TopicId | None = None
 ) -> StopReplicaRequest:
     """As the controller of the epoch that a node knows of would push it."""
-    epoch = process_of(stage, number).quorum.leader_epoch
+    process = process_of(stage, number)
+    epoch, broker_epoch = process.quorum.leader_epoch, process.broker_epoch
     assert epoch is not None
+    assert broker_epoch is not None
     topic = StopReplicaTopicState(TOPIC, [state])
     if topic_id is not None:
         topic.topic_id = topic_id
     return StopReplicaRequest(
-        controller_id=stage.controller, controller_epoch=epoch, topic_states=[topic], metadata_offset=offset
+        controller_id=stage.controller,
+        controller_epoch=epoch,
+        broker_epoch=broker_epoch,
+        topic_states=[topic],
+        metadata_offset=offset,
     )
 
 
@@ -239,16 +250,15 @@ def test_a_deposed_controller_and_one_that_means_an_earlier_incarnation_are_refu
         assert await send(stage, slow, request) == (Code.STALE_BROKER_EPOCH, [])
         stage.part([deposed], [slow, quick])
         await stage.until(lambda: process_of(stage, slow).quorum.leader_id in (slow, quick))
-        assert await send(stage, slow, replace_broker_epoch(request)) == (OLD, [])
+        assert await send(stage, slow, for_any_incarnation(request)) == (OLD, [])
         stage.heal()
         await stage.until_settled()
 
     tell(story)
 
 
-def replace_broker_epoch(request: StopReplicaRequest) -> StopReplicaRequest:
-    """For any incarnation."""
-    request.broker_epoch = -1
+def for_any_incarnation(request: StopReplicaRequest) -> StopReplicaRequest:
+    request.broker_epoch = (1 << 63) - 1
     return request
 
 
@@ -322,7 +332,11 @@ def test_an_order_that_no_metadata_can_bear_out_does_not_hold_a_replica_up_for_g
         number = stage.leader
         deletion = StopReplicaPartitionState(0, DELETED_TOPIC_EPOCH, delete_partition=True)
         topic_id = stage.witness.latest.topics_by_name[TOPIC].topic_id
-        request = order(stage, number, deletion, (1 << 63) - 1, topic_id)
+        no_offset = (1 << 63) - 1
+        assert await send(stage, number, order(stage, number, deletion, no_offset, topic_id)) == (REFUSED, [])
+        assert is_serving(stage, number)
+        far_off = stage.witness.metadata.end_offset + METADATA_AHEAD_MAX // 2
+        request = order(stage, number, deletion, far_off, topic_id)
         assert await send(stage, number, request) == (Code.NONE, [Code.NONE])
         assert not is_serving(stage, number)
         await stage.until(lambda: is_serving(stage, number), seconds_max=2 * STOPPED_SECONDS_MAX)
@@ -346,7 +360,8 @@ def test_an_order_about_a_log_whose_topic_is_not_heard_of_yet_does_not_hold_it_u
         disk.make_dirs(f"{LOGS}/later-0")
         disk.write_atomically(f"{LOGS}/later-0/partition.metadata", format_partition_metadata(topic_id))
         deletion = StopReplicaPartitionState(0, DELETED_TOPIC_EPOCH, delete_partition=True)
-        request = order(stage, slow, deletion, (1 << 63) - 1, topic_id)
+        far_off = stage.witness.metadata.end_offset + METADATA_AHEAD_MAX // 2
+        request = order(stage, slow, deletion, far_off, topic_id)
         request.topic_states[0].topic_name = "later"
         assert await send(stage, slow, request) == (Code.NONE, [Code.NONE])
         stage.heal()
@@ -392,7 +407,7 @@ def test_an_order_that_waits_while_the_metadata_brings_its_replica_stops_that() 
 
 async def move_about(stage: Stage, rng: SeededRng) -> None:
     """Reassign to and fro, with nodes that end and ways that are cut, while what was pushed comes again and again."""
-    addresses = {node_id: Address(machine_of(node_id), CLIENT_PORT) for node_id in stage.nodes}
+    addresses = {node_id: Address(machine_of(node_id), INTERNAL_PORT) for node_id in stage.nodes}
     late = LateStops(stage.world.client_world(CLIENT).network, addresses, rng)
     for node in stage.nodes.values():
         node.on_made = late.listen_to
@@ -461,7 +476,7 @@ def test_a_broker_that_obeys_too_much_or_too_little_is_told(
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 3, 4])
-def test_what_tells_no_leader_epochs_stops_nothing(version: int) -> None:
+def test_what_names_no_incarnation_of_the_broker_is_refused(version: int) -> None:
     async def story(stage: Stage) -> None:
         await settled(stage)
         slow, _ = others(stage)
@@ -469,9 +484,41 @@ def test_what_tells_no_leader_epochs_stops_nothing(version: int) -> None:
         if version == 0:
             request.ungrouped_partitions = [StopReplicaPartitionV0(TOPIC, 0), StopReplicaPartitionV0("other", 0)]
             request.delete_partitions = True
-            assert await send(stage, slow, request, version=version) == (Code.NONE, [OLD, Code.NONE])
-        else:
-            assert await send(stage, slow, request, version=version) == (Code.NONE, [])
+        assert await send(stage, slow, request, version=version) == (Code.STALE_BROKER_EPOCH, [])
         assert is_serving(stage, slow)
+
+    tell(story)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_what_tells_no_leader_epochs_stops_nothing(version: int) -> None:
+    async def story(stage: Stage) -> None:
+        await settled(stage)
+        slow, _ = others(stage)
+        topics = [StopReplicaTopicV1(TOPIC, [0]), StopReplicaTopicV1("other", [0])]
+        request = StopReplicaRequest(
+            controller_id=1, controller_epoch=1_000, broker_epoch=1 << 40, delete_partitions=True, topics=topics
+        )
+        assert await send(stage, slow, request, version=version) == (Code.NONE, [OLD, Code.NONE])
+        assert is_serving(stage, slow)
+
+    tell(story)
+
+
+def test_clients_are_neither_offered_nor_served_it() -> None:
+    async def story(stage: Stage) -> None:
+        await settled(stage)
+        number = stage.leader
+        state = StopReplicaPartitionState(0, stage.state.leader_epoch, delete_partition=True)
+        request = order(stage, number, state, stage.witness.metadata.end_offset)
+        network = stage.world.client_world(CLIENT).network
+        for port, is_served in ((CLIENT_PORT, False), (INTERNAL_PORT, True)):
+            address = Address(machine_of(BrokerId(number)), port)
+            connection = await open_connection(network, address, ConnectionSettings("anybody"))
+            assert connection.versions.serves(ApiKey.STOP_REPLICA, 4) == is_served
+            connection.close()
+        with pytest.raises(NetworkError):
+            await send(stage, number, request, port=CLIENT_PORT)
+        assert is_serving(stage, number)
 
     tell(story)

@@ -43,7 +43,8 @@ _NODE: tuple[ConfigKey, ...] = (
         "inter.broker.listener.name",
         STRING,
         "PLAINTEXT",
-        "The listener on which brokers ask each other for records; who has none of this name is asked on its first.",
+        "The listener on which brokers ask each other for records; who has none of this name is asked on its first. "
+        "If clients have another listener, controllers stop replicas through it; otherwise by the metadata alone.",
     ),
     ConfigKey(
         "controller.quorum.voters",

@@ -21,6 +21,7 @@ from tidelog.replica.stop import (
     StopOrder,
     StoppedReplicas,
     StopReady,
+    check_metadata_offset,
     check_stop_order,
     check_stop_request,
 )
@@ -64,6 +65,7 @@ __all__ = [
     "Truncation",
     "TruncationRule",
     "check_leader_epoch",
+    "check_metadata_offset",
     "check_stop_order",
     "check_stop_request",
     "isr_size_min",

@@ -74,6 +74,13 @@ class StopReady(NamedTuple):
     resume: tuple[ReplicaId, ...]
 
 
+METADATA_AHEAD_MAX = 1_000_000
+"""How many offsets an order may be ahead of the metadata that its broker has heard of: more than a session's worth.
+
+A broker that is further behind is fenced, and learns from the metadata what it holds no more.
+"""
+
+
 def check_stop_request(
     *,
     sent_controller_epoch: ControllerEpoch,
@@ -85,21 +92,39 @@ def check_stop_request(
 
     Args:
         controller_epoch: the latest that this broker knows of; None before the first.
-        sent_broker_epoch: the incarnation that it was meant for; None is not checked.
+        sent_broker_epoch: the incarnation that it was meant for; None where the request names none.
 
     Raises:
         KafkaError: STALE_CONTROLLER_EPOCH: another controller has taken over. STALE_BROKER_EPOCH: it was meant for an
-            earlier incarnation of this broker.
+            earlier incarnation of this broker, or names none.
     """
     if controller_epoch is not None and sent_controller_epoch < controller_epoch:
         raise refusal(
             Code.STALE_CONTROLLER_EPOCH,
             f"StopReplica of controller epoch {sent_controller_epoch}; this broker knows of {controller_epoch}",
         )
-    if sent_broker_epoch is not None and sent_broker_epoch < broker_epoch:
+    if sent_broker_epoch is None or sent_broker_epoch < broker_epoch:
         raise refusal(
             Code.STALE_BROKER_EPOCH,
-            f"StopReplica for broker epoch {sent_broker_epoch}; this broker registered anew at {broker_epoch}",
+            f"StopReplica for broker epoch {sent_broker_epoch}; this broker is registered at {broker_epoch}",
+        )
+
+
+def check_metadata_offset(metadata_offset: Offset | None, heard_end_offset: Offset) -> None:
+    """Refuse a StopReplica that would hold replicas up for a record which never comes.
+
+    Args:
+        metadata_offset: of the newest record that it follows from, inclusive; None where the request tells none.
+        heard_end_offset: exclusive end of the metadata that this broker has heard of, committed or not.
+
+    Raises:
+        KafkaError: INVALID_REQUEST: no controller can have written so much by now.
+    """
+    if metadata_offset is not None and metadata_offset >= heard_end_offset + METADATA_AHEAD_MAX:
+        raise refusal(
+            Code.INVALID_REQUEST,
+            f"StopReplica of metadata offset {metadata_offset}; this broker has heard of it up to {heard_end_offset}, "
+            f"and no controller is {METADATA_AHEAD_MAX} ahead",
         )
 
 

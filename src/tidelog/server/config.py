@@ -32,6 +32,7 @@ class NodeConfig:
 
     Attributes:
         broker_listeners: for clients and brokers; empty for a node that is only a controller.
+        inter_broker_listener_name: of the one among them on which brokers ask each other, if there is one of that name.
         controller_listeners: for the quorum; empty for a node that is only a broker.
         advertised: what clients are told, by listener name; a listener that is not in it is told as it is.
         quorum: its share in the metadata quorum.
@@ -45,6 +46,7 @@ class NodeConfig:
     broker_listeners: tuple[Listener, ...]
     controller_listeners: tuple[Listener, ...]
     controller_listener_name: str
+    inter_broker_listener_name: str
     quorum: QuorumConfig
     advertised: Mapping[str, Listener]
     rack: str | None
@@ -101,6 +103,7 @@ class NodeConfig:
             broker_listeners=broker_listeners,
             controller_listeners=controller_listeners,
             controller_listener_name=listener_name,
+            inter_broker_listener_name=cast(str, values["inter.broker.listener.name"]),
             quorum=read_quorum_config(values, node_id, controller_listeners, listener_name),
             advertised=advertised,
             rack=cast("str | None", values["broker.rack"]),

@@ -35,6 +35,8 @@ A fetch of 100,000 partitions takes about half of it.
 """
 
 BROKER = "broker"
+INTER_BROKER = "inter-broker"
+"""A listener of brokers that clients do not use. All that a broker serves is served there, and what nodes alone ask."""
 CONTROLLER = "controller"
 
 SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
@@ -42,7 +44,7 @@ SERVED: dict[int, tuple[str, tuple[str, ...]]] = {
     ApiKey.FETCH: ("api_01_fetch", (BROKER, CONTROLLER)),
     ApiKey.LIST_OFFSETS: ("api_02_list_offsets", (BROKER,)),
     ApiKey.METADATA: ("api_03_metadata", (BROKER,)),
-    ApiKey.STOP_REPLICA: ("api_05_stop_replica", (BROKER,)),
+    ApiKey.STOP_REPLICA: ("api_05_stop_replica", (INTER_BROKER,)),
     ApiKey.OFFSET_COMMIT: ("api_08_offset_commit", (BROKER,)),
     ApiKey.OFFSET_FETCH: ("api_09_offset_fetch", (BROKER,)),
     ApiKey.FIND_COORDINATOR: ("api_10_find_coordinator", (BROKER,)),
@@ -103,11 +105,15 @@ def advertised(listener_role: str) -> list[tuple[int, int, int]]:
     """(api key, lowest, highest version) of all that a listener of this role serves."""
     rows = []
     for key, (_, roles) in SERVED.items():
-        if listener_role in roles:
+        if _is_served(roles, listener_role):
             known = api(key)
             lowest = 0 if key == ApiKey.PRODUCE else known.min_version
             rows.append((int(key), lowest, known.max_version))
     return rows
+
+
+def _is_served(roles: tuple[str, ...], listener_role: str) -> bool:
+    return listener_role in roles or (listener_role == INTER_BROKER and BROKER in roles)
 
 
 @dataclass(slots=True)
@@ -263,7 +269,7 @@ class Dispatcher:
 
     def _load(self, key: int, header: RequestHeader) -> _Entry:
         served = SERVED.get(key)
-        if served is None or self._listener_role not in served[1]:
+        if served is None or not _is_served(served[1], self._listener_role):
             # The protocol has no answer for an API that the peer was not offered.
             raise MalformedMessageError(
                 f"API {key} (version {header.api_version}) is not served on this {self._listener_role} listener"
@@ -272,7 +278,7 @@ class Dispatcher:
         module = import_module(f"tidelog.server.handlers.{name}")
         known = api(key)
         handle = module.handle
-        if self._listener_role == BROKER and key in FORWARDED:
+        if self._listener_role != CONTROLLER and key in FORWARDED:
             handle = forwarding(known, handle, getattr(module, "refused", None))
         entry: _Entry = (known, known.response, handle, [None] * (known.max_version + 1))
         self._handlers[key] = entry

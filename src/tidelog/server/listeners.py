@@ -11,7 +11,7 @@ from tidelog.base.errors import NetworkError
 from tidelog.base.ports import Executor, Listening, Network
 from tidelog.server.config import Listener, NodeConfig
 from tidelog.server.connections import Connections
-from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
+from tidelog.server.dispatch import BROKER, CONTROLLER, INTER_BROKER, Dispatcher
 from tidelog.server.drive import Closed, ServerConnection
 
 logger = logging.getLogger("tidelog.server.node")
@@ -66,8 +66,9 @@ class Listeners:
         """Take the ports; nobody is accepted yet. Raises NetworkError: one cannot be taken; says what to do."""
         roles = ((BROKER, self._config.broker_listeners), (CONTROLLER, self._config.controller_listeners))
         for role, listeners in roles:
-            dispatcher = self._new_dispatcher(role)
+            dispatchers = {one: self._new_dispatcher(one) for one in {self._role_of(role, each) for each in listeners}}
             for listener in listeners:
+                dispatcher = dispatchers[self._role_of(role, listener)]
                 make = partial(self._new_connection, dispatcher, listener.name)
                 try:
                     acceptor = self._network.listen(
@@ -93,6 +94,11 @@ class Listeners:
                         "for others set advertised.listeners=%s://HOST:%s",
                         *(listener.name, self.told(listener.name).host, port, listener.name, port),
                     )
+
+    def _role_of(self, role: str, listener: Listener) -> str:
+        """Of those of brokers, one is theirs alone if it has the name for that and clients have another."""
+        is_shared = len(self._config.broker_listeners) == 1 or listener.name != self._config.inter_broker_listener_name
+        return role if role == CONTROLLER or is_shared else INTER_BROKER
 
     def accept(self, role: str) -> None:
         """Let those in who connect to the listeners of a role."""

@@ -2,7 +2,8 @@
 
 What is pushed is committed already, and the metadata says the same to whoever the push does not reach. So this gives up
 early: a broker that does not answer is tried a few times, a broker that registers anew learns all from the metadata
-before it serves, and a controller that leads no more is silent.
+before it serves, and a controller that leads no more is silent. A broker whose only listener is that of clients takes
+no such order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.base.ports import Network, Rng
 from tidelog.controller import LostReplica
-from tidelog.metadata.image import MetadataView
+from tidelog.metadata.image import BrokerImage, Endpoint, MetadataView
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
@@ -97,7 +98,7 @@ class ReplicaStops:
         self._pool.set_addresses(self._addresses(metadata))
         for one in lost:
             broker = metadata.brokers.get(one.broker_id)
-            if broker is None or one.broker_id == self._node_id:
+            if broker is None or one.broker_id == self._node_id or self._endpoint(broker) is None:
                 continue
             target = self._targets.get(one.broker_id)
             if target is None or target.broker_epoch != broker.broker_epoch:
@@ -125,10 +126,14 @@ class ReplicaStops:
     def _addresses(self, metadata: MetadataView) -> dict[BrokerId, Address]:
         found = {}
         for each in metadata.brokers.values():
-            endpoint = each.endpoint(self._listener_name) or next(iter(each.endpoints), None)
+            endpoint = self._endpoint(each)
             if endpoint is not None:
                 found[each.broker_id] = Address(endpoint.host, endpoint.port)
         return found
+
+    def _endpoint(self, broker: BrokerImage) -> Endpoint | None:
+        """Where a broker takes such orders; None where clients use the same listener, and it takes none."""
+        return broker.endpoint(self._listener_name) if len(broker.endpoints) > 1 else None
 
     def _give_up(self, broker_id: BrokerId) -> None:
         target = self._targets.pop(broker_id, None)

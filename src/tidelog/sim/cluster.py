@@ -19,7 +19,7 @@ from tidelog.sim.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.cluster_witness import ClusterWitness
 from tidelog.sim.faults import Fault
 from tidelog.sim.late_stops import LateStops
-from tidelog.sim.node import CLIENT_PORT, SimulatedNode
+from tidelog.sim.node import INTERNAL_PORT, SimulatedNode
 from tidelog.sim.story import Story
 from tidelog.sim.supervised_node import SupervisedNode
 from tidelog.sim.workload import Workload
@@ -79,7 +79,7 @@ class ClusterStory(Story):
         client_world = world.client_world(CLIENT)
         self._late_stops = LateStops(
             client_world.network,
-            {node_id: Address(machine_of(node_id), CLIENT_PORT) for node_id in plan.broker_ids},
+            {node_id: Address(machine_of(node_id), INTERNAL_PORT) for node_id in plan.broker_ids},
             world.rng.stream("late stops"),
         )
         for node in nodes.values():

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT
+from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, INTERNAL_PORT
 from tidelog.sim.rng import SeededRng
 from tidelog.sim.workload import Plan, draw_plan
 
@@ -72,12 +72,15 @@ class ClusterPlan:
     def properties(self, node_id: BrokerId) -> dict[str, str]:
         """Of one node."""
         host = machine_of(node_id)
-        of_brokers = ("broker", f"PLAINTEXT://{host}:{CLIENT_PORT}") if node_id in self.broker_ids else None
+        clients_and_brokers = f"PLAINTEXT://{host}:{CLIENT_PORT},INTERNAL://{host}:{INTERNAL_PORT}"
+        of_brokers = ("broker", clients_and_brokers) if node_id in self.broker_ids else None
         of_voters = ("controller", f"CONTROLLER://{host}:{CONTROLLER_PORT}") if node_id in self.voter_ids else None
         roles, listeners = zip(*filter(None, (of_brokers, of_voters)), strict=True)
         properties = {
             "process.roles": ",".join(roles),
             "listeners": ",".join(listeners),
+            "inter.broker.listener.name": "INTERNAL",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.quorum.voters": ",".join(
                 f"{voter}@{machine_of(voter)}:{CONTROLLER_PORT}" for voter in self.voter_ids
             ),

@@ -1,7 +1,7 @@
 """A network that forgets nothing: every StopReplica that was pushed comes again, late, more than once, in any order.
 
 Half of them as they were, so that the epochs of controller and broker tell that they are late; the others with both
-taken out, so that nothing does but what they say of each partition.
+made the newest, so that nothing does but what they say of each partition.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ KEPT_MAX = 100
 TIMEOUT_MS = 2_000
 PAUSE_SECONDS_MAX = 1.0
 NEWEST_CONTROLLER_EPOCH = (1 << 31) - 1
+NEWEST_BROKER_EPOCH = (1 << 63) - 1
 
 
 class LateStops:
@@ -59,7 +60,7 @@ class LateStops:
         """Once more, if the broker can be reached."""
         if not is_as_it_was:
             request = copy(request)
-            request.controller_epoch, request.broker_epoch = NEWEST_CONTROLLER_EPOCH, -1
+            request.controller_epoch, request.broker_epoch = NEWEST_CONTROLLER_EPOCH, NEWEST_BROKER_EPOCH
         settings = ConnectionSettings("a late network", connect_timeout_ms=TIMEOUT_MS)
         try:
             connection = await open_connection(self._network, self._addresses[to], settings)

@@ -15,6 +15,7 @@ from tidelog.sim.machine import Machine
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093
+INTERNAL_PORT = 9094
 LOGS = "logs"
 
 

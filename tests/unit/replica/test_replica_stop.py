@@ -22,11 +22,13 @@ from tidelog.base.ids import (
 from tidelog.metadata import PartitionImage
 from tidelog.metadata.image import MetadataImage, TopicImage
 from tidelog.replica.stop import (
+    METADATA_AHEAD_MAX,
     HeldReplica,
     ReplicaId,
     StopOrder,
     StoppedReplicas,
     StopReady,
+    check_metadata_offset,
     check_stop_order,
     check_stop_request,
 )
@@ -69,7 +71,7 @@ def order(
         (7, 2, Code.STALE_BROKER_EPOCH),
         (6, 2, Code.STALE_CONTROLLER_EPOCH),
         (7, 4, None),
-        (7, None, None),
+        (7, None, Code.STALE_BROKER_EPOCH),
     ],
 )
 def test_the_epochs_of_controller_and_broker_come_first(
@@ -92,9 +94,21 @@ def test_any_controller_is_the_first_that_is_heard_of() -> None:
     check_stop_request(
         sent_controller_epoch=ControllerEpoch(0),
         controller_epoch=None,
-        sent_broker_epoch=None,
+        sent_broker_epoch=BrokerEpoch(3),
         broker_epoch=BrokerEpoch(3),
     )
+
+
+@pytest.mark.parametrize("offset", [None, 0, 99, 100, 99 + METADATA_AHEAD_MAX])
+def test_an_order_may_be_ahead_of_the_metadata(offset: int | None) -> None:
+    check_metadata_offset(None if offset is None else Offset(offset), Offset(100))
+
+
+@pytest.mark.parametrize("offset", [100 + METADATA_AHEAD_MAX, (1 << 63) - 1])
+def test_an_order_is_not_of_a_record_that_no_controller_can_have_written(offset: int) -> None:
+    with pytest.raises(KafkaError, match="heard of it up to 100") as refused:
+        check_metadata_offset(Offset(offset), Offset(100))
+    assert refused.value.code == Code.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(

@@ -31,12 +31,19 @@ class Controller:
 
     def __init__(self) -> None:
         self.leader_epoch: LeaderEpoch | None = LeaderEpoch(5)
-        self.stops = ReplicaStops(US, "PLAINTEXT", lambda: self.leader_epoch, network=RealNetwork(), rng=SystemRng())
+        self.stops = ReplicaStops(US, "INTERNAL", lambda: self.leader_epoch, network=RealNetwork(), rng=SystemRng())
 
-    def push(self, broker: ScriptedBroker, *lost: LostReplica, broker_epoch: int = 30, offset: int = 99) -> None:
-        endpoint = (Endpoint("PLAINTEXT", "127.0.0.1", broker.port),)
+    def push(
+        self,
+        broker: ScriptedBroker,
+        *lost: LostReplica,
+        broker_epoch: int = 30,
+        offset: int = 99,
+        listeners: tuple[str, ...] = ("PLAINTEXT", "INTERNAL"),
+    ) -> None:
+        endpoints = tuple(Endpoint(name, "127.0.0.1", broker.port) for name in listeners)
         brokers = {
-            each: BrokerImage(each, BrokerEpoch(broker_epoch), UUID(int=each), endpoint, None, is_fenced=False)
+            each: BrokerImage(each, BrokerEpoch(broker_epoch), UUID(int=each), endpoints, None, is_fenced=False)
             for each in (US, THEM)
         }
         self.stops.push(lost, MetadataImage(brokers=brokers), Offset(offset))
@@ -109,6 +116,18 @@ def test_a_refusal_is_an_answer(code: Code) -> None:
         assert controller.stops.dropped == 0
 
     assert len(run(scenario)) == 1
+
+
+@pytest.mark.parametrize("listeners", [("INTERNAL",), ("PLAINTEXT",), ("PLAINTEXT", "OUTSIDE")])
+def test_a_broker_that_shares_a_listener_with_clients_is_left_to_the_metadata(
+    listeners: tuple[str, ...],
+) -> None:
+    async def scenario(controller: Controller, broker: ScriptedBroker) -> None:
+        controller.push(broker, lost(), listeners=listeners)
+        await controller.has_pushed()
+        assert controller.stops.dropped == 0
+
+    assert run(scenario) == []
 
 
 def test_a_broker_of_an_older_release_is_left_to_the_metadata() -> None:

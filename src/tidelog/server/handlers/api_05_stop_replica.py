@@ -1,5 +1,8 @@
 """StopReplica 0-4, of the active controller: this broker holds some replicas no more (KIP-570).
 
+Served where brokers have a listener that clients do not use (`inter.broker.listener.name`), and nowhere else: there is
+nothing in it that says who asks. Where they share one, brokers learn it from the metadata alone.
+
 Behaviour: who is too late is refused, as a whole by the epochs of the controller and of this broker, or for one
 partition by its leader epoch and its topic's id. What is obeyed serves no more when this is answered; its files go when
 this broker's own metadata says the same. Versions before 3 have neither leader epochs nor ids: they stop nothing.
@@ -11,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, ControllerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
-from tidelog.replica import StopOrder, check_stop_request
+from tidelog.replica import StopOrder, check_metadata_offset, check_stop_request
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_05_stop_replica import (
     StopReplicaPartitionError,
@@ -36,6 +39,7 @@ async def handle(node: Node, request: StopReplicaRequest, context: RequestContex
             sent_broker_epoch=None if request.broker_epoch < 0 else BrokerEpoch(request.broker_epoch),
             broker_epoch=broker_epoch,
         )
+        check_metadata_offset(_metadata_offset(request), node.metadata_heard_end_offset)
     except KafkaError as error:
         return StopReplicaResponse(error_code=code_of(error, f"StopReplica of controller {request.controller_id}"))
     rows = []
@@ -50,9 +54,13 @@ async def handle(node: Node, request: StopReplicaRequest, context: RequestContex
     return StopReplicaResponse(partition_errors=rows)
 
 
+def _metadata_offset(request: StopReplicaRequest) -> Offset | None:
+    return None if request.metadata_offset < 0 else Offset(request.metadata_offset)
+
+
 def orders_of(request: StopReplicaRequest) -> list[StopOrder]:
     """What a request of any version says, a partition at a time."""
-    metadata_offset = None if request.metadata_offset < 0 else Offset(request.metadata_offset)
+    metadata_offset = _metadata_offset(request)
     told = [
         StopOrder(
             TopicPartition(topic.topic_name, PartitionIndex(one.partition_index)),

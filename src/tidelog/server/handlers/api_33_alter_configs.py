@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.controller import ConfigChange, ConfigOperation
 from tidelog.server.alterations import Alteration, alter_configs
-from tidelog.server.dispatch import BROKER, RequestContext
+from tidelog.server.dispatch import CONTROLLER, RequestContext
 from tidelog.wire.messages.api_33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,
@@ -36,7 +36,7 @@ async def handle(node: Node, request: AlterConfigsRequest, context: RequestConte
         alterations,
         replaces_all=True,
         validate_only=request.validate_only,
-        is_forwarded=context.listener_role == BROKER,
+        is_forwarded=context.listener_role != CONTROLLER,
     )
     return AlterConfigsResponse(
         responses=[

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.controller import ConfigChange
 from tidelog.server.alterations import Alteration, alter_configs
-from tidelog.server.dispatch import BROKER, RequestContext
+from tidelog.server.dispatch import CONTROLLER, RequestContext
 from tidelog.wire.messages.api_44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
@@ -38,7 +38,7 @@ async def handle(
         alterations,
         replaces_all=False,
         validate_only=request.validate_only,
-        is_forwarded=context.listener_role == BROKER,
+        is_forwarded=context.listener_role != CONTROLLER,
     )
     return IncrementalAlterConfigsResponse(
         responses=[
