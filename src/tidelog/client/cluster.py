@@ -187,9 +187,9 @@ class Cluster:
             KafkaError: retriable; it has none that is known. Metadata is being asked for.
             NetworkError: it cannot be reached.
         """
+        self.want([partition.topic])
         view = self.metadata.partition(partition)
         if view is None or view.leader_id is None:
-            self.want([partition.topic])
             self.refresh_soon()
             raise refusal(self.metadata.why_missing(partition), f"{partition} has no leader that is known")
         return await self.pool.connection(view.leader_id, lane)

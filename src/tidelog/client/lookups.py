@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from tidelog.base.errors import Code, KafkaError, TidelogError, UnknownTopicError
+from tidelog.base.errors import Code, KafkaError, NetworkError, TidelogError, UnknownTopicError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, TopicPartition
-from tidelog.client.cluster import Cluster, is_retriable
+from tidelog.client.cluster import PATIENCE_MS_MIN, Cluster, is_retriable
 from tidelog.client.core.fetch_messages import (
     epoch_end_rows,
     list_offsets_request,
@@ -216,19 +216,35 @@ class Leaders:
         partitions: list[TopicPartition],
         ask: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[A]]],
     ) -> Answers[A] | TidelogError:
-        try:
+        async def ask_leader() -> Answers[A]:
             return await ask(await self._cluster.broker(broker_id), partitions)
+
+        asking = asyncio.ensure_future(ask_leader())
+        patience_ms: float = PATIENCE_MS_MIN
+        try:
+            while not (await asyncio.wait({asking}, timeout=patience_ms / 1000))[0]:
+                if not any(self._leads(broker_id, partition) for partition in partitions):
+                    raise NetworkError(f"broker {broker_id} has not answered, and others lead in its place by now")
+                self._cluster.refresh_soon()
+                patience_ms = self._cluster.backoff.delay_ms(1)
+            return asking.result()
         except TidelogError as error:
             if not is_retriable(error):
                 raise
             self._cluster.refresh_soon()
             return error
+        finally:
+            asking.cancel()
+
+    def _leads(self, broker_id: BrokerId, partition: TopicPartition) -> bool:
+        view = self._cluster.metadata.partition(partition)
+        return view is not None and view.leader_id == broker_id
 
     async def _by_leader(self, partitions: list[TopicPartition]) -> dict[BrokerId, list[TopicPartition]]:
         metadata = self._cluster.metadata
-        unknown = {partition.topic for partition in partitions if metadata.partition(partition) is None}
-        if unknown:
-            self._cluster.want(unknown)
+        # Whatever taught us who leads them (a description, a list of all topics): from now on it is kept up to date.
+        self._cluster.want({partition.topic for partition in partitions})
+        if any(metadata.partition(partition) is None for partition in partitions):
             await self._cluster.refreshed()
             if self._cluster.last_error is not None:
                 raise self._cluster.last_error.with_traceback(None)

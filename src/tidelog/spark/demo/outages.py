@@ -84,7 +84,10 @@ class Outages:
                 f"the query failed on an outage and was started from its checkpoint {query.restarts} times"
             )
         else:
-            self.listener.say("the query lived through both outages")
+            self.listener.say(
+                "the query lived through both outages; the longest that it took to plan a batch: "
+                f"{query.planning_seconds_max:.1f} s"
+            )
 
     def _written(self) -> int:
         partitions = [TopicPartition(TOPIC, PartitionIndex(index)) for index in range(PARTITIONS)]

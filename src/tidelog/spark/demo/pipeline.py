@@ -91,6 +91,9 @@ class DelaysQuery:
 
     RESTARTS_MAX = 5
 
+    planning_seconds_max: float = 0.0
+    """The longest that a batch waited for what the cluster says of offsets and leaders, before Spark could begin it."""
+
     def __init__(self, spark: SparkSession, bootstrap: str, results: Path, checkpoint: Path) -> None:
         self.restarts = 0
         self.records = 0
@@ -137,6 +140,8 @@ class DelaysQuery:
             if progress["numInputRows"]:
                 # A batch that ran twice counts once.
                 self._counted[progress["batchId"]] = progress["numInputRows"]
+            planning_ms = progress["durationMs"].get("latestOffset", 0)
+            self.planning_seconds_max = max(self.planning_seconds_max, planning_ms / 1000)
         before, self.records = self.records, sum(self._counted.values())
         return self.records > before
 
