@@ -209,6 +209,7 @@ class Bench:
         for offset, leader_epoch in enumerate(self.records):
             self.lineage.assign(leader_epoch, Offset(offset))
         self._trim(self.log_start)
+        self.log_start = 0  # what says so comes last to the disk, after the snapshot and the lineage
         self._settle_start()
         log = QuorumLog(Offset(self.log_start), Offset(len(self.records)), self.lineage, self.snapshot)
         self.now_ms = 0
@@ -249,9 +250,10 @@ class Bench:
 
     def _settle_start(self) -> None:
         """A loss of power may have left a snapshot beside the log that it was to replace."""
-        snapshot = _snapshot_of(list(self.loaded))
+        snapshot = _snapshot_of(list(self.loaded)) or self.snapshot
         if snapshot is None:
             return
+        self.loaded = self.loaded or tuple(self.records[: snapshot.end_offset])
         log = QuorumLog(Offset(self.log_start), Offset(len(self.records)), self.lineage)
         is_long_enough = log.log_end_offset >= snapshot.end_offset
         if not (is_long_enough if self.world.bounds.forgets == "epochs" else log.continues(snapshot)):

@@ -96,8 +96,13 @@ class QuorumLog:
         A node that loads a snapshot keeps its old log until the snapshot is on disk. A crash in between leaves both.
         The old log may reach as far, with records that were never committed: the leader epoch at the snapshot's end
         tells. A log that does not go on from the snapshot is to start anew at its end.
+
+        The log start comes to the disk after the lineage that begins there, and a crash in between leaves the lineage
+        to tell of it.
         """
-        if self.log_start_offset < snapshot.end_offset <= self.log_end_offset:
+        entries = self.lineage.entries
+        log_start_offset = max(self.log_start_offset, entries[0].start_offset) if entries else self.log_start_offset
+        if log_start_offset < snapshot.end_offset <= self.log_end_offset:
             return self.lineage.epoch_at(Offset(snapshot.end_offset - 1)) == snapshot.leader_epoch
         if self.log_end_offset == snapshot.end_offset:  # nothing is in it; the old lineage may be
             return self.lineage.latest_leader_epoch == snapshot.leader_epoch
