@@ -12,7 +12,9 @@ import pytest
 
 from support.log_files import append, batches, change
 from support.node import NodeFailedError, NodeProcess
+from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
+from tidelog.client.admin import Admin
 
 TOPIC = "kept"
 RECORDS = 10
@@ -248,14 +250,20 @@ def test_strange_things_in_the_directory_are_left_alone(filled: NodeProcess) -> 
     assert any((path / "00000000000000000000.log").stat().st_size for path in copies)
 
 
-def test_a_partition_whose_directory_is_gone_starts_empty_in_a_new_epoch(filled: NodeProcess) -> None:
-    """Its readers learn of the loss by the leader epoch."""
+def test_a_partition_whose_directory_is_gone_is_led_by_nobody_until_somebody_decides(filled: NodeProcess) -> None:
+    """It does not begin anew by itself, which nobody would be told of. Its readers learn of it by the leader epoch."""
     filled.start()
     with WireClient(filled.port) as client:
         before = client.describe_topic(TOPIC).partitions[0].leader_epoch
     filled.stop()
     shutil.rmtree(directory(filled) / f"{TOPIC}-0")
     filled.start()
+    assert f"{TOPIC}-0: A REPLICA IS LOST" in filled.log
+    with WireClient(filled.port) as client:
+        assert client.describe_topic(TOPIC).partitions[0].leader_id == -1
+    filled.restart()
+    with Admin(filled.bootstrap) as admin:
+        wait_until(lambda: all(one is None for one in admin.elect_leaders("unclean").values()), lambda: filled.log)
     with WireClient(filled.port) as client:
         assert client.log_end_offset(TOPIC) == 0
         now = client.describe_topic(TOPIC).partitions[0].leader_epoch

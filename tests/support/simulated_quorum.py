@@ -42,7 +42,7 @@ def format_directory(machine: Machine, node_id: int, cluster_id: ClusterId = CLU
     """As `tidelog storage format`."""
     directory = LogDirectory.open(machine.disk, "logs")
     properties = MetaProperties(cluster_id, BrokerId(node_id), uuid_text(directory_id(node_id)))
-    directory.write_meta_properties(properties)
+    directory.format(properties)
     directory.close()
 
 

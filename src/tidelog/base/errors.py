@@ -38,6 +38,13 @@ class CorruptLogError(TidelogError):
     """A file of the log holds something that was never written so. Names the file and the position or offset."""
 
 
+class LostLogError(TidelogError):
+    """A replica had a log in one of this node's directories, and it is gone, or the end of it is.
+
+    Nothing takes its place before the controller knows. Says what is missing, and where.
+    """
+
+
 class ConfigError(TidelogError):
     """A setting that is unknown, unsupported or out of range. Names the key and what is allowed."""
 

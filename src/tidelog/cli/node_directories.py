@@ -58,7 +58,7 @@ def format_directory(
             if set(disk.list(path)) - OWN_FILES:
                 raise ConfigError(f"{path} holds files already, and no meta.properties: name an empty directory")
             found = MetaProperties(cluster_id, node_id, uuid_text(directory_id or uuid4()))
-            directory.write_meta_properties(found)
+            directory.format(found)
         elif not ignore_formatted or (found.cluster_id, found.node_id) != (cluster_id, node_id):
             raise ConfigError(
                 f"{path} belongs to node {found.node_id} of cluster {found.cluster_id} already: "

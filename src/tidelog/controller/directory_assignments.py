@@ -12,7 +12,14 @@ from uuid import UUID
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, PartitionEpoch, PartitionIndex, TopicId
 from tidelog.controller.brokers import registered
-from tidelog.controller.leaders import NO_DIRECTORY, directory_of, is_active_in, lies_online, with_replica_online
+from tidelog.controller.leaders import (
+    LOST_DIRECTORY,
+    NO_DIRECTORY,
+    directory_of,
+    is_active_in,
+    lies_online,
+    with_replica_online,
+)
 from tidelog.controller.partition_changes import change_record, without
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
@@ -47,12 +54,17 @@ def decide_assign_directories(
     a level without directories has lost none. One that has the replica elsewhere than in a directory that is away has
     made it anew: what it held is gone.
 
+    LOST_DIRECTORY, at any level of metadata.version, is where a replica lies whose log is gone though its broker had
+    it: it is in sync, eligible or known to have been no more, and cannot be elected before it begins anew.
+
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; UNSUPPORTED_VERSION: the level of metadata.version has
-            no words for directories; POLICY_VIOLATION: too many for one batch of the metadata log.
+            no words for directories other than LOST_DIRECTORY; POLICY_VIOLATION: too many for one batch of the
+            metadata log.
     """
     broker = registered(metadata, broker_id, broker_epoch)
-    if not knows_directories(metadata.features):
+    has_directories = knows_directories(metadata.features)
+    if not has_directories and any(one.directory_id != LOST_DIRECTORY for one in replicas):
         raise refusal(Code.UNSUPPORTED_VERSION, "this level of metadata.version says nothing of log directories")
     if len(replicas) > REPLICAS_PER_REQUEST_MAX:
         raise refusal(
@@ -70,8 +82,9 @@ def decide_assign_directories(
             continue
         codes.append(Code.NONE)
         before = topic.partitions[one.partition]
-        is_lost = bool(broker.log_dirs) and one.directory_id not in broker.log_dirs
-        is_gone = not is_lost and not lies_online(before, broker)  # made anew, where the other is away
+        is_told_lost = one.directory_id == LOST_DIRECTORY
+        is_lost = is_told_lost or (bool(broker.log_dirs) and one.directory_id not in broker.log_dirs)
+        is_gone = is_told_lost or (not is_lost and not lies_online(before, broker))  # made anew, where that is away
         if directory_of(before, broker_id) == one.directory_id and not is_lost:
             continue
         changed = None
@@ -85,11 +98,11 @@ def decide_assign_directories(
                 is_gone=is_gone,
                 is_unclean_allowed=rules.allows_unclean(topic.name),
             )
-            if changed is None and directory_of(before, broker_id) == one.directory_id:
+            if changed is None and (not has_directories or directory_of(before, broker_id) == one.directory_id):
                 continue
-        record = change_record(
-            one.topic_id, one.partition, before, _lying_in(before, changed, broker_id, one.directory_id)
-        )
+        after = _lying_in(before, changed, broker_id, one.directory_id) if has_directories else changed
+        assert after is not None
+        record = change_record(one.topic_id, one.partition, before, after)
         draft.apply(record)
         records.append(record)
     return Decision(tuple(records), tuple(codes))
@@ -103,7 +116,7 @@ def _find(metadata: MetadataView, one: ReplicaInDirectory, broker_id: BrokerId) 
         raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {one.partition}")
     if broker_id not in topic.partitions[one.partition].replicas:
         raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"broker {broker_id} has no replica of {topic.name}-{one.partition}")
-    if one.directory_id.int < RESERVED_IDS_END:
+    if one.directory_id.int < RESERVED_IDS_END and one.directory_id != LOST_DIRECTORY:
         raise refusal(Code.INVALID_REQUEST, f"{one.directory_id} is the id of no directory")
     return topic
 

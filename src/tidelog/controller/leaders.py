@@ -28,6 +28,8 @@ from tidelog.replica import isr_size_min
 
 NO_DIRECTORY = UUID(int=0)
 """Of a broker that has not said which of its log directories it uses."""
+LOST_DIRECTORY = UUID(int=2)
+"""Of a replica whose log is gone: `DirectoryId.LOST` in Kafka (KIP-858)."""
 
 
 class ElectionType(IntEnum):

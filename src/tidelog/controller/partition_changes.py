@@ -117,7 +117,8 @@ def without(
     Args:
         is_active: of the others.
         is_lost: whether its log may lack the end of what it had (rule 7).
-        is_gone: whether there is nothing of its log: the directory that it lay in is no more.
+        is_gone: whether there is nothing of its log, or not what it was: the directory that it lay in is no more, or
+            its broker says so. Then it is not known to have been eligible, either.
         is_unclean_allowed: see `elected`.
     """
     isr = [one for one in partition.isr if one != broker]
@@ -307,13 +308,16 @@ def _standing(
 ) -> _Standing:
     """With another ISR; see `with_isr`."""
     if min_insync_replicas is None:
-        return _Standing(tuple(isr) or tuple(one for one in partition.isr if one in partition.replicas), (), ())
+        last = tuple(one for one in partition.isr if one in partition.replicas and (spares_last or one not in lost))
+        return _Standing(tuple(isr) or last, (), ())
     size_min = isr_size_min(partition, min_insync_replicas)
     if len(isr) >= size_min:
         return _Standing(tuple(isr), (), ())
     held = dict.fromkeys((*partition.eligible_leader_replicas, *partition.isr))
     stays = [broker for broker in held if broker not in isr and broker in partition.replicas]
     known = dict.fromkeys((*partition.last_known_eligible_leader_replicas, *stays))
+    if not spares_last:
+        known = {broker: None for broker in known if broker not in lost}
     is_spared = spares_last and size_min == 1 and len(known) == 1
     eligible = tuple(broker for broker in stays if is_spared or broker not in lost)
     gone = (broker for broker in known if broker not in isr and broker not in eligible)

@@ -2,7 +2,7 @@
 
     *-offset-checkpoint      `0`, the number of entries, then `topic partition offset` lines
     partition.metadata       `version: 0`, `topic_id: ` and 22 characters of base64
-    meta.properties          `version=1`, `cluster.id=`, `node.id=`, `directory.id=`
+    meta.properties          `version=1`, `cluster.id=`, `node.id=`, `directory.id=`, `tidelog.replica.list=`
     .kafka_cleanshutdown     {"version":0,"brokerEpoch":12}; empty when written by Kafka before 3.7
     .tidelog_incarnation     {"version":0,"brokerEpoch":12,"bootId":"0b6f..."}: see `log.incarnation`
 
@@ -32,6 +32,7 @@ from tidelog.base.ids import (
 OFFSET_CHECKPOINT_VERSION = 0
 PARTITION_METADATA_VERSION = 0
 META_PROPERTIES_VERSION = 1
+REPLICA_LIST_KEY = "tidelog.replica.list"
 CLEAN_SHUTDOWN_VERSION = 0
 
 
@@ -88,6 +89,8 @@ class MetaProperties:
     node_id: BrokerId
     directory_id: str
     """22 characters of base64, drawn when the directory was formatted."""
+    has_replica_list: bool = False
+    """Whether the directory lists its replicas (`log.replica_list`): without its list it is a lost directory then."""
 
 
 def format_meta_properties(properties: MetaProperties) -> bytes:
@@ -97,6 +100,7 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
         f"cluster.id={_escape(properties.cluster_id)}\n"
         f"directory.id={_escape(properties.directory_id)}\n"
         f"node.id={properties.node_id}\n"
+        f"{f'{REPLICA_LIST_KEY}=1{chr(10)}' if properties.has_replica_list else ''}"
         f"version={META_PROPERTIES_VERSION}\n"
     ).encode()
 
@@ -122,7 +126,10 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
     if missing or not _is_number(values["node.id"]):
         raise CorruptLogError(f"{path}: {missing[0] if missing else 'a numeric node.id'} is missing")
     return MetaProperties(
-        ClusterId(values["cluster.id"]), BrokerId(int(values["node.id"])), values.get("directory.id", "")
+        ClusterId(values["cluster.id"]),
+        BrokerId(int(values["node.id"])),
+        values.get("directory.id", ""),
+        values.get(REPLICA_LIST_KEY) == "1",
     )
 
 

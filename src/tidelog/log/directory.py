@@ -4,6 +4,7 @@
 meta.properties                    whose it is
 .kafka_cleanshutdown               there if the last stop was a clean one
 .tidelog_incarnation               which broker epoch writes here, and in which run of the machine
+.tidelog_replicas                  whose logs lie here: what is listed and not there is lost
 recovery-point-offset-checkpoint   up to where each log is synced
 replication-offset-checkpoint      the high watermarks
 log-start-offset-checkpoint        where each log starts, if not at its first segment
@@ -14,7 +15,8 @@ flights-0.<32 hex digits>-future/  one that is being made, and is to be the copy
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError
@@ -34,6 +36,7 @@ from tidelog.log.future_mark import FUTURE_MARK_FILE, FutureMark, format_future_
 from tidelog.log.incarnation import NOTHING, Incarnation, format_incarnation, parse_incarnation
 from tidelog.log.lineage_file import LINEAGE_FILE
 from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.log.replica_list import REPLICA_LIST_FILE, ListedReplica, format_replica_list, parse_replica_list
 from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 
 LOCK_FILE = ".lock"
@@ -107,8 +110,13 @@ class LogDirectory:
         path = f"{self.path}/{META_PROPERTIES_FILE}"
         return parse_meta_properties(self._disk.read_bytes(path), path) if self._disk.exists(path) else None
 
+    def format(self, properties: MetaProperties) -> None:
+        """Say whose an empty directory is. Nothing lies in it."""
+        self.write_replica_list(())
+        self.write_meta_properties(replace(properties, has_replica_list=True))
+
     def write_meta_properties(self, properties: MetaProperties) -> None:
-        """Format the directory."""
+        """Replace the file; synced when this returns."""
         self._disk.write_atomically(f"{self.path}/{META_PROPERTIES_FILE}", format_meta_properties(properties))
 
     def take_clean_shutdown(self) -> CleanShutdown:
@@ -143,6 +151,23 @@ class LogDirectory:
     def forget_incarnation(self) -> None:
         """What was written here may be lost although the machine runs on: the disk refused."""
         self._disk.remove(f"{self.path}/{INCARNATION_FILE}")
+
+    # Which replicas it has.
+
+    def read_replica_list(self) -> Set[ListedReplica] | None:
+        """None if the file is missing or cannot be read: whatever is not here may have been lost."""
+        path = f"{self.path}/{REPLICA_LIST_FILE}"
+        if not self._disk.exists(path):
+            return None
+        try:
+            return parse_replica_list(self._disk.read_bytes(path), path)
+        except CorruptLogError as error:
+            self.faults.append(str(error))
+            return None
+
+    def write_replica_list(self, replicas: Iterable[ListedReplica]) -> None:
+        """Replace the file; synced when this returns."""
+        self._disk.write_atomically(f"{self.path}/{REPLICA_LIST_FILE}", format_replica_list(replicas))
 
     # Checkpoints.
 

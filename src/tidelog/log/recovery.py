@@ -91,6 +91,7 @@ class Recovery:
         report.leftovers = clear_leftovers(self._disk, self._directory)
         self._read_mark()
         found = self._find_segments()
+        report.had_no_segment = not found
         try:
             self._lineage = read_lineage(self._disk, self._directory)
         except CorruptLogError as error:

@@ -15,11 +15,20 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import UUID
 
-from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, TidelogError, refusal
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DiskError,
+    InvariantBrokenError,
+    LostLogError,
+    TidelogError,
+    refusal,
+)
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.log import Log, NotCachedError
+from tidelog.log.replica_list import ListedReplica
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica, ReplicationSettings
 from tidelog.server.applied_offset import AppliedOffset
@@ -37,6 +46,14 @@ logger = logging.getLogger("tidelog.server.broker")
 
 TOLD_MAX = 10
 """Partitions that are named in the log when many cannot be opened for one reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostReplicaLog:
+    """What is known of a replica's log that is gone, or lacks its end."""
+
+    topic_partition: TopicPartition
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +98,8 @@ class Broker:
         if replication is not None:
             replication.broker = self
         self.stops = StopOrders(self, files, executor)
+        self.lost: dict[ListedReplica, LostReplicaLog] = {}
+        """Replicas whose logs are gone. They have no role until `begin_anew`, and nothing is made in their place."""
         self._is_registered = False
         self._has_just_registered = False
         self._clock = clock
@@ -247,22 +266,7 @@ class Broker:
         ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
         ours += [one for one in self.stops.take_resumed() if one not in ours]
         self._has_just_registered = False
-        missing = [a for a in ours if (a.topic_id, a.topic_partition.partition) not in self._by_id]
-        if missing:
-            failed_count = 0
-            added: list[Partition] = []
-            wanted = [WantedLog(a.topic_partition, a.topic_id, self._is_new(a)) for a in missing]
-            for one, opened in zip(missing, await self._files.open_logs(wanted, image), strict=True):
-                reason = self._why_not(one.topic_partition, opened)
-                if reason is None:
-                    assert isinstance(opened, Log)
-                    added.append(self._add(one, opened))
-                    continue
-                failed_count += 1
-                self._take_offline(one.topic_partition, reason, is_alone=failed_count <= TOLD_MAX)
-            if failed_count > TOLD_MAX:
-                logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
-            await self._lower_checkpoints(added)
+        await self._open_missing(ours, image)
         if delta.changed_configs:
             self._settle_how_many_must_be_in_sync(image)
         await self.take_roles(ours, image)
@@ -272,6 +276,67 @@ class Broker:
         self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
+
+    async def _open_missing(self, ours: Sequence[Assigned], image: MetadataImage) -> None:
+        """Open the logs that are not open yet. Before the metadata tells of the registration of this process none is
+        made: it may be one that lay here, or its topic may be gone since.
+        """
+        missing = [a for a in ours if (a.topic_id, a.topic_partition.partition) not in self._by_id]
+        if not missing:
+            return
+        failed_count = 0
+        added: list[Partition] = []
+        wanted = [WantedLog(a.topic_partition, a.topic_id, self._is_new(a)) for a in missing]
+        opened_logs = await self._files.open_logs(wanted, image, makes=self._is_registered)
+        for one, opened in zip(missing, opened_logs, strict=True):
+            before = self.lost.pop((one.topic_id, one.topic_partition.partition), None)
+            if opened is None:
+                continue
+            if isinstance(opened, LostLogError):
+                self._note_lost(one, str(opened), is_alone=before is None and len(self.lost) < TOLD_MAX)
+                continue
+            reason = self._why_not(one.topic_partition, opened)
+            if reason is None:
+                assert isinstance(opened, Log)
+                added.append(self._add(one, opened))
+                continue
+            failed_count += 1
+            self._take_offline(one.topic_partition, reason, is_alone=failed_count <= TOLD_MAX)
+        if failed_count > TOLD_MAX:
+            logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
+        if len(self.lost) > TOLD_MAX:
+            logger.error("%d replicas have lost their logs; the first %d were named", len(self.lost), TOLD_MAX)
+        await self._lower_checkpoints(added)
+
+    def _note_lost(self, one: Assigned, reason: str, *, is_alone: bool) -> None:
+        if is_alone:
+            logger.error(
+                "%s: A REPLICA IS LOST: %s. The others are asked first: it counts as in sync nowhere, and begins anew. "
+                "If the files were moved, stop this node and put them back before it starts again",
+                *(one.topic_partition, reason),
+            )
+        self.lost[one.topic_id, one.topic_partition.partition] = LostReplicaLog(one.topic_partition, reason)
+
+    async def begin_anew(self, replicas: Sequence[ListedReplica]) -> list[Partition]:
+        """Open or make the logs of lost replicas whose loss is committed, and give them their roles.
+
+        Returns:
+            Those that are here again.
+
+        Raises:
+            DiskError: that they may be made anew could not be noted.
+        """
+        async with self.image_lock:
+            await self._files.accept_losses(replicas)
+            ours = []
+            for topic_id, index in replicas:
+                lost = self.lost.pop((topic_id, index), None)
+                topic = self.image.topic_by_id(topic_id)
+                if lost is not None and topic is not None and is_held(self.broker_id, self.image, topic_id, index):
+                    ours.append(Assigned(lost.topic_partition, topic_id, topic.partitions[index]))
+            await self._open_missing(ours, self.image)
+            await self.take_roles(ours, self.image)
+            return [found for one in ours if (found := self.replica_of(one.topic_partition)) is not None]
 
     def _settle_how_many_must_be_in_sync(self, image: MetadataImage) -> None:
         """Before any state of partitions that comes with it: in an ISR that the controller granted under a new
@@ -295,16 +360,21 @@ class Broker:
         return f"log directory {held.path} failed: {held.failure}"
 
     def _is_new(self, one: Assigned) -> bool:
-        """Whether it came here just now: whatever the first image tells of may have been written to before."""
+        """Whether it came here just now: what came before this process registered may have been written to before."""
         index = one.topic_partition.partition
-        return self.image.last_offset is not None and not is_held(self.broker_id, self.image, one.topic_id, index)
+        has_come_up_to_date = self.image.last_offset is not None and self._is_registered_in(self.image)
+        return has_come_up_to_date and not is_held(self.broker_id, self.image, one.topic_id, index)
+
+    def _is_registered_in(self, image: MetadataImage) -> bool:
+        us = image.brokers.get(self.broker_id)
+        return self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
 
     def _follow_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Nothing is led or followed here before the metadata tells of the registration of this process (rule 6)."""
         if not delta.changed_brokers and not delta.are_features_changed and self.image.last_offset is not None:
             return
         us = image.brokers.get(self.broker_id)
-        is_registered = self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
+        is_registered = self._is_registered_in(image)
         self._has_just_registered = is_registered and not self._is_registered
         self._is_registered = is_registered
         if self.replication is not None:
@@ -427,6 +497,7 @@ class Broker:
     def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> Partition | None:
         """There is no replica here any more: stop serving at once. Returns what is stopped."""
         self._offline.pop(topic_partition, None)
+        self.lost.pop((topic_id, topic_partition.partition), None)
         partition = self._by_id.pop((topic_id, topic_partition.partition), None)
         if partition is None:
             return None

@@ -7,7 +7,8 @@
     └── the controller knows nothing of it any more: unregistered, or another process has its id
 ```
 Order: every log directory says, synced, which incarnation is about to register; registered; then its broker epoch is
-written there, synced; then it says that it may lead. So whatever it writes as a leader lies where the next start can
+written there, synced; then what it has lost of its logs, by the metadata up to its registration, is told and committed;
+then it says that it may lead. So whatever it writes as a leader lies where the next start can
 tell whether it is still there (rule 7), and who is killed while it registers is the same incarnation at the next start.
 """
 
@@ -18,7 +19,7 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code, ConfigError, KafkaError, TidelogError, TimedOutError
+from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, TidelogError, TimedOutError
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset
 from tidelog.base.ports import Rng
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
@@ -83,7 +84,7 @@ class BrokerLifecycle:
         self._directories = DirectoryAssignments(config.node_id, files, lambda: self.broker_epoch, channel, rng=rng)
         broker.moves.on_moved = self._directories.on_moved
         self._presents: BrokerEpoch | None = None  # of the incarnation that lost nothing since
-        self._has_shown = False  # that nothing was lost before this start, which its logs have yet to bear out
+        self._has_shown = False  # it registered as one that lost nothing
         self._has_noted = False  # its directories say which broker epoch writes to them
         self._wants_shut_down = False
         self._let_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -99,7 +100,6 @@ class BrokerLifecycle:
             TidelogError: it is not taken in; the text says why and what to do.
         """
         self._presents = self._files.previous_broker_epoch
-        self._has_shown = self._presents is not None
         await self._register(self._config.broker_registration_timeout_ms)
         loop = asyncio.get_running_loop()
         self._beating, self._minding = loop.create_task(self._beat()), loop.create_task(self._mind_leader())
@@ -210,6 +210,7 @@ class BrokerLifecycle:
                 raise self._refused(code)
             reason = f"{code.name}: {code.meaning}"
             await asyncio.sleep(RETRY_MS / 1000)
+        self._has_shown = self._presents is not None
         self.broker_epoch = self._presents = BrokerEpoch(answer.broker_epoch)
         self._has_noted = False
         logger.info("broker %s is registered at broker epoch %s", self._config.node_id, self.broker_epoch)
@@ -302,7 +303,8 @@ class BrokerLifecycle:
             self._wake.set()
 
     async def _prepare(self) -> None:
-        """Before it may lead: its registration is in its image, its logs are open, its files say who it is.
+        """Before it may lead: its registration is in its image, its logs are open, its files say who it is, and what it
+        has lost is known to the controller.
 
         To open logs may take longer than a session: it is heard of meanwhile.
         """
@@ -316,12 +318,30 @@ class BrokerLifecycle:
                     await self._broker.applied(Offset(self.broker_epoch + 1))
             except TimeoutError:
                 return
-        has_shown, self._has_shown = self._has_shown, False
-        if has_shown and self._files.previous_broker_epoch is None:
-            logger.error("what this broker presented its logs belie: it registers as one that lost records")
+        if self._broker.lost or self._files.has_lost_list:
+            await self._settle_losses()
+
+    async def _settle_losses(self) -> None:
+        """Before it may lead: that it lost replicas is committed, and only then they begin anew.
+
+        A controller of a release that does not know of that takes it for a broker that may have lost anything.
+        """
+        lost = list(self._broker.lost)
+        told = await self._directories.tell_lost(lost, timeout_ms=self._config.broker_heartbeat_interval_ms)
+        if told is None:
+            return
+        if not told and self._has_shown:
+            logger.error(
+                "the controller knows nothing of lost replicas: this broker registers as one that lost records"
+            )
             self._presents, self._broker.incarnation_id = None, self._rng.uuid()
             await self._register(None)
-            await self._prepare()
+            return
+        try:
+            for partition in await self._broker.begin_anew(lost):
+                self._directories.on_moved(partition)
+        except DiskError as error:
+            logger.error("replicas that were lost cannot begin anew, so this broker does not lead: %s", error)
 
     @property
     def _has_seen_itself(self) -> bool:
@@ -338,7 +358,7 @@ class BrokerLifecycle:
             broker_id=self._config.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=-1 if last_offset is None else last_offset,
-            want_fence=not self._has_seen_itself,
+            want_fence=not self._has_seen_itself or bool(self._broker.lost),
             want_shut_down=self._wants_shut_down,
             offline_log_dirs=[one.directory_id for one in self._files.directories if one.failure is not None],
         )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from uuid import UUID
 
-from tidelog.base.errors import Code, TidelogError
+from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog.base.ports import Rng
-from tidelog.controller.leaders import directory_of
+from tidelog.controller.leaders import LOST_DIRECTORY, directory_of
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.features import knows_directories
 from tidelog.net.backoff import Backoff
@@ -38,6 +38,8 @@ TIMEOUT_MS = 30_000
 BACKOFF_MS = 100
 BACKOFF_MS_MAX = 10_000
 LANE = "directories"
+NOT_KNOWN = (Code.UNSUPPORTED_VERSION, Code.INVALID_REQUEST)
+"""How a controller answers that does not know of lost replicas."""
 
 Replica = tuple[TopicId, int]
 
@@ -87,6 +89,41 @@ class DirectoryAssignments:
         topic, index = self._image.topic_by_id(partition.topic_id), partition.topic_partition.partition
         if topic is not None and self._looked_at_in is not None and self._looked_at_in[1]:
             self._look_at([Assigned(partition.topic_partition, partition.topic_id, topic.partitions[index])])
+
+    async def tell_lost(self, replicas: Sequence[Replica], *, timeout_ms: int) -> bool | None:
+        """Have the controller commit that the logs of replicas are gone, under Kafka's reserved id for that.
+
+        Args:
+            timeout_ms: after which to give up, for each request.
+
+        Returns:
+            Whether it has; False where it does not know that id, or this API; None where it gave no answer.
+        """
+        broker_epoch = self._broker_epoch()
+        if broker_epoch is None:
+            return None
+        for start in range(0, len(replicas), REPLICAS_PER_REQUEST_MAX):
+            some = dict.fromkeys(replicas[start : start + REPLICAS_PER_REQUEST_MAX], LOST_DIRECTORY)
+            request = _request(self._broker_id, broker_epoch, some)
+            try:
+                answer = await self._channel.request(
+                    request, AssignReplicasToDirsResponse, timeout_ms=timeout_ms, lane=LANE
+                )
+            except TidelogError as error:
+                logger.warning("the controller has not answered yet about lost replicas: %s", error)
+                return False if isinstance(error, KafkaError) and error.code in NOT_KNOWN else None
+            codes = {
+                Code(one.error_code)
+                for directory in answer.directories
+                for topic in directory.topics
+                for one in topic.partitions
+            }
+            if answer.error_code in NOT_KNOWN or not codes.isdisjoint(NOT_KNOWN):
+                return False
+            if answer.error_code:
+                logger.warning("the controller has not noted lost replicas yet: %s", Code(answer.error_code).name)
+                return None
+        return True
 
     async def stop(self) -> None:
         """Tell nothing more."""

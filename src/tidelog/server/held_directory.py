@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 from uuid import UUID
 
-from tidelog.base.errors import DiskError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Disk, Rng
 from tidelog.log import Log, LogConfig
@@ -24,7 +24,9 @@ from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirect
 from tidelog.log.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
 from tidelog.log.incarnation import NOTHING, Incarnation
 from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.log.replica_list import ListedReplica
 from tidelog.replica.truncation import OwnLog
+from tidelog.server.listed_replicas import ListedReplicas
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -61,6 +63,7 @@ class HeldDirectory:
             runs on.
         partition_count: of the logs in it; new ones go where there are fewest.
         logs: those that are open and not deleted, the metadata log included.
+        listed: the replicas that have, or had, a log here.
     """
 
     def __init__(self, directory: LogDirectory, directory_id: UUID, *, disk: Disk, rng: Rng) -> None:
@@ -70,10 +73,12 @@ class HeldDirectory:
         self.previous = NOTHING
         self.partition_count = len(directory.partitions())
         self.logs: dict[TopicPartition, Log] = {}
+        self.listed = ListedReplicas(directory)
         self._directory = directory
         self._disk = disk
         self._rng = rng
         self._failed_logs: set[TopicPartition] = set()
+        self._accepted_losses: set[ListedReplica] = set()
         self._is_known_full = False
         self._recovery_points = directory.read_recovery_points()
         self._log_start_offsets = directory.read_log_start_offsets()
@@ -102,6 +107,18 @@ class HeldDirectory:
     def partitions(self) -> list[TopicPartition]:
         """The logs that lie here, whoever they belong to. A directory that merely has such a name is none."""
         return [each for each in self._directory.partitions() if self._directory.is_log(each)]
+
+    def replicas(self) -> list[ListedReplica]:
+        """Those whose logs lie here. Copies that are being made, and logs that do not say whose they are, are none."""
+        found: list[ListedReplica] = []
+        for topic_partition in self.partitions():
+            try:
+                topic_id = self.topic_id_of(topic_partition)
+                if topic_id is not None and not self._is_unfinished(topic_partition):
+                    found.append((topic_id, topic_partition.partition))
+            except CorruptLogError as error:
+                logger.warning("%s: whose log it is cannot be told: %s", topic_partition, error)
+        return found
 
     def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
         """As it was checkpointed before this start; None if it was not."""
@@ -183,18 +200,32 @@ class HeldDirectory:
         self.logs[topic_partition] = log
         for fact in log.recovery.lines():
             logger.warning("%s: %s", log.topic_partition, fact)
-        high_watermark = self._high_watermarks.get(topic_partition, Offset(0))
-        if log.log_end_offset < high_watermark:
-            logger.error(
-                "%s: records from offset %d to %d were committed and are gone here",
-                topic_partition,
-                log.log_end_offset,
-                high_watermark,
-            )
-            if self.previous.broker_epoch is not None:  # who showed nothing has lost its seats, and begins anew
-                self.previous = NOTHING
-                self.forget_incarnation()
         return log
+
+    def loss_of(self, log: Log, replica: ListedReplica) -> str | None:
+        """What a log that was opened lacks of what it had, as far as this directory can tell; None for nothing.
+
+        Nobody asks where the last run cannot show that it lost nothing: it is registered as one that did, and a log
+        that a loss of power has shortened is no surprise.
+        """
+        if self.previous.broker_epoch is None or replica in self._accepted_losses:
+            return None
+        if log.recovery.had_no_segment and replica in self.listed:
+            return "no file of it with records is left"
+        cut = log.recovery.cut
+        if cut is not None and cut.kept_as:
+            return f"what came after offset {log.log_end_offset} cannot be read any more"
+        high_watermark = self._high_watermarks.get(log.topic_partition, Offset(0))
+        if log.log_end_offset < high_watermark:
+            return f"it ends at offset {log.log_end_offset}, and {high_watermark} was committed"
+        return None
+
+    def accept_losses(self, replicas: Iterable[ListedReplica]) -> None:
+        """That these logs are gone is committed: from now on they may begin anew. Raises DiskError."""
+        self._accepted_losses.update(replicas)
+        if self.listed.is_lost:
+            self.listed.renew(self.replicas())
+        self.listed.remove(replicas)
 
     # Copies of logs in other directories.
 
@@ -309,6 +340,7 @@ class HeldDirectory:
 
     def doom(self, topic_partition: TopicPartition) -> None:
         """Rename a log's directory, to be removed by `remove_doomed`. Raises DiskError."""
+        self._unlist(topic_partition)
         with self._checkpoint_lock:
             for checkpoint in (self._recovery_points, self._log_start_offsets, self._high_watermarks):
                 checkpoint.pop(topic_partition, None)
@@ -318,6 +350,19 @@ class HeldDirectory:
         self._directory.doom(topic_partition, self._rng)
         self._failed_logs.discard(topic_partition)
         self.partition_count -= 1
+
+    def _unlist(self, topic_partition: TopicPartition) -> None:
+        """Before its log goes: else a crash in between would leave a loss."""
+        try:
+            topic_id = None if self._is_unfinished(topic_partition) else self.topic_id_of(topic_partition)
+        except CorruptLogError:
+            return  # whose it is nobody knows
+        if topic_id is not None:
+            self.listed.remove([(topic_id, topic_partition.partition)])
+
+    def _is_unfinished(self, topic_partition: TopicPartition) -> bool:
+        """Whether it is a copy that is being made. Raises CorruptLogError, DiskError."""
+        return self.future_mark_of(topic_partition) not in (None, FutureMark.COMPLETE)
 
     def remove_doomed(self) -> None:
         """Remove the files of what was deleted. May take long."""
@@ -334,6 +379,7 @@ class HeldDirectory:
 
     def set_aside(self, topic_partition: TopicPartition, why: str) -> None:
         """Rename a log. Raises DiskError."""
+        self._unlist(topic_partition)
         path = self.log_path(topic_partition)
         suffix = f"-{topic_partition.partition}.{self._rng.uuid().hex}-stray"
         aside = f"{self.path}/{topic_partition.topic[: NAME_SIZE_MAX - len(suffix)]}{suffix}"

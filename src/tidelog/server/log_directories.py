@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from dataclasses import replace
 from uuid import UUID
 
 from tidelog.base.errors import ConfigError, DiskError
@@ -16,11 +17,20 @@ from tidelog.base.ids import BrokerId, ClusterId, parse_uuid, uuid_text
 from tidelog.base.ports import Disk, Rng
 from tidelog.log.checkpoint import MetaProperties
 from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, LOCK_FILE, LogDirectory
+from tidelog.log.replica_list import REPLICA_LIST_FILE
 from tidelog.server.held_directory import PROBE_FILE, HeldDirectory
 
 logger = logging.getLogger("tidelog.server.log_files")
 
-OWN_FILES = {LOCK_FILE, CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, PROBE_FILE, f"{PROBE_FILE}.tmp", "lost+found"}
+OWN_FILES = {
+    LOCK_FILE,
+    CLEAN_SHUTDOWN_FILE,
+    INCARNATION_FILE,
+    REPLICA_LIST_FILE,
+    PROBE_FILE,
+    f"{PROBE_FILE}.tmp",
+    "lost+found",
+}
 """What an empty directory may hold."""
 
 
@@ -144,11 +154,13 @@ class LogDirectories:
         if directory is None:
             directory = self._locked[path] = LogDirectory.open(self._disk, path)
         directory_id = None if properties is None else _directory_uuid(properties)
-        if properties is None or directory_id is None:
-            if properties is None:
-                logger.info("%s: formatted for node %s of cluster %s", path, self._node_id, self.cluster_id)
+        if properties is None:
+            logger.info("%s: formatted for node %s of cluster %s", path, self._node_id, self.cluster_id)
             directory_id = self._rng.uuid()
-            directory.write_meta_properties(MetaProperties(self.cluster_id, self._node_id, uuid_text(directory_id)))
+            directory.format(MetaProperties(self.cluster_id, self._node_id, uuid_text(directory_id)))
+        elif directory_id is None:
+            directory_id = self._rng.uuid()
+            directory.write_meta_properties(replace(properties, directory_id=uuid_text(directory_id)))
         self.held[path] = HeldDirectory(directory, directory_id, disk=self._disk, rng=self._rng)
 
     def _leave_out(self, path: str, reason: str) -> None:

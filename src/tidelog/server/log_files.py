@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
-from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, TidelogError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, LostLogError, TidelogError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, ClusterId, LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.incarnation import NOTHING, Incarnation, incarnation_of_all
 from tidelog.log.leader_epochs import assign_leader_epochs
+from tidelog.log.replica_list import REPLICA_LIST_FILE, ListedReplica
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs import broker_settings, topic_values
 from tidelog.metadata.min_insync import min_insync_replicas
@@ -127,6 +128,13 @@ class LogFiles:
             try:
                 held.take_clean_shutdown()
                 held.remove_unmade()
+                held.listed.read(held.replicas)
+                if held.listed.is_lost:
+                    logger.error(
+                        "%s: its list of replicas (%s) is gone or damaged: a replica of this node that has no log "
+                        "anywhere counts as lost",
+                        *(held.path, REPLICA_LIST_FILE),
+                    )
             except DiskError as error:
                 self._give_up(held, error)
         return self._files_of_metadata.open(now_ms=self._clock.wall_ms())
@@ -186,17 +194,28 @@ class LogFiles:
 
     # Logs.
 
-    async def open_logs(self, wanted: Sequence[WantedLog], image: MetadataImage) -> list[Log | TidelogError]:
+    async def open_logs(
+        self, wanted: Sequence[WantedLog], image: MetadataImage, *, makes: bool = True
+    ) -> list[Log | TidelogError | None]:
         """Open, recover or make logs, on several threads. What is wrong with one does not keep the others from serving.
 
         A directory that holds a topic of the same name which was deleted while this node was down is removed.
+
+        Order: each log is there; its directory lists it, synced; this returns, and it may be led or followed. So who is
+        listed and has no log has lost it.
+
+        Args:
+            makes: see `LogPlaces.place`.
+
+        Returns:
+            LostLogError for a log that is gone, or the end of it; None for one that is not to be made yet.
         """
         configs = {each.topic_partition.topic: LogConfig() for each in wanted}
         for topic in configs:
             configs[topic] = self.log_config(topic, image)
-        placed = await self._executor.run(partial(self.places.place, wanted, image, configs))
+        placed = await self._executor.run(partial(self.places.place, wanted, image, configs, makes=makes))
 
-        def open_some(start: int) -> list[Log | TidelogError]:
+        def open_some(start: int) -> list[Log | TidelogError | None]:
             stop = start + OPENED_TOGETHER_MAX
             return [
                 self._open_log(each, held, configs[each.topic_partition.topic])
@@ -204,21 +223,58 @@ class LogFiles:
             ]
 
         jobs = [self._executor.run(partial(open_some, start)) for start in range(0, len(wanted), OPENED_TOGETHER_MAX)]
-        return [opened for job in jobs for opened in await job]
+        opened = [one for job in jobs for one in await job]
+        return await self._executor.run(partial(self._list, wanted, opened))
 
-    def _open_log(self, wanted: WantedLog, held: HeldDirectory | TidelogError, config: LogConfig) -> Log | TidelogError:
+    def _list(
+        self, wanted: Sequence[WantedLog], opened: Sequence[Log | TidelogError | None]
+    ) -> list[Log | TidelogError | None]:
+        """Have each directory list the logs that were opened there."""
+        listed = list(opened)
+        at: dict[HeldDirectory, list[int]] = {}
+        for index, one in enumerate(opened):
+            if isinstance(one, Log):
+                at.setdefault(self._held_at[one.topic_partition], []).append(index)
+        for held, indexes in at.items():
+            try:
+                held.listed.add(wanted[index].replica for index in indexes)
+            except DiskError as error:
+                for index in indexes:
+                    listed[index] = self._not_opened(held, wanted[index].topic_partition, error)
+        return listed
+
+    def _not_opened(self, held: HeldDirectory, topic_partition: TopicPartition, error: TidelogError) -> TidelogError:
+        if isinstance(error, DiskError) and is_full(error):
+            held.on_full()
+        held.on_failed(topic_partition)
+        return error
+
+    def _open_log(
+        self, wanted: WantedLog, held: HeldDirectory | TidelogError | None, config: LogConfig
+    ) -> Log | TidelogError | None:
         if not isinstance(held, HeldDirectory):
             return held
         topic_partition = wanted.topic_partition
         try:
             log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
         except (DiskError, CorruptLogError, KafkaError) as error:
-            if isinstance(error, DiskError) and is_full(error):
-                held.on_full()
-            held.on_failed(topic_partition)
-            return error
+            return self._not_opened(held, topic_partition, error)
+        loss = held.loss_of(log, wanted.replica)
+        if loss is not None:
+            return LostLogError(f"its log in {held.path} is not what it was: {loss}")
         self._held_at[topic_partition] = held
         return log
+
+    @property
+    def has_lost_list(self) -> bool:
+        """Whether a directory in use does not know any more which logs it had."""
+        return any(held.listed.is_lost for held in self.online)
+
+    async def accept_losses(self, replicas: Iterable[ListedReplica]) -> None:
+        """That these logs are gone is committed: they may begin anew. Raises DiskError."""
+        every = list(replicas)
+        for held in self.online:
+            await self._executor.run(partial(held.accept_losses, every))
 
     async def assign_leader_epochs(
         self, assignments: Sequence[tuple[Log, LeaderEpoch]]
@@ -314,6 +370,11 @@ class LogFiles:
 
     def doom(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
         """Topics are deleted: rename the directories of their partitions, those that are offline included."""
+        for held in self.directories:
+            try:
+                held.listed.remove((topic_id, topic_partition.partition) for topic_partition, topic_id in deleted)
+            except DiskError as error:
+                logger.error("%s: what is deleted stays in its list: %s", held.path, error)
         for topic_partition, topic_id in deleted:
             self._held_at.pop(topic_partition, None)
             for held in self.directories:

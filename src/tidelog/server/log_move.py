@@ -350,6 +350,7 @@ class LogMove:
 
 def _complete(partition: Partition, target: HeldDirectory) -> None:
     """The order matters: what the checkpoints say of the log is true of the copy before it is the log for good."""
+    target.listed.add([(partition.topic_id, partition.topic_partition.partition)])
     target.write_recovery_points([partition])
     target.write_high_watermarks([partition])
     target.write_future_mark(partition.topic_partition, FutureMark.COMPLETE)

@@ -17,11 +17,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tidelog.base.errors import CorruptLogError, DiskError, TidelogError
+from tidelog.base.errors import CorruptLogError, DiskError, LostLogError, TidelogError
 from tidelog.base.ids import Offset, TopicId, TopicPartition
 from tidelog.base.ports import Clock
 from tidelog.log import LogConfig
 from tidelog.log.future_mark import FutureMark
+from tidelog.log.replica_list import ListedReplica
 from tidelog.metadata import MetadataImage
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica.truncation import OwnLog
@@ -41,6 +42,10 @@ class WantedLog(NamedTuple):
     is_new: bool
     """Nobody can have written to it yet: if it lies nowhere, it is made."""
 
+    @property
+    def replica(self) -> ListedReplica:
+        return self.topic_id, self.topic_partition.partition
+
 
 class LogPlaces:
     """See the module. `place` runs on one of the executor's threads.
@@ -57,23 +62,34 @@ class LogPlaces:
         self._clock = clock
 
     def place(
-        self, wanted: Sequence[WantedLog], image: MetadataImage, configs: Mapping[str, LogConfig]
-    ) -> list[HeldDirectory | TidelogError]:
+        self, wanted: Sequence[WantedLog], image: MetadataImage, configs: Mapping[str, LogConfig], *, makes: bool
+    ) -> list[HeldDirectory | TidelogError | None]:
         """Find where each log lies; make room for those that lie nowhere.
 
         Args:
             configs: of the topics.
+            makes: whether the metadata is recent enough to go by. By an older state a log may be another topic's of the
+                same name, or not be there yet: nothing is made then, and nothing goes.
+
+        Returns:
+            LostLogError for a log that is gone; None for one that is not to be made yet.
         """
-        placed: list[HeldDirectory | TidelogError] = []
+        placed: list[HeldDirectory | TidelogError | None] = []
         made: dict[HeldDirectory, dict[TopicPartition, TopicId]] = {}
         for each in wanted:
             try:
-                held = self._find(each, image, configs[each.topic_partition.topic])
+                held = self._find(each, image, configs[each.topic_partition.topic], makes=makes)
+            except LostLogError as error:
+                placed.append(error)
+                continue
             except (DiskError, CorruptLogError) as error:
                 placed.append(error)
                 for online in self._files.online:
                     if online.holds(each.topic_partition):
                         online.on_failed(each.topic_partition)
+                continue
+            if held is None and not makes:
+                placed.append(None)
                 continue
             if held is None:
                 held = self._choose(each.topic_partition)
@@ -96,10 +112,11 @@ class LogPlaces:
             return preferred
         return min(self._files.online, key=lambda online: (online.is_known_full, online.partition_count))
 
-    def _find(self, wanted: WantedLog, image: MetadataImage, config: LogConfig) -> HeldDirectory | None:
+    def _find(self, wanted: WantedLog, image: MetadataImage, config: LogConfig, *, makes: bool) -> HeldDirectory | None:
         """The directory that holds a log; None if none does, and it may be made.
 
         Raises:
+            LostLogError: one held it, and it is gone.
             CorruptLogError: two hold it.
             DiskError: it is not to be made: it may lie in a directory that is out of use.
         """
@@ -108,6 +125,8 @@ class LogPlaces:
         for held in self._files.online:
             if held.holds(topic_partition):
                 held_id = held.topic_id_of(topic_partition)
+                if held_id is not None and held_id != topic_id and not makes:
+                    return None
                 if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
                     held.doom(topic_partition)  # of a topic that no longer is
                 else:
@@ -123,6 +142,7 @@ class LogPlaces:
             )
         if holders:
             return holders[0]
+        self._check_not_lost(wanted)
         out_of_use = self._out_of_use
         if out_of_use and not is_new:
             raise DiskError(
@@ -131,6 +151,14 @@ class LogPlaces:
                 "start again, or delete the topic if it is lost",
             )
         return None
+
+    def _check_not_lost(self, wanted: WantedLog) -> None:
+        """Raises LostLogError: a directory in use had a log that lies nowhere."""
+        for held in self._files.online:
+            if wanted.replica in held.listed:
+                raise LostLogError(f"its log is gone from {held.path}, where it was")
+            if held.listed.is_lost and not wanted.is_new:
+                raise LostLogError(f"it has no log here, and the list of those that {held.path} had is gone")
 
     @property
     def _out_of_use(self) -> list[str]:
@@ -157,7 +185,7 @@ class LogPlaces:
         if len(complete) > 1 or (not complete and len(ordinary) > 1):
             return list(holders)
         if complete:
-            self._let_take_over(topic_partition, complete[0], holders)
+            self._let_take_over(wanted, complete[0], holders)
             return complete
         if not ordinary:
             if not self._out_of_use:
@@ -169,16 +197,16 @@ class LogPlaces:
             if mark == FutureMark.LEVEL and self._is_ahead(wanted, held, current, config):
                 held.adopt_checkpoints(topic_partition, current)
                 held.write_future_mark(topic_partition, FutureMark.COMPLETE)
-                self._let_take_over(topic_partition, held, holders)
+                self._let_take_over(wanted, held, holders)
                 return [held]
         for held in marks:
             held.doom(topic_partition)
             self.interrupted[topic_partition] = held
         return ordinary
 
-    def _let_take_over(
-        self, topic_partition: TopicPartition, copy: HeldDirectory, holders: Sequence[HeldDirectory]
-    ) -> None:
+    def _let_take_over(self, wanted: WantedLog, copy: HeldDirectory, holders: Sequence[HeldDirectory]) -> None:
+        topic_partition = wanted.topic_partition
+        copy.listed.add([wanted.replica])
         for held in holders:
             if held is not copy:
                 held.doom(topic_partition)

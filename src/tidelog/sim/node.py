@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.base.invariant import invariant
-from tidelog.log.checkpoint import MetaProperties, format_meta_properties
-from tidelog.log.directory import META_PROPERTIES_FILE
+from tidelog.log.checkpoint import MetaProperties
+from tidelog.log.directory import LogDirectory
 from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
 from tidelog.sim.machine import Machine
@@ -71,8 +71,9 @@ class SimulatedNode:
         if self._cluster_id is not None:
             self._formats += 1
             directory_id = self.machine.rng.stream(f"directory {self._formats}").uuid()
-            properties = MetaProperties(self._cluster_id, self._node_id, uuid_text(directory_id))
-            disk.write_atomically(f"{LOGS}/{META_PROPERTIES_FILE}", format_meta_properties(properties))
+            directory = LogDirectory.open(disk, LOGS)
+            directory.format(MetaProperties(self._cluster_id, self._node_id, uuid_text(directory_id)))
+            directory.close()
 
     async def start(self) -> None:
         """Return when it serves.

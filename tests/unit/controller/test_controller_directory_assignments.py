@@ -9,7 +9,16 @@ from uuid import UUID
 import pytest
 
 from tidelog.base.errors import Code, KafkaError
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.base.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.controller import (
     BrokerSessions,
     BrokerToRegister,
@@ -20,6 +29,7 @@ from tidelog.controller import (
     NewTopic,
 )
 from tidelog.controller.directory_assignments import REPLICAS_PER_REQUEST_MAX, ReplicaInDirectory
+from tidelog.controller.leaders import LOST_DIRECTORY, lies_online
 from tidelog.journal import Decision
 from tidelog.metadata import Endpoint, PartitionImage
 from tidelog.metadata.features import own_features
@@ -81,7 +91,11 @@ class Cluster:
     def restart(self, *log_dirs: UUID) -> None:
         """Broker 1, with these directories, and let in again."""
         broker = BrokerToRegister(
-            ONE, UUID(int=100 + self.offset), (Endpoint("PLAINTEXT", "h", 9092),), log_dirs=log_dirs
+            ONE,
+            UUID(int=100 + self.offset),
+            (Endpoint("PLAINTEXT", "h", 9092),),
+            log_dirs=log_dirs,
+            features=own_features(),
         )
         change = self.run(self.state.decide_register_broker(broker, next_offset=Offset(self.offset)))
         self.epochs[ONE] = change.broker_epoch
@@ -268,3 +282,47 @@ def test_what_moves_between_directories_that_are_there_loses_nothing() -> None:
     cluster.assign_alone(A)
     after = cluster.alone()
     assert (after.leader, after.leader_epoch, after.directories) == (ONE, before.leader_epoch, (A,))
+
+
+# What is lost.
+
+
+def test_a_lost_replica_loses_its_seat_and_cannot_be_elected_before_it_begins_anew() -> None:
+    cluster = Cluster()
+    cluster.assign((0, A), (1, A))
+    before = cluster.partition(1)
+    assert cluster.assign((0, LOST_DIRECTORY)) == (Code.NONE,)
+    state = cluster.partition()
+    assert (state.leader, state.isr, state.directories[0]) == (TWO, (TWO,), LOST_DIRECTORY)
+    assert cluster.partition(1) == before, "the others keep theirs"
+    assert cluster.assign((0, LOST_DIRECTORY)) == (Code.NONE,)
+    assert cluster.records == (), "it is lost already"
+    assert not lies_online(state, cluster.state.metadata.brokers[ONE])
+    assert cluster.assign((0, B)) == (Code.NONE,)
+    assert cluster.partition().directories[0] == B
+    assert cluster.partition().isr == (TWO,)
+
+
+@pytest.mark.parametrize("level", [10, 22, 27])
+def test_who_was_the_last_in_sync_is_not_elected_once_it_is_lost(level: int) -> None:
+    """Nor where the level of metadata.version has no words for who is eligible: the ISR becomes empty all the same."""
+    cluster = Cluster()
+    cluster.state.apply(FeatureLevelRecord(name="metadata.version", feature_level=level))
+    new = NewTopic("alone", assignments=((0, (ONE,)),))
+    cluster.run(cluster.state.decide_create_topics([new], rng=Others()))
+    cluster.assign_alone(LOST_DIRECTORY)
+    state = cluster.alone()
+    assert (state.leader, state.isr, state.eligible_leader_replicas) == (None, (), ())
+    assert state.last_known_eligible_leader_replicas == ()
+    cluster.restart(A, B)
+    assert cluster.alone().leader is None
+    if level > 10:
+        cluster.assign_alone(B)
+    partition = TopicPartition("alone", PartitionIndex(0))
+    (elected,) = cluster.run(cluster.state.decide_elect_leaders(ElectionType.UNCLEAN, [partition]))
+    assert elected.code == Code.NONE
+    assert cluster.alone().is_recovering
+
+
+def test_other_reserved_ids_are_no_directories() -> None:
+    assert Cluster().assign((0, UUID(int=1)), (1, UUID(int=99))) == (Code.INVALID_REQUEST, Code.INVALID_REQUEST)

@@ -169,7 +169,7 @@ def test_who_comes_back_with_an_empty_disk_is_not_elected_though_it_was_the_last
     cluster.hear(ONE)
     state = cluster.partition("b")
     assert (state.leader, state.isr, state.eligible_leader_replicas) == (None, (), ())
-    assert state.last_known_eligible_leader_replicas == (ONE,)
+    assert state.last_known_eligible_leader_replicas == ()
     assert [one.directories[one.replicas.index(ONE)].int for one in (state, cluster.partition("b", 1))] == [3, 3]
     again = replace(cluster.registration(ONE), log_dirs=(UUID(int=3),), previous_broker_epoch=cluster.epochs[ONE])
     assert len(cluster.decide_register(again).records) == 1, "what it has since begun is known to lie there"

@@ -14,11 +14,12 @@ from support.memory_disk import MemoryDisk
 from support.scripted_broker import SILENT, ScriptedBroker
 from tidelog.base.errors import Code, ConfigError, TimedOutError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
+from tidelog.controller.leaders import LOST_DIRECTORY
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.log.incarnation import NOTHING, Incarnation
+from tidelog.log.incarnation import Incarnation
 from tidelog.metadata import Endpoint
 from tidelog.metadata.records.brokers import (
     FENCED,
@@ -28,6 +29,7 @@ from tidelog.metadata.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
 )
+from tidelog.metadata.records.topics import PartitionRecord, TopicRecord
 from tidelog.net.address import Address
 from tidelog.server.broker import Broker
 from tidelog.server.broker_lifecycle import BrokerLifecycle
@@ -37,6 +39,15 @@ from tidelog.server.log_files import LogFiles
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
+    AssignedDirectoryResult,
+    AssignedPartition,
+    AssignedPartitionResult,
+    AssignedTopic,
+    AssignedTopicResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 
 SECONDS_MAX = 60.0
 FOREVER_MS = 3_600_000
@@ -44,6 +55,20 @@ EPOCH = BrokerEpoch(7)
 INCARNATION = ".tidelog_incarnation"
 US, OTHER = 1, 2
 LET_IN = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+LOG, LIST = "logs/flights-0", "logs/.tidelog_replicas"
+TOPIC_ID = UUID(int=5)
+REPLICA = (
+    TopicRecord(name="flights", topic_id=TOPIC_ID),
+    PartitionRecord(
+        partition_id=0,
+        topic_id=TOPIC_ID,
+        replicas=[OTHER, US],
+        isr=[OTHER, US],
+        leader=OTHER,
+        leader_epoch=0,
+        partition_epoch=0,
+    ),
+)
 NOT_YET = BrokerHeartbeatResponse(is_caught_up=False, is_fenced=True)
 
 
@@ -108,6 +133,7 @@ class World:
         )
         self.broker.on_image_changed = self.lifecycle.on_image_changed
         self.broker.on_directory_failed = self.lifecycle.wake
+        self.starting: asyncio.Future[None] | None = None
         self.registers(EPOCH)
         self.hears(lambda _: SILENT)
 
@@ -169,7 +195,13 @@ class World:
         await starting
         await until(lambda: len(self.heartbeats) >= 2)  # it tells at once that it knows
 
+    @property
+    def assignments(self) -> list[AssignReplicasToDirsRequest]:
+        return self.controller.messages(ApiKey.ASSIGN_REPLICAS_TO_DIRS)
+
     async def stop(self) -> None:
+        if self.starting is not None:
+            self.starting.cancel()
         await self.lifecycle.stop()
         await self.broker.stop()
         await self.channel.close()
@@ -376,34 +408,113 @@ def test_a_broker_whose_id_another_process_has_taken_stops_its_node() -> None:
     run(scenario, broker_session_timeout_ms="20")
 
 
-def test_logs_that_lack_what_was_committed_belie_what_was_presented() -> None:
-    """They are opened after it has registered; it leads nothing before that is put right."""
+async def with_replica(world: World) -> None:
+    await world.let_in()
+    world.commit(EPOCH + 2, *REPLICA)
+    await until(lambda: world.disk.exists(LOG))
+
+
+def lose_replica(disk: MemoryDisk) -> None:
+    disk.crash()
+    disk.remove_tree(LOG)
+
+
+async def registered_without_replica(world: World) -> None:
+    world.registers(BrokerEpoch(EPOCH + 5), BrokerEpoch(EPOCH + 10))
+    world.hears(lambda _: LET_IN)
+    world.starting = asyncio.ensure_future(world.lifecycle.start())
+    await until(lambda: world.lifecycle.broker_epoch == EPOCH + 5)
+    world.commit(EPOCH + 2, *REPLICA)
+    world.commit_registration(epoch=EPOCH + 5)
+    await until(lambda: bool(world.assignments))
+
+
+def noted(code: Code) -> AssignReplicasToDirsResponse:
+    topic = AssignedTopicResult(TOPIC_ID, [AssignedPartitionResult(0, code)])
+    return AssignReplicasToDirsResponse(directories=[AssignedDirectoryResult(LOST_DIRECTORY, [topic])])
+
+
+def test_a_replica_that_is_gone_is_told_before_the_broker_asks_to_be_let_in() -> None:
+    """Until that is committed nothing lies in its place."""
     disk = MemoryDisk()
 
-    async def first(world: World) -> None:
-        await world.let_in()
+    async def lost(world: World) -> None:
+        world.controller.on(ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda *_: SILENT)
+        await registered_without_replica(world)
+        (told,) = world.assignments
+        (directory,) = told.directories
+        assert (told.broker_epoch, directory.id) == (EPOCH + 5, LOST_DIRECTORY)
+        assert directory.topics == [AssignedTopic(TOPIC_ID, [AssignedPartition(0)])]
+        assert not world.heartbeats
+        assert not disk.exists(LOG)
 
-    async def second(world: World) -> None:
+    async def committed(world: World) -> None:
+        world.controller.on(ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda *_: noted(Code.NONE))
+        await registered_without_replica(world)
+        await until(lambda: bool(world.heartbeats))
+        (registration,) = world.registrations
+        assert registration.previous_broker_epoch == EPOCH + 5, "the rest of its logs is what it was"
+        assert not world.heartbeats[0].want_fence
+        assert not world.broker.lost
+        assert world.broker.partition("flights", 0).log.log_end_offset == 0
+
+    run(with_replica, disk)
+    lose_replica(disk)
+    run(lost, disk)
+    disk.crash()
+    run(committed, disk)
+
+
+@pytest.mark.parametrize("code", [Code.INVALID_REQUEST, Code.UNSUPPORTED_VERSION])
+def test_a_controller_that_knows_no_lost_replicas_takes_it_for_one_that_may_have_lost_anything(code: Code) -> None:
+    disk = MemoryDisk()
+
+    async def lost(world: World) -> None:
         later = BrokerEpoch(EPOCH + 10)
-        world.registers(BrokerEpoch(EPOCH + 5), later)
-        world.hears(lambda _: LET_IN)
-        starting = asyncio.ensure_future(world.lifecycle.start())
-        await until(lambda: world.lifecycle.broker_epoch == EPOCH + 5)
-        world.files.directories[0].previous = NOTHING
-        world.commit_registration(epoch=EPOCH + 5)
+        answer = noted(code) if code is Code.INVALID_REQUEST else AssignReplicasToDirsResponse(error_code=code)
+        world.controller.on(ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda *_: answer)
+        await registered_without_replica(world)
         await until(lambda: world.lifecycle.broker_epoch == later)
         shown, belied = world.registrations
         assert (shown.previous_broker_epoch, belied.previous_broker_epoch) == (EPOCH, -1)
         assert shown.incarnation_id != belied.incarnation_id
-        assert not world.heartbeats
+        assert all(heartbeat.want_fence for heartbeat in world.heartbeats)
         world.commit_registration(epoch=later)
-        await until(lambda: bool(world.heartbeats))
-        assert world.heartbeats[0].broker_epoch == later
-        starting.cancel()
+        await until(lambda: any(not heartbeat.want_fence for heartbeat in world.heartbeats))
+        assert world.broker.partition("flights", 0).log.log_end_offset == 0
 
-    run(first, disk)
+    run(with_replica, disk)
+    lose_replica(disk)
+    run(lost, disk)
+
+
+def test_a_list_of_replicas_that_is_gone_makes_a_loss_of_each_that_is_absent_and_is_written_anew() -> None:
+    disk = MemoryDisk()
+
+    async def lost(world: World) -> None:
+        world.controller.on(ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda *_: noted(Code.NONE))
+        await registered_without_replica(world)
+        await until(lambda: bool(world.heartbeats))
+        assert disk.exists(LIST)
+
+    async def there(world: World) -> None:
+        world.registers(BrokerEpoch(EPOCH + 5))
+        world.hears(lambda _: LET_IN)
+        world.starting = asyncio.ensure_future(world.lifecycle.start())
+        await until(lambda: world.lifecycle.broker_epoch == EPOCH + 5)
+        world.commit(EPOCH + 2, *REPLICA)
+        world.commit_registration(epoch=EPOCH + 5)
+        await until(lambda: bool(world.heartbeats))
+        assert not world.assignments
+        assert disk.exists(LIST)
+
+    run(with_replica, disk)
     disk.crash()
-    run(second, disk)
+    disk.remove(LIST)
+    run(there, disk)
+    lose_replica(disk)
+    disk.remove(LIST)
+    run(lost, disk)
 
 
 def test_that_a_directory_failed_the_controller_hears_at_once() -> None:

@@ -25,6 +25,7 @@ OURS = UUID(int=11)
 IDS: frozenset[UUID] = frozenset()
 PARTITION = TopicPartition("flights", PartitionIndex(0))
 TOPIC_ID = TopicId(UUID(int=5))
+REPLICA = TOPIC_ID, PARTITION.partition
 INCARNATION = ".tidelog_incarnation"
 
 
@@ -127,7 +128,7 @@ def test_after_the_failure_of_a_log_a_crash_may_lose_something() -> None:
     assert start(disk).previous_broker_epoch is None
 
 
-def test_a_log_that_lacks_what_was_committed_takes_back_what_was_shown() -> None:
+def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_they_were() -> None:
     disk = MemoryDisk()
     files = run_once(disk)
     held = files.directories[1]
@@ -140,16 +141,33 @@ def test_a_log_that_lacks_what_was_committed_takes_back_what_was_shown() -> None
     disk.crash()
 
     files = start(disk)
-    log = open_log(files.directories[1])
-    assert (log.log_end_offset, files.previous_broker_epoch) == (1, EPOCH)
+    held = files.directories[1]
+    log = open_log(held)
+    assert (log.log_end_offset, held.loss_of(log, REPLICA)) == (1, None)
     disk.crash()
 
     del disk.files[f"b/{PARTITION}/00000000000000000000.log"].data[40:]
-    files = start(disk)
-    log = open_log(files.directories[1])
-    assert (log.log_end_offset, files.previous_broker_epoch) == (0, None)
+    for _ in range(2):  # until the loss is committed, each start finds it
+        files = start(disk)
+        held = files.directories[1]
+        log = open_log(held)
+        assert held.loss_of(log, REPLICA) == "it ends at offset 0, and 1 was committed"
+        assert files.previous_broker_epoch == EPOCH
+        disk.crash()
+    held.accept_losses([REPLICA])
+    assert held.loss_of(log, REPLICA) is None
+
+
+def test_a_log_that_is_listed_and_has_no_records_file_is_lost() -> None:
+    disk = MemoryDisk()
+    held = run_once(disk).directories[1]
+    log = open_log(held)
+    assert held.loss_of(log, REPLICA) is None, "it is made just now"
+    held.listed.add([REPLICA])
     disk.crash()
-    assert start(disk).previous_broker_epoch is None
+    disk.remove(f"b/{PARTITION}/00000000000000000000.log")
+    held = start(disk).directories[1]
+    assert held.loss_of(open_log(held), REPLICA) == "no file of it with records is left"
 
 
 def test_what_a_loss_of_power_took_does_not_count_once_more_at_the_next_crash(monkeypatch: pytest.MonkeyPatch) -> None:

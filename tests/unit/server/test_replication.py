@@ -32,6 +32,7 @@ def test_acks_all_waits_for_everyone_in_sync() -> None:
         absent = cluster.followers[0]
         absent.kill()
         waiting = asyncio.ensure_future(cluster.produce("b"))
+        await until(lambda: cluster.leader.partition().log.log_end_offset == 2)
         alone = await cluster.produce("c", acks=1)
         assert (alone.error_code, alone.base_offset) == (Code.NONE, 2)
         await asyncio.sleep(2)

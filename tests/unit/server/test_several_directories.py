@@ -255,8 +255,8 @@ def test_what_was_opened_in_a_directory_that_failed_meanwhile_is_not_served(monk
         node = await started(MemoryDisk())
         open_logs = node.files.open_logs
 
-        async def open_slowly(*args: Any) -> list[Log | TidelogError]:
-            opened = await open_logs(*args)
+        async def open_slowly(*args: Any, **more: Any) -> list[Log | TidelogError | None]:
+            opened = await open_logs(*args, **more)
             node.files.on_directory_failed(node.files.directories[1], "meanwhile")
             return opened
 
