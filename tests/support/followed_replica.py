@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicPartition
 from tidelog.metadata import PartitionImage
@@ -39,9 +40,12 @@ class Following:
         in_isr: bool = True,
         leader: BrokerId | None = LEADER,
         rule: TruncationRule = truncation_point,
+        unclean_epoch: int | None = None,
     ) -> None:
         self.lineage = LeaderEpochLineage((LeaderEpoch(epoch), Offset(offset)) for epoch, offset in entries)
         state = PartitionImage((LEADER, US), (LEADER, US) if in_isr else (LEADER,), leader, EPOCH, PartitionEpoch(9))
+        if unclean_epoch is not None:
+            state = replace(state, unclean_epoch=LeaderEpoch(unclean_epoch))
         self.machine = FollowerReplica(
             PARTITION,
             US,
@@ -72,7 +76,7 @@ class Following:
         ready = self.machine.take_ready()
         assert ready.truncation is not None
         assert ready.request is None, "nothing is sent before the disk has done it"
-        assert self.machine.take_ready() == FollowerReady(None, None, (), None, self.machine.high_watermark, None)
+        assert self.machine.take_ready() == FollowerReady(None, None, None, (), None, self.machine.high_watermark, None)
         end = ready.truncation.end_offset if to is None else Offset(to)
         if ready.truncation.starts_anew:
             self.lineage.clear()

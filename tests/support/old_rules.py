@@ -36,6 +36,11 @@ def only_when_told(log: OwnLog, answer: EpochEnd | None) -> Cut:
     return Cut(log.log_end_offset) if answer is None else truncation_point(log, answer)
 
 
+def never_halts(log: OwnLog, end_offset: Offset, unclean_epoch: LeaderEpoch | None) -> bool:
+    """Kafka's followers cut whatever the leader says."""
+    return False
+
+
 def joins_at_the_high_watermark(high_watermark: Offset, epoch_start: Offset) -> Offset:
     """Before the start of the leader's epoch counted too."""
     return high_watermark
@@ -145,6 +150,9 @@ OLD_RULES = {
     "keeps-its-seat": OldRule(Rules(keeps_seats=True), "Who is back before anyone noticed is in sync still."),
     "joins-as-its-predecessor": OldRule(
         Rules(checks_broker_epochs=False), "What one incarnation has proved counts for the next (before KIP-903)."
+    ),
+    "cuts-what-was-committed": OldRule(
+        Rules(halts=never_halts), "A follower cuts what a leader lacks, though it was committed and nobody gave it up."
     ),
     "last-one-keeps-its-seat": OldRule(
         Rules(leaving=last_one_keeps_its_seat), "The ISR is never empty (before KIP-966)."

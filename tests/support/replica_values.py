@@ -16,10 +16,12 @@ from tidelog.replica import (
     Fetched,
     FollowerReplica,
     FollowerRequest,
+    HaltRule,
     IsrProposal,
     JoinRule,
     LeaderReplica,
     TruncationRule,
+    belies_what_was_committed,
     join_point,
     truncation_point,
 )
@@ -47,6 +49,7 @@ class Rules:
     """What the machines, their disks and their controller go by; the defaults are production's.
 
     Attributes:
+        halts: when a follower keeps what it is told to cut.
         leader: production's, or one that goes by less where no function can be passed in.
         lineage: likewise.
         leaving: what the controller makes of a broker that is gone, or is there anew (rules 6 and 7).
@@ -65,6 +68,7 @@ class Rules:
     """
 
     truncation: TruncationRule = truncation_point
+    halts: HaltRule = belies_what_was_committed
     join: JoinRule = join_point
     leader: type[LeaderReplica] = LeaderReplica
     lineage: type[LeaderEpochLineage] = LeaderEpochLineage

@@ -162,6 +162,13 @@ class ReplicaWorld:
         node.log.lose_power(keeps, trims_lineage=self.rules.trims_lineage)
         self.checkers.history.on_power_lost(broker)
 
+    def lose_log(self, broker: BrokerId) -> None:
+        """As a crash, but its log is gone, and neither it nor the controller knows."""
+        self.crash(broker)
+        node = self.nodes[broker]
+        node.log = self.rules.new_log()
+        self.checkers.history.on_power_lost(broker)
+
     def expire(self, broker: BrokerId) -> None:
         """The controller finds that the broker is gone: its leadership and its seat go."""
         self.nodes[broker].is_fenced = True
@@ -238,6 +245,9 @@ class ReplicaWorld:
             ready = follower.take_ready()
             if self.rules.lowers_checkpoint or ready.high_watermark > node.log.high_watermark:
                 node.log.high_watermark = ready.high_watermark
+            if ready.halt is not None:
+                would = f"the leader would have it cut to {ready.halt.end_offset}"
+                self.events.append(f"{name_of(node.broker_id)} keeps its log and stops: {would}")
             if ready.truncation is not None:
                 before = node.log.end_offset
                 node.log.truncate(ready.truncation.end_offset, is_synced=self.rules.syncs_truncation)
@@ -305,6 +315,7 @@ class ReplicaWorld:
                 node.log.lineage,
                 settings=FollowerSettings(fetch_backoff_ms=5),
                 truncation=self.rules.truncation,
+                halts=self.rules.halts,
             )
         self.run(node)
 

@@ -310,6 +310,7 @@ class Replicas:
                 replica.lineage,
                 settings=FollowerSettings(fetch_backoff_ms=0),
                 truncation=self.rules.truncation,
+                halts=self.rules.halts,
             )
 
     def _serve(self, replica: Replica, sent: list[Proposal], ask: int, sender: int, broker_epoch: int) -> int:

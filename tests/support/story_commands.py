@@ -48,6 +48,7 @@ class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
             "crash": ("crash BROKER: the controller notices, and another in sync leads if there is one", self._crash),
             "restart": ("restart BROKER: faster than anyone notices, or after a crash", self._restart),
             "power-loss": ("power-loss BROKER keeps=N: of its records, the first N were on disk", self._power_loss),
+            "lose-log": ("lose-log BROKER: it crashes, its log is gone, and it does not notice", self._lose_log),
             "expire": ("expire BROKER: its session ends, and the controller notices", self._expire),
             "cut-off": ("cut-off BROKER: no other broker reaches it; clients and controller do", self._cut),
             "reconnect": ("reconnect BROKER: after cut-off", self._reconnect),
@@ -245,6 +246,9 @@ class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
         if not 0 <= keeps <= had:
             raise command.refuse(f"it has {had} records")
         world.lose_power(broker, keeps=keeps)
+
+    def _lose_log(self, command: Command) -> None:
+        self.world.lose_log(self._broker(command))
 
     def _expire(self, command: Command) -> None:
         world, broker = self.world, self._broker(command)

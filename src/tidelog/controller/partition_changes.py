@@ -51,12 +51,16 @@ def with_isr(
             the ISR keeps its last members then, though none of them leads.
         lost: brokers whose logs may lack the end of what they had: their last shutdown was unclean. Where one replica
             in sync is enough, and it was the only one, it stays eligible: nobody was promised that a loss of its power
-            is survived, and a crash of its process loses nothing.
+            is survived, and a crash of its process loses nothing. If it leads again, it may lack what was committed;
+            the metadata says from which leader epoch on.
         spares_last: whether it does. Not where nothing is left of its log.
     """
     keeps_leader = partition.leader is None or partition.leader in isr
     standing = _standing(partition, isr, min_insync_replicas, lost, spares_last=spares_last)
-    return _next(partition, standing, partition.leader if keeps_leader else None, is_election=not keeps_leader)
+    left = _next(partition, standing, partition.leader if keeps_leader else None, is_election=not keeps_leader)
+    if lost and any(broker in lost for broker in (*standing.isr, *standing.eligible)):
+        return replace(left, unclean_epoch=LeaderEpoch(partition.leader_epoch + 1))
+    return left
 
 
 def next_leader(partition: PartitionImage, is_active: IsActive) -> BrokerId | None:
@@ -92,6 +96,7 @@ def led_uncleanly_by(partition: PartitionImage, broker: BrokerId) -> PartitionIm
     elected = replace(
         partition,
         leader=broker,
+        unclean_epoch=LeaderEpoch(partition.leader_epoch + 1),
         isr=(broker,),
         is_recovering=True,
         eligible_leader_replicas=(),
@@ -132,7 +137,11 @@ def without(
     )
     if led is not None:
         left = _one_step(partition, led)
-    is_as_it_was = left.leader_epoch == partition.leader_epoch and _standing_of(left) == _standing_of(partition)
+    is_as_it_was = (
+        left.leader_epoch == partition.leader_epoch
+        and left.unclean_epoch == partition.unclean_epoch
+        and _standing_of(left) == _standing_of(partition)
+    )
     return None if is_as_it_was else left
 
 
@@ -277,6 +286,8 @@ def change_record(
     )
     if steps[0]:
         record.leader = NO_LEADER if after.leader is None else after.leader
+    if after.unclean_epoch is not None and after.unclean_epoch != before.unclean_epoch:
+        record.unclean_epoch = after.unclean_epoch
     if after.is_recovering != before.is_recovering:
         record.leader_recovery_state = int(after.is_recovering)
     return record
@@ -340,13 +351,16 @@ def _next(
         partition.directories,
         standing.eligible,
         standing.last_known,
+        partition.unclean_epoch,
     )
 
 
 def _one_step(before: PartitionImage, after: PartitionImage) -> PartitionImage:
     """What was made in several steps is one change, in one record: each epoch moves by one."""
+    leader_epoch = LeaderEpoch(before.leader_epoch + 1)
     return replace(
         after,
-        leader_epoch=LeaderEpoch(before.leader_epoch + 1),
+        leader_epoch=leader_epoch,
         partition_epoch=PartitionEpoch(before.partition_epoch + 1),
+        unclean_epoch=before.unclean_epoch if after.unclean_epoch == before.unclean_epoch else leader_epoch,
     )

@@ -102,6 +102,7 @@ def _partition(topic: TopicImage, index: int, partition: PartitionImage) -> Part
         directories=list(partition.directories),
         eligible_leader_replicas=eligible or None,
         last_known_elr=last_known or None,
+        unclean_epoch=-1 if partition.unclean_epoch is None else partition.unclean_epoch,
     )
 
 

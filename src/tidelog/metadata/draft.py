@@ -102,6 +102,7 @@ class MetadataDraft:
             directories=_directories(record.directories),
             eligible_leader_replicas=_broker_ids(record.eligible_leader_replicas or ()),
             last_known_eligible_leader_replicas=_broker_ids(record.last_known_elr or ()),
+            unclean_epoch=None if record.unclean_epoch < 0 else LeaderEpoch(record.unclean_epoch),
         )
         index = record.partition_id
         invariant(0 <= index <= len(partitions), "partition {} of {} comes out of order", index, record.topic_id)
@@ -252,6 +253,7 @@ def merge(partition: PartitionImage, record: topic_records.PartitionChangeRecord
         last_known_eligible_leader_replicas=either(
             record.last_known_elr, partition.last_known_eligible_leader_replicas
         ),
+        unclean_epoch=partition.unclean_epoch if record.unclean_epoch < 0 else LeaderEpoch(record.unclean_epoch),
     )
 
 

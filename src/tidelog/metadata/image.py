@@ -52,6 +52,9 @@ class PartitionImage:
     """The log directory of each replica; empty where nobody said."""
     eligible_leader_replicas: tuple[BrokerId, ...] = ()
     last_known_eligible_leader_replicas: tuple[BrokerId, ...] = ()
+    unclean_epoch: LeaderEpoch | None = None
+    """The newest leader epoch from which on a leader may lack what was committed in older ones: it was elected
+    uncleanly, or a loss of power was not covered. None where that never was so."""
 
 
 @dataclass(frozen=True, slots=True)

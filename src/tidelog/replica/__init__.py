@@ -10,6 +10,7 @@ from tidelog.replica.follower_values import (
     FollowerReady,
     FollowerRequest,
     FollowerSettings,
+    Halt,
     Truncation,
 )
 from tidelog.replica.isr import IsrProposal, JoinRule, isr_size_min, join_point
@@ -25,7 +26,15 @@ from tidelog.replica.stop import (
     check_stop_order,
     check_stop_request,
 )
-from tidelog.replica.truncation import Cut, EpochEnd, OwnLog, TruncationRule, truncation_point
+from tidelog.replica.truncation import (
+    Cut,
+    EpochEnd,
+    HaltRule,
+    OwnLog,
+    TruncationRule,
+    belies_what_was_committed,
+    truncation_point,
+)
 from tidelog.replica.values import (
     AcceptedFetch,
     Acknowledgement,
@@ -50,6 +59,8 @@ __all__ = [
     "FollowerRequest",
     "FollowerSettings",
     "FollowerState",
+    "Halt",
+    "HaltRule",
     "HeldReplica",
     "IsrProposal",
     "JoinRule",
@@ -64,6 +75,7 @@ __all__ = [
     "StoppedReplicas",
     "Truncation",
     "TruncationRule",
+    "belies_what_was_committed",
     "check_leader_epoch",
     "check_metadata_offset",
     "check_stop_order",

@@ -22,11 +22,20 @@ from tidelog.replica.follower_values import (
     FollowerReady,
     FollowerRequest,
     FollowerSettings,
+    Halt,
     Truncation,
 )
 from tidelog.replica.leader_epoch import check_leader_epoch
 from tidelog.replica.lineage_walk import LineageWalk
-from tidelog.replica.truncation import Cut, EpochEnd, OwnLog, TruncationRule, truncation_point
+from tidelog.replica.truncation import (
+    Cut,
+    EpochEnd,
+    HaltRule,
+    OwnLog,
+    TruncationRule,
+    belies_what_was_committed,
+    truncation_point,
+)
 from tidelog.replica.values import LogBounds
 
 
@@ -39,6 +48,8 @@ class FollowerReplica:
         "_ask_next",
         "_awaited",
         "_epochs",
+        "_halt",
+        "_halt_rule",
         "_is_appending",
         "_is_cutting",
         "_is_lineage_whole",
@@ -52,6 +63,7 @@ class FollowerReplica:
         "_settings",
         "_truncation",
         "_truncation_rule",
+        "_unclean_epoch",
         "_walk",
         "broker_id",
         "high_watermark",
@@ -73,6 +85,7 @@ class FollowerReplica:
         *,
         settings: FollowerSettings,
         truncation: TruncationRule = truncation_point,
+        halts: HaltRule = belies_what_was_committed,
     ) -> None:
         """Begin to follow, in `state.leader_epoch`.
 
@@ -81,6 +94,7 @@ class FollowerReplica:
                 to join; who is not one learns it.
             lineage: the log's own, which changes as the log does. Only read here.
             truncation: what to cut. Tests pass the rules that were replaced; production has one.
+            halts: what not to cut, likewise.
         """
         invariant(state.leader != broker_id, "{}: broker {} leads it, and follows nobody", partition, broker_id)
         self.partition = partition
@@ -94,6 +108,9 @@ class FollowerReplica:
         self._lineage = lineage
         self._settings = settings
         self._truncation_rule = truncation
+        self._halt_rule = halts
+        self._unclean_epoch = state.unclean_epoch
+        self._halt: Halt | None = None
         self._number = 0
         self._awaited: FollowerRequest | None = None
         self._retry_ms: int | None = None
@@ -243,7 +260,7 @@ class FollowerReplica:
     def on_stopped(self) -> None:
         """Another epoch, or no replica here any more: nothing is sent, and no answer counts."""
         self._move(FollowerCause.STOPPED)
-        self._awaited = self._truncation = self._append = self._retry_ms = None
+        self._awaited = self._halt = self._truncation = self._append = self._retry_ms = None
         self._is_cutting = self._is_appending = self._is_reconciled = False
         self._epochs = ()
 
@@ -253,9 +270,15 @@ class FollowerReplica:
         """What is owed, in the order in which it is to be done: nothing is sent before the disk has what it says."""
         request = None if self._is_cutting or self._is_appending else self._next_request()
         ready = FollowerReady(
-            self._truncation, self._append, self._epochs, self._moved_log_start, self.high_watermark, request
+            self._halt,
+            self._truncation,
+            self._append,
+            self._epochs,
+            self._moved_log_start,
+            self.high_watermark,
+            request,
         )
-        self._truncation = self._append = self._moved_log_start = None
+        self._halt = self._truncation = self._append = self._moved_log_start = None
         self._epochs = ()
         return ready
 
@@ -294,6 +317,7 @@ class FollowerReplica:
             self._append is not None,
             (self._is_cutting, self._is_appending, self._is_reconciled),
             (self._is_lineage_whole, self._is_nothing_shared),
+            (self._halt, self._unclean_epoch),
             None if self._walk is None else self._walk.canonical_key(),
             self._learnt,
             self._epochs,
@@ -323,6 +347,11 @@ class FollowerReplica:
     def _cut(self, cut: Cut) -> None:
         """Remove what the rule removes, with the epochs that nothing is left of; then ask on, or be reconciled."""
         self._ask_next = cut.ask_next
+        if self._halt_rule(self._own_log, cut.end_offset, self._unclean_epoch):
+            self._ask_next = None
+            self._halt = Halt(cut.end_offset, self.high_watermark, self._own_log.last_leader_epoch)
+            self._move(FollowerCause.BELIED)
+            return
         has_newer_epochs = cut.agreed_epoch not in (None, self._lineage.latest_leader_epoch)  # they have no record left
         if cut.end_offset < self.log_start_offset:
             self._ask_next, self._is_nothing_shared = None, True

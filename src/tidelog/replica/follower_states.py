@@ -7,6 +7,7 @@
       └──────lies within─────────┼────────────────────────────────────────────┘   │
                                  └─────────────────started anew───────────────────┘
   TRUNCATING ──nothing shared──▶ LOCATING     every state ──stopped──▶ STOPPED
+  TRUNCATING ──belied──▶ HALTED: what was committed here the leader lacks, and no election explains it
   LEADERLESS: nobody leads in this epoch
 ```
 """
@@ -24,6 +25,7 @@ class FollowerState(Enum):
     LEARNING = "learning"
     FETCHING = "fetching"
     LOCATING = "locating"
+    HALTED = "halted"
     STOPPED = "stopped"
 
 
@@ -36,6 +38,7 @@ class FollowerCause(Enum):
     OUT_OF_RANGE = "out of range"
     LIES_WITHIN = "lies within"
     NOTHING_SHARED = "nothing shared"
+    BELIED = "belied"
     STARTED_ANEW = "started anew"
     STOPPED = "stopped"
 
@@ -43,6 +46,7 @@ class FollowerCause(Enum):
 TRANSITIONS: dict[tuple[FollowerState, FollowerCause], FollowerState] = {
     (FollowerState.TRUNCATING, FollowerCause.RECONCILED): FollowerState.LEARNING,
     (FollowerState.TRUNCATING, FollowerCause.NOTHING_SHARED): FollowerState.LOCATING,
+    (FollowerState.TRUNCATING, FollowerCause.BELIED): FollowerState.HALTED,
     (FollowerState.LEARNING, FollowerCause.LEARNT): FollowerState.FETCHING,
     (FollowerState.FETCHING, FollowerCause.DIVERGED): FollowerState.TRUNCATING,
     (FollowerState.FETCHING, FollowerCause.OUT_OF_RANGE): FollowerState.LOCATING,

@@ -103,10 +103,25 @@ class Truncation:
     below_high_watermark: Offset | None = None
 
 
-class FollowerReady(NamedTuple):
-    """What the driver owes the world, in field order: persist, publish, send.
+class Halt(NamedTuple):
+    """What a follower refuses to cut: see `truncation.belies_what_was_committed`. To be reported, loudly.
 
     Attributes:
+        end_offset: what the leader would have it cut to.
+        high_watermark: what is committed here, exclusive.
+        last_epoch: of the last record here.
+    """
+
+    end_offset: Offset
+    high_watermark: Offset
+    last_epoch: LeaderEpoch | None
+
+
+class FollowerReady(NamedTuple):
+    """What the driver owes the world, in field order: report, persist, publish, send.
+
+    Attributes:
+        halt: why it asks for nothing any more in this leader epoch; once.
         truncation: to be done, then told by `on_truncated`.
         append: the number of the answer whose records are to be appended, told by `on_appended`.
         epochs: to be assigned to the lineage, in one write, in this order.
@@ -115,6 +130,7 @@ class FollowerReady(NamedTuple):
         request: to be sent. There is none while the disk owes something.
     """
 
+    halt: Halt | None
     truncation: Truncation | None
     append: int | None
     epochs: tuple[EpochEntry, ...]

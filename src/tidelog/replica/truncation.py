@@ -59,6 +59,30 @@ class Cut(NamedTuple):
     ask_next: LeaderEpoch | None = None
 
 
+class HaltRule(Protocol):
+    """Whether a follower keeps its log and stops rather than cut it to `end_offset`."""
+
+    def __call__(self, log: OwnLog, end_offset: Offset, unclean_epoch: LeaderEpoch | None) -> bool: ...
+
+
+def belies_what_was_committed(log: OwnLog, end_offset: Offset, unclean_epoch: LeaderEpoch | None) -> bool:
+    """Whether a leader that would have a log cut to `end_offset` lacks what it ought to have. Kafka cuts all the same.
+
+    What lies below the high watermark is committed, and whoever is elected cleanly has it. So a follower is told to cut
+    below it after an unclean election that is newer than its last record, or by a leader that lost records and that
+    nobody has noticed: then this log may be the only one that has them.
+
+    Args:
+        unclean_epoch: of the partition, as the metadata has it in the leader's epoch.
+    """
+    if end_offset >= log.high_watermark:
+        return False
+    last_epoch = log.lineage.epoch_at(Offset(log.log_end_offset - 1))
+    if last_epoch is None:
+        return False  # its own epochs are lost: nobody can tell whose records these are
+    return unclean_epoch is None or unclean_epoch <= last_epoch
+
+
 class TruncationRule(Protocol):
     """What a follower cuts and asks, having been told `answer`; None when nothing was asked yet."""
 

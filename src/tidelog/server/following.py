@@ -19,7 +19,7 @@ from tidelog.base.ports import Buffer
 from tidelog.log.fetched import append_fetched
 from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
-from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Truncation
+from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Halt, Truncation
 from tidelog.server.held_directory import is_full
 
 if TYPE_CHECKING:
@@ -207,6 +207,8 @@ class Following:
         partition, log = self.partition, self.partition.log
         while not self._is_stopped and self.cutting is None:
             ready = self.replica.take_ready()
+            if ready.halt is not None:
+                self._tell_halt(ready.halt)
             if ready.truncation is not None:
                 self._begin_to_cut(ready.truncation)
                 return
@@ -281,6 +283,18 @@ class Following:
         if truncation.end_offset < partition.high_watermark:
             partition.on_committed(truncation.end_offset)
         self.cutting = self._host.start(self._cut(truncation))
+
+    def _tell_halt(self, halt: Halt) -> None:
+        partition, leader = self.partition, self.replica.leader
+        logger.error(
+            "%s: THIS FOLLOWER STOPS AND KEEPS ITS LOG: broker %s, the leader of epoch %d, would have it cut to offset "
+            "%d, though all below %d was committed by epoch %s, and the metadata knows of no unclean election since. "
+            "That broker has lost records, and nobody noticed. To keep what is here: stop broker %s; if nobody leads "
+            "then, tidelog elect --type unclean --topic %s --partition %d. To give it up: stop this node, move %s "
+            "away, and start it again",
+            *(partition.topic_partition, leader, self.replica.leader_epoch, halt.end_offset, halt.high_watermark),
+            *(halt.last_epoch, leader, *partition.topic_partition, partition.log.directory),
+        )
 
     async def _cut(self, truncation: Truncation) -> None:
         partition = self.partition

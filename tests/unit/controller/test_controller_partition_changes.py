@@ -152,6 +152,45 @@ def test_an_unclean_election_prefers_who_loses_least_and_says_that_it_was_one() 
     assert refused.value.code == Code.ELECTION_NOT_NEEDED
 
 
+def applied(before: PartitionImage, after: PartitionImage) -> PartitionImage:
+    """As whoever reads the metadata log has it."""
+    record = change_record(TopicId(UUID(int=1)), PartitionIndex(0), before, after)
+    read = decode_record(encode_record(record))
+    assert isinstance(read, PartitionChangeRecord)
+    return merge(before, read)
+
+
+def test_the_metadata_says_from_which_epoch_on_a_leader_may_lack_what_was_committed() -> None:
+    """An unclean election; and the last one standing that has lost power, where nobody was promised otherwise."""
+    down = partition((), None)
+    elected = elected_uncleanly(down, min_insync_replicas=2, is_active=alive(ONE))
+    assert applied(down, elected).unclean_epoch == elected.leader_epoch == 4
+    later = with_isr(elected, ALL, min_insync_replicas=2)
+    assert applied(elected, later).unclean_epoch == 4, "until the next one"
+
+    sole = partition((ONE,), ONE)
+    spared = without(sole, ONE, min_insync_replicas=1, is_active=alive(), is_lost=True)
+    assert spared is not None
+    assert (standing(spared)[1], spared.leader_epoch) == ((ONE,), 4)
+    assert applied(sole, spared).unclean_epoch == 4
+    silent = without(sole, ONE, min_insync_replicas=1, is_active=alive())
+    assert silent is not None
+    assert applied(sole, silent).unclean_epoch is None, "a crash of its process loses nothing"
+    back = without(silent, ONE, min_insync_replicas=1, is_active=alive(), is_lost=True)
+    assert back is not None, "nothing else changes"
+    assert (back.leader_epoch, applied(silent, back).unclean_epoch) == (4, 5), "whoever leads next"
+    kept = without(sole, ONE, min_insync_replicas=None, is_active=alive(), is_lost=True)
+    assert kept is not None
+    assert (kept.isr, applied(sole, kept).unclean_epoch) == ((ONE,), 4)
+
+
+def test_an_unclean_election_in_one_step_with_a_loss_names_its_own_epoch() -> None:
+    before = partition((ONE,), ONE)
+    after = without(before, ONE, min_insync_replicas=2, is_active=alive(TWO), is_gone=True, is_unclean_allowed=True)
+    assert after is not None
+    assert (after.leader, after.leader_epoch, applied(before, after).unclean_epoch) == (TWO, 4, 4)
+
+
 def test_any_change_of_the_replicas_moves_the_leader_epoch_by_one() -> None:
     def change(replicas: tuple[BrokerId, ...], active: tuple[BrokerId, ...] = ALL) -> PartitionImage:
         return with_replicas(partition(), replicas, min_insync_replicas=2, is_active=alive(*active))

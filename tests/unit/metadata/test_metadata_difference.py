@@ -42,6 +42,7 @@ def partitions(draw: st.DrawFn) -> PartitionImage:
         directories=draw(st.just(()) | st.tuples(UUIDS)),
         eligible_leader_replicas=draw(st.just(()) | SOME),
         last_known_eligible_leader_replicas=draw(st.just(()) | SOME),
+        unclean_epoch=draw(st.none() | st.integers(0, 9).map(LeaderEpoch)),
     )
 
 

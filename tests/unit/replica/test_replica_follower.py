@@ -15,6 +15,7 @@ from tidelog.replica import (
     Fetched,
     FollowerReady,
     FollowerState,
+    Halt,
     Truncation,
 )
 from tidelog.replica.follower_states import TRANSITIONS, FollowerCause
@@ -38,7 +39,7 @@ def test_what_the_leader_lacks_goes_before_anything_is_sent() -> None:
 
 
 def test_it_asks_on_until_both_know_the_epoch() -> None:
-    one = Following(((1, 0), (2, 3), (3, 6)))
+    one = Following(((1, 0), (2, 3), (3, 6)), unclean_epoch=4)
     one.told(one.asks(3), 0, 0)
     assert one.cuts() == Truncation(Offset(0), below_high_watermark=Offset(4))
     one = Following(((1, 0), (3, 6)))
@@ -50,11 +51,40 @@ def test_it_asks_on_until_both_know_the_epoch() -> None:
     assert (request.fetch_offset, request.last_fetched_epoch) == (4, 1)
 
 
-def test_what_was_thought_committed_goes_only_with_a_report() -> None:
-    one = Following()
+def test_what_was_thought_committed_goes_only_with_a_report_and_after_an_unclean_election() -> None:
+    one = Following(unclean_epoch=4)
     one.told(one.asks(3), 1, 2)
     assert one.cuts() == Truncation(Offset(2), below_high_watermark=Offset(4))
     assert one.machine.high_watermark == 2
+
+
+@pytest.mark.parametrize("unclean_epoch", [None, 2, 3])
+def test_a_leader_that_lacks_what_was_committed_is_not_followed(unclean_epoch: int | None) -> None:
+    """An unclean election that is no newer than its last record is one that it has followed already."""
+    one = Following(unclean_epoch=unclean_epoch)
+    one.told(one.asks(3), 1, 2)
+    ready = one.machine.take_ready()
+    assert ready.halt == Halt(end_offset=Offset(2), high_watermark=Offset(4), last_epoch=LeaderEpoch(3))
+    assert (ready.truncation, ready.request, ready.high_watermark) == (None, None, 4)
+    assert one.machine.state is FollowerState.HALTED
+    assert one.machine.take_ready() == FollowerReady(None, None, None, (), None, Offset(4), None), "it is said once"
+    assert (one.machine.log_end_offset, one.machine.next_deadline_ms()) == (10, None)
+    with pytest.raises(KafkaError, match="is halted"):
+        one.machine.check_serves(None)
+    one.machine.on_stopped()
+    assert one.machine.take_ready().halt is None
+
+
+def test_what_is_cut_at_the_high_watermark_was_never_committed() -> None:
+    one = Following()
+    one.told(one.asks(3), 1, 4)
+    assert one.cuts() == Truncation(Offset(4))
+
+
+def test_a_leader_with_another_log_is_not_followed_either() -> None:
+    one = Following(((3, 6),), start=6, checkpoint=7)
+    one.told(one.asks(3), 2, 3)
+    assert one.machine.take_ready().halt == Halt(Offset(3), Offset(7), LeaderEpoch(3))
 
 
 def test_a_batch_goes_as_a_whole() -> None:
@@ -163,7 +193,7 @@ def test_a_log_without_records_starts_where_the_leaders_does() -> None:
 
 
 def test_a_log_that_is_wholly_another_starts_anew() -> None:
-    one = Following(((3, 6),), start=6, checkpoint=7)
+    one = Following(((3, 6),), start=6, checkpoint=7, unclean_epoch=4)
     one.told(one.asks(3), 2, 3)
     request = one.machine.take_ready().request
     assert isinstance(request, AskLogStart)
@@ -357,7 +387,7 @@ def test_stopped_means_stopped() -> None:
     one.told(number, 1, 2)
     one.machine.on_truncated(Offset(2))
     one.machine.on_appended(Offset(12))
-    assert one.machine.take_ready() == FollowerReady(None, None, (), None, Offset(4), None)
+    assert one.machine.take_ready() == FollowerReady(None, None, None, (), None, Offset(4), None)
     assert one.machine.log_end_offset == 10
 
 

@@ -8,6 +8,8 @@ from tidelog.wire.schema import array, field, int8, int32, message, string, uuid
 
 NO_LEADER = -1
 LEADER_UNCHANGED = -2
+UNCLEAN_EPOCH_TAG = 10_000
+"""Ours: far from the tags that Kafka's layouts may come to use."""
 
 
 @message(api_key=2, versions="0", flexible="0+", kind="record")
@@ -48,6 +50,13 @@ class PartitionRecord:
     last_known_elr: list[int] | None = field(
         array(int32), versions="2+", nullable="2+", tag=2, tagged="2+", default=None, doc="KIP-966."
     )
+    unclean_epoch: int = field(
+        int32,
+        tag=UNCLEAN_EPOCH_TAG,
+        tagged="0+",
+        default=-1,
+        doc="The newest leader epoch from which on a leader may lack what was committed before; -1 for none.",
+    )
 
 
 @message(api_key=5, versions="0-2", flexible="0+", kind="record")
@@ -84,6 +93,13 @@ class PartitionChangeRecord:
     )
     last_known_elr: list[int] | None = field(
         array(int32), versions="2+", nullable="2+", tag=7, tagged="2+", default=None, doc="KIP-966."
+    )
+    unclean_epoch: int = field(
+        int32,
+        tag=UNCLEAN_EPOCH_TAG,
+        tagged="0+",
+        default=-1,
+        doc="The leader epoch from which on a leader may lack what was committed before; -1: as it was.",
     )
 
 
