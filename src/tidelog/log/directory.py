@@ -15,7 +15,7 @@ flights-0.<32 hex digits>-future/  one that is being made, and is to be the copy
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -112,7 +112,7 @@ class LogDirectory:
 
     def format(self, properties: MetaProperties) -> None:
         """Say whose an empty directory is. Nothing lies in it."""
-        self.write_replica_list(())
+        self.write_replica_list((), ())
         self.write_meta_properties(replace(properties, has_replica_list=True))
 
     def write_meta_properties(self, properties: MetaProperties) -> None:
@@ -154,8 +154,11 @@ class LogDirectory:
 
     # Which replicas it has.
 
-    def read_replica_list(self) -> Set[ListedReplica] | None:
-        """None if the file is missing or cannot be read: whatever is not here may have been lost."""
+    def read_replica_list(self) -> tuple[Set[ListedReplica], Set[ListedReplica]] | None:
+        """All, and those that were found to have lost records.
+
+        None if the file is missing or cannot be read: whatever is not here may have been lost.
+        """
         path = f"{self.path}/{REPLICA_LIST_FILE}"
         if not self._disk.exists(path):
             return None
@@ -165,9 +168,9 @@ class LogDirectory:
             self.faults.append(str(error))
             return None
 
-    def write_replica_list(self, replicas: Iterable[ListedReplica]) -> None:
+    def write_replica_list(self, replicas: Iterable[ListedReplica], found_lost: Collection[ListedReplica]) -> None:
         """Replace the file; synced when this returns."""
-        self._disk.write_atomically(f"{self.path}/{REPLICA_LIST_FILE}", format_replica_list(replicas))
+        self._disk.write_atomically(f"{self.path}/{REPLICA_LIST_FILE}", format_replica_list(replicas, found_lost))
 
     # Checkpoints.
 

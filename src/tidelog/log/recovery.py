@@ -308,6 +308,19 @@ class Recovery:
         return producers
 
 
+def lost_segments(disk: Disk, directory: str) -> list[Offset]:
+    """The base offsets of segments of which an index is left alone, in order, before recovery removes it.
+
+    Of a segment that is made the index comes last, and of one that goes it goes first: its log was lost.
+    """
+    names = disk.list(directory)
+    of_suffix = {
+        suffix: {offset for name in names if (offset := parse_file_name(name, suffix)) is not None}
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    }
+    return sorted((of_suffix[INDEX_SUFFIX] | of_suffix[TIME_INDEX_SUFFIX]) - of_suffix[LOG_SUFFIX])
+
+
 def _is_zero(file: File, position: int) -> bool:
     while data := file.read_at(position, SCAN_PIECE_BYTES):
         if data.count(0) != len(data):

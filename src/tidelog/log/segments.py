@@ -192,6 +192,7 @@ class Segments:
         self.on_roll(base_offset)
         try:
             segment.create()
+            segment.offset_index.spill()  # from the first on: an index without its log says that the log is gone
             if active.size_bytes:
                 active.seal()
         except DiskError:

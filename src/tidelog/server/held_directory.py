@@ -23,7 +23,7 @@ from tidelog.log.checkpoint import format_partition_metadata, parse_partition_me
 from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirectory
 from tidelog.log.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
 from tidelog.log.incarnation import NOTHING, Incarnation
-from tidelog.log.recovery import PARTITION_METADATA_FILE
+from tidelog.log.recovery import PARTITION_METADATA_FILE, lost_segments
 from tidelog.log.replica_list import ListedReplica
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.listed_replicas import ListedReplicas
@@ -202,6 +202,15 @@ class HeldDirectory:
             logger.warning("%s: %s", log.topic_partition, fact)
         return log
 
+    def loss_before(self, topic_partition: TopicPartition, replica: ListedReplica) -> str | None:
+        """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `loss_of`."""
+        if replica in self.listed.found_lost:
+            return "records of it were found to be gone"
+        if self.previous.broker_epoch is None or replica in self._accepted_losses or not self.holds(topic_partition):
+            return None
+        lost = lost_segments(self._disk, self.log_path(topic_partition))
+        return f"the file of records from offset {lost[0]} on is gone" if lost else None
+
     def loss_of(self, log: Log, replica: ListedReplica) -> str | None:
         """What a log that was opened lacks of what it had, as far as this directory can tell; None for nothing.
 
@@ -212,6 +221,9 @@ class HeldDirectory:
             return None
         if log.recovery.had_no_segment and replica in self.listed:
             return "no file of it with records is left"
+        synced_end_offset = self._recovery_points.get(log.topic_partition, Offset(0))
+        if self.was_clean and log.log_end_offset < synced_end_offset:
+            return f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}"
         cut = log.recovery.cut
         if cut is not None and cut.kept_as:
             return f"what came after offset {log.log_end_offset} cannot be read any more"

@@ -16,10 +16,12 @@ class ListedReplicas:
 
     Attributes:
         is_lost: the directory had a list, and it is gone or damaged: so every replica that is not there may be lost.
+        found_lost: replicas whose logs lie there and lack records, which is yet to be committed.
     """
 
     def __init__(self, directory: LogDirectory) -> None:
         self.is_lost = False
+        self.found_lost: set[ListedReplica] = set()
         self._directory = directory
         self._replicas: set[ListedReplica] = set()
         self._lock = threading.Lock()
@@ -37,9 +39,9 @@ class ListedReplicas:
         if properties is not None and properties.has_replica_list:
             listed = self._directory.read_replica_list()
             self.is_lost = listed is None
-            self._replicas = set(listed or ())
+            self._replicas, self.found_lost = (set(), set()) if listed is None else map(set, listed)
             return
-        self._write(set(found()))
+        self._write(set(found()), set())
         if properties is not None:
             self._directory.write_meta_properties(replace(properties, has_replica_list=True))
 
@@ -49,26 +51,33 @@ class ListedReplicas:
     def add(self, replicas: Iterable[ListedReplica]) -> None:
         """Logs of theirs lie here from now on; synced when this returns. Raises DiskError: none is listed anew."""
         with self._lock:
-            self._replace(self._replicas.union(replicas))
+            self._replace(self._replicas.union(replicas), self.found_lost)
 
     def remove(self, replicas: Iterable[ListedReplica]) -> None:
         """Their logs are about to go, or their loss is committed; synced when this returns. Raises DiskError."""
         with self._lock:
-            self._replace(self._replicas.difference(replicas))
+            gone = set(replicas)
+            self._replace(self._replicas - gone, self.found_lost - gone)
+
+    def note_lost(self, replica: ListedReplica) -> None:
+        """Its log lacks records: whatever a start makes of the files, the next one knows. Raises DiskError."""
+        with self._lock:
+            if replica not in self.found_lost:
+                self._replace(self._replicas | {replica}, self.found_lost | {replica})
 
     def renew(self, found: Iterable[ListedReplica]) -> None:
         """A list in the place of the lost one: what it named has been told as lost. Raises DiskError."""
         invariant(self.is_lost, "{}: its list of replicas is not lost", self._directory.path)
         with self._lock:
-            self._write(set(found))
+            self._write(set(found), set())
             self.is_lost = False
 
-    def _replace(self, replicas: set[ListedReplica]) -> None:
+    def _replace(self, replicas: set[ListedReplica], found_lost: set[ListedReplica]) -> None:
         if self.is_lost:
-            self._replicas = replicas  # a file would say that nothing else was here: see `renew`
-        elif replicas != self._replicas:
-            self._write(replicas)
+            self._replicas, self.found_lost = replicas, found_lost  # see `renew`: a file would say that it names all
+        elif (replicas, found_lost) != (self._replicas, self.found_lost):
+            self._write(replicas, found_lost)
 
-    def _write(self, replicas: set[ListedReplica]) -> None:
-        self._directory.write_replica_list(replicas)
-        self._replicas = replicas
+    def _write(self, replicas: set[ListedReplica], found_lost: set[ListedReplica]) -> None:
+        self._directory.write_replica_list(replicas, found_lost)
+        self._replicas, self.found_lost = replicas, found_lost

@@ -256,12 +256,15 @@ class LogFiles:
             return held
         topic_partition = wanted.topic_partition
         try:
-            log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
+            loss = held.loss_before(topic_partition, wanted.replica)
+            if loss is None:
+                log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
+                loss = held.loss_of(log, wanted.replica)
+            if loss is not None:  # recovery removes what tells of it, so the list has to
+                held.listed.note_lost(wanted.replica)
+                return LostLogError(f"its log in {held.path} is not what it was: {loss}")
         except (DiskError, CorruptLogError, KafkaError) as error:
             return self._not_opened(held, topic_partition, error)
-        loss = held.loss_of(log, wanted.replica)
-        if loss is not None:
-            return LostLogError(f"its log in {held.path} is not what it was: {loss}")
         self._held_at[topic_partition] = held
         return log
 

@@ -43,6 +43,18 @@ CLUSTER_FAULTS = Kinds(
         ),
         "rolling restart": Kind("stop and start one node after another, from node {broker} on"),
         "disk lost": Kind("node {broker} loses power and all it had; start it {seconds:.3f} s later"),
+        "logs lost": Kind(
+            "some nodes end, the logs of a partition go from their disks; start them within {seconds:.3f} s",
+            weight=2,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
+        "file lost": Kind(
+            "node {broker} ends, a file of one of its logs goes from its disk, or its list of them; start it "
+            "{seconds:.3f} s later",
+            weight=2,
+            amount=_below(1_000_000),
+        ),
         "bit rot": Kind(
             "node {broker} loses power, flip a bit {amount:.0f} parts in a million into a log of records; start it "
             "{seconds:.3f} s later",

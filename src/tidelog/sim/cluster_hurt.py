@@ -9,12 +9,14 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.log.directory import RECOVERY_POINT_FILE
+from tidelog.log.replica_list import REPLICA_LIST_FILE
 from tidelog.sim.cluster_operator import ClusterOperator
 from tidelog.sim.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.cluster_views import quorum_of
 from tidelog.sim.cluster_witness import ClusterWitness
+from tidelog.sim.disk import SimulatedDisk
 from tidelog.sim.faults import Fault
 from tidelog.sim.hurt_network import BlockedWays, Way, begin_rate, end_rates, ways
 from tidelog.sim.hurt_node import flip_bit
@@ -76,6 +78,8 @@ class ClusterHurt:
             "power loss of all voters": partial(self._end_several, without_power=True),
             "rolling restart": self._restart_all,
             "disk lost": self._lose_disk,
+            "logs lost": self._lose_logs,
+            "file lost": self._lose_file,
             "bit rot": self._rot,
             "disk slow for a while": self._slow_down,
             "refused": self._refuse,
@@ -187,6 +191,68 @@ class ClusterHurt:
             disk.sync_dir(LOGS)  # or a loss of power would bring something of it back
             self._witness.after_end(node_id)
             await asyncio.sleep(fault.lasts_ms / 1000)
+            await node.start()
+
+        return self._do(node.do_alone(lose()))
+
+    def _lose_logs(self, fault: Fault) -> bool:
+        """Of one partition, at one node or several, which were killed or stopped before."""
+        random = _random(fault)
+        partition = random.choice(self._plan.clients.topic_partitions)
+        node_ids = random.sample(self._plan.broker_ids, random.randrange(1, len(self._plan.broker_ids) + 1))
+        path = f"{LOGS}/{partition}"
+        lost = [self._lose(node_id, partition, lambda _: path, random, fault.lasts_ms) for node_id in node_ids]
+        return any(lost)
+
+    def _lose_file(self, fault: Fault) -> bool:
+        """Any one file of a log; or the list of all logs, with one of them, for without a loss it is not missed."""
+        random = _random(fault)
+        partition = random.choice(self._plan.clients.topic_partitions)
+        inside, loses_list = f"{LOGS}/{partition}/", random.random() < 0.2
+
+        def chosen(disk: SimulatedDisk) -> str:
+            if loses_list:
+                disk.remove(f"{LOGS}/{REPLICA_LIST_FILE}")
+                return inside.rstrip("/")
+            return random.choice([inside.rstrip("/"), *sorted(path for path in disk.files if path.startswith(inside))])
+
+        return fault.broker in self._plan.broker_ids and self._lose(
+            fault.broker, partition, chosen, random, fault.lasts_ms
+        )
+
+    def _lose(
+        self,
+        node_id: BrokerId,
+        partition: TopicPartition,
+        what: Callable[[SimulatedDisk], str],
+        random: Random,
+        off_ms: int,
+    ) -> bool:
+        """A node ends, and when it is back something of a partition is not there any more."""
+        node, disk = self._nodes[node_id], self._nodes[node_id].machine.disk
+        if node.busy.locked() or not self._witness.may_lose_log(node_id, partition):
+            return False
+        is_stopped, off_seconds = random.random() < 0.5, random.random() * off_ms / 1000
+
+        async def lose() -> None:
+            if is_stopped:
+                await node.stop()
+            else:
+                node.end(without_power=False)
+            if not self._witness.may_lose_log(node_id, partition):  # others have lost theirs meanwhile
+                await node.start()
+                return
+            self._witness.before_log_lost(node_id, partition)
+            path = what(disk)
+            if path in disk.files:
+                disk.remove(path)
+            else:
+                disk.remove_tree(path)
+            for each in (LOGS, f"{LOGS}/{partition}"):
+                if disk.is_directory(each):
+                    disk.sync_dir(each)  # or a loss of power would bring something of it back
+            self._witness.after_end(node_id)
+            await asyncio.sleep(off_seconds)
             await node.start()
 
         return self._do(node.do_alone(lose()))

@@ -183,6 +183,22 @@ class ClusterWitness(ClientWitness):
         self.before_end(node_id, without_power=True)
         self._quorum.on_disk_lost(node_id)
 
+    def may_lose_log(self, node_id: BrokerId, partition: TopicPartition) -> bool:
+        """Whether the run allows the loss of one replica of a partition more."""
+        known = self._partitions.get(partition)
+        if known is None or known.state is None or node_id not in known.state.replicas:
+            return False
+        if self._plan.allows_unclean:
+            return True
+        doubtful = {each for each in known.state.replicas if known.history.is_doubtful(each)} | {node_id}
+        may_lead = {*known.state.isr, *known.state.eligible_leader_replicas}
+        return len(doubtful) < self._plan.clients.min_insync_replicas and not may_lead <= doubtful
+
+    def before_log_lost(self, node_id: BrokerId, partition: TopicPartition) -> None:
+        """It has ended, and its log of one partition is about to go."""
+        self.look_at_all()
+        self._partitions[partition].history.on_power_lost(node_id)
+
     def after_end(self, node_id: BrokerId) -> None:
         """Its process is gone, and its disk may be another than it was."""
         self.on_process_changed(node_id)

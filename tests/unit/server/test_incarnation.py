@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import NamedTuple
 from uuid import UUID
 
 import pytest
@@ -55,6 +56,14 @@ def run_once(disk: MemoryDisk) -> LogFiles:
 
 def open_log(held: HeldDirectory) -> Log:
     return held.open_log(PARTITION, LogConfig(), topic_id=TOPIC_ID, now_ms=0)
+
+
+class Held(NamedTuple):
+    """A replica whose follower knew no high watermark yet."""
+
+    log: Log
+    topic_partition: TopicPartition = PARTITION
+    high_watermark: Offset = Offset(0)
 
 
 def kill_while_it_writes(files: LogFiles, incarnation: Incarnation, written: int) -> None:
@@ -168,6 +177,57 @@ def test_a_log_that_is_listed_and_has_no_records_file_is_lost() -> None:
     disk.remove(f"b/{PARTITION}/00000000000000000000.log")
     held = start(disk).directories[1]
     assert held.loss_of(open_log(held), REPLICA) == "no file of it with records is left"
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: bool) -> None:
+    """Whatever its high watermark was when that was last written."""
+    disk = MemoryDisk()
+    files = run_once(disk)
+    held = files.directories[1]
+    log = open_log(held)
+    held.listed.add([REPLICA])
+    for index in range(3):
+        if index:
+            log.roll(0)
+        builder = BatchBuilder()
+        builder.append(0, None, b"%d" % index)
+        log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0)
+    if is_stopped:
+        log.close()
+        held.write_recovery_points([Held(log)])
+        held.leave([Held(log)], EPOCH)
+        files.directories[0].leave([], EPOCH)
+    disk.crash()
+    disk.remove(f"b/{PARTITION}/{lost:020d}.log")
+    files = start(disk)
+    assert files.previous_broker_epoch == EPOCH
+    held = files.directories[1]
+    assert held.loss_before(PARTITION, REPLICA) == f"the file of records from offset {lost} on is gone"
+    held.listed.note_lost(REPLICA)
+    open_log(held)  # recovery removes what told of it
+    disk.crash()
+    held = start(disk).directories[1]
+    assert held.loss_before(PARTITION, REPLICA) == "records of it were found to be gone"
+    held.accept_losses([REPLICA])
+    disk.crash()
+    assert start(disk).directories[1].loss_before(PARTITION, REPLICA) is None
+
+
+def test_a_log_that_is_shorter_than_when_it_was_closed_is_lost() -> None:
+    disk = MemoryDisk()
+    files = run_once(disk)
+    held = files.directories[1]
+    log = open_log(held)
+    builder = BatchBuilder()
+    builder.append(0, None, b"acknowledged by its leader")
+    log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0)
+    log.close()
+    held.leave([Held(log)], EPOCH)
+    del disk.files[f"b/{PARTITION}/00000000000000000000.log"].data[:]
+    held = start(disk).directories[1]
+    assert held.loss_of(open_log(held), REPLICA) == "it ends at offset 0, and was closed at 1"
 
 
 def test_what_a_loss_of_power_took_does_not_count_once_more_at_the_next_crash(monkeypatch: pytest.MonkeyPatch) -> None:
