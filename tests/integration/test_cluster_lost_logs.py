@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Iterable
 from contextlib import suppress
 
@@ -12,6 +13,7 @@ from support.cluster import Cluster, ClusterNode
 from support.waiting import wait_until
 from support.wire_client import batch_of
 from tidelog.base.errors import Code
+from tidelog.client.admin import Admin
 
 RECORDS = 400
 VALUES = [b"%d" % number for number in range(RECORDS)]
@@ -76,3 +78,52 @@ def test_whoever_lost_its_log_is_not_elected_and_gets_it_again(cluster: Cluster,
     for node in cluster.nodes.values():
         log = node.directory / f"{topic}-0" / "00000000000000000000.log"
         assert log.stat().st_size == (first.directory / f"{topic}-0" / log.name).stat().st_size
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_log_may_go_while_its_node_runs(cluster: Cluster, topic: str, how: str) -> None:
+    """What is open is read and written on; the loss is found at the next start. A stop is not a clean one then."""
+    leader = fill(cluster, topic)
+    shutil.rmtree(leader.directory / f"{topic}-0")
+    leader.end(signal.SIGTERM if how == "stop" else signal.SIGKILL)
+    end(cluster, how)
+    cluster.start()
+    cluster.wait_until_in_sync(topic)
+    wait_until_read(cluster, topic, VALUES)
+
+
+@pytest.mark.timeout(180)
+def test_where_all_logs_are_gone_nobody_leads_until_somebody_decides(cluster: Cluster, topic: str) -> None:
+    fill(cluster, topic)
+    cluster.stop()
+    for node in cluster.nodes.values():
+        lose_log(node, topic)
+    cluster.start()
+    for node in cluster.nodes.values():
+        assert f"{topic}-0: A REPLICA IS LOST" in node.log
+    (state,) = cluster.describe(topic)
+    assert (state.leader, state.isr) == (None, ())
+    with Admin(cluster.bootstrap) as admin:
+        wait_until(lambda: all(one is None for one in admin.elect_leaders("unclean").values()), cluster.logs)
+    cluster.wait_until_in_sync(topic)
+    wait_until_read(cluster, topic, [])
+
+
+@pytest.mark.timeout(180)
+def test_a_directory_of_an_older_release_is_listed_as_it_is(cluster: Cluster, topic: str) -> None:
+    """From then on what is missing is missed."""
+    leader = fill(cluster, topic)
+    cluster.stop()
+    listed = (leader.directory / ".tidelog_replicas").read_text()
+    (leader.directory / ".tidelog_replicas").unlink()
+    properties = leader.directory / "meta.properties"
+    properties.write_text(properties.read_text().replace("tidelog.replica.list=1\n", ""))
+    cluster.start()
+    assert "A REPLICA IS LOST" not in leader.log.rpartition("serves on port")[0].rpartition("serves on port")[2]
+    cluster.stop()
+    assert (leader.directory / ".tidelog_replicas").read_text() == listed
+    lose_log(leader, topic)
+    cluster.start()
+    cluster.wait_until_in_sync(topic)
+    wait_until_read(cluster, topic, VALUES)
