@@ -103,7 +103,7 @@ class ToyNode:
 
     def __init__(self, partitions: int, *, slots: int = 10, size_bytes_max: int = 1 << 20) -> None:
         self.broker = ToyBroker(partitions)
-        self.fetch_sessions = FetchSessions(slots, SystemRng())
+        self.fetch_sessions = FetchSessions(slots, 1_000, SystemRng())
         self.clock = SimpleNamespace(now_ms=lambda: 0)
         self.config = SimpleNamespace(fetch_size_bytes_max=size_bytes_max)
 

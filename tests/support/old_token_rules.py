@@ -52,10 +52,10 @@ class AnswersAllTheSame(TokenGate):
     """Where there is no place for the error, the answer is what there is."""
 
     def hold(
-        self, known: Api, handle: Handler, request: Any, context: RequestContext, sent: tuple[memoryview, int]
+        self, known: Api, handle: Handler, context: RequestContext, sent: tuple[memoryview, int]
     ) -> Awaitable[Any]:
         frame, position = memoryview(bytearray(sent[0])), sent[1]
-        held = super().hold(known, handle, request, context, sent)
+        held = super().hold(known, handle, context, sent)
 
         async def answer() -> Any:
             try:

@@ -33,6 +33,7 @@ from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.records import read_records, split_whole_batches
 from tidelog.server.broker import Broker
 from tidelog.server.config import NodeConfig
+from tidelog.server.connection_memory import ConnectionMemory
 from tidelog.server.dispatch import BROKER, Dispatcher
 from tidelog.server.drive import ServerConnection
 from tidelog.server.fetch_sessions import FetchSessions
@@ -227,8 +228,9 @@ class ReplicatedBroker:
             on_failed=self.failures.append,
         )
         self.broker.incarnation_id = rng.uuid()
-        self.fetch_sessions = FetchSessions(100, rng)
+        self.fetch_sessions = FetchSessions(100, 1_000, rng)
         self._connections: dict[ServerConnection, None] = {}
+        self._memory = ConnectionMemory(1 << 27, 1 << 27, machine.clock)
         dispatcher = Dispatcher(self, BROKER)  # type: ignore[arg-type]
         self.files.open()
         self.files.open_metadata_log()
@@ -270,6 +272,7 @@ class ReplicatedBroker:
             frame_size_bytes_max=1 << 24,
             connections=self._connections,
             executor=self.machine.executor,
+            memory=self._memory,
         )
 
     def hear(self) -> None:

@@ -1,7 +1,8 @@
 """The coordinator of groups: who is in them, who reads what, and how far they have read."""
 
 from tidelog.coordinator.coordinator import GroupCoordinator
+from tidelog.coordinator.memory import GroupMemory
 from tidelog.coordinator.settings import GroupSettings
 from tidelog.coordinator.values import Answer, EncodedBatch, KeyValue, Ready, RequestId
 
-__all__ = ["Answer", "EncodedBatch", "GroupCoordinator", "GroupSettings", "KeyValue", "Ready", "RequestId"]
+__all__ = ["Answer", "EncodedBatch", "GroupCoordinator", "GroupMemory", "GroupSettings", "KeyValue", "Ready", "RequestId"]

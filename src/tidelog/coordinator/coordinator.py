@@ -12,6 +12,7 @@ back (deadlines); `wall_ms` is the time of day (timestamps in records, retention
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
@@ -23,6 +24,7 @@ from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.expiry import OffsetExpiry
 from tidelog.coordinator.group import Change, Group, restored
 from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.memory import GroupMemory
 from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.settings import GroupSettings
 from tidelog.coordinator.state import check_record
@@ -42,18 +44,21 @@ class GroupCoordinator:
     Every request gets one answer, unless `on_disconnected` says that nobody waits for it.
     """
 
-    def __init__(self, partition: int, settings: GroupSettings, *, rng: Rng) -> None:
+    def __init__(self, partition: int, settings: GroupSettings, *, rng: Rng, memory: GroupMemory | None = None) -> None:
         """A coordinator that has read nothing yet.
 
         Args:
             partition: of `__consumer_offsets`, for messages.
             rng: draws the member ids.
+            memory: what the groups of all coordinators of a node take together; None for no bound.
         """
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self._rng = rng
         self._undecided: dict[int, dict[bytes, KeyValue]] = {}  # by producer id, then key
-        self._ledger = Ledger(settings)
+        self._memory = GroupMemory(sys.maxsize) if memory is None else memory
+        self._restored = GroupMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
+        self._ledger = Ledger(settings, self._memory)
         self._expiry = OffsetExpiry(self._ledger, self.groups)
 
     @property
@@ -119,7 +124,7 @@ class GroupCoordinator:
         """Make the groups that the log tells of. `become_active` does it too: to call this before saves it the time."""
         for group_id, value in self._ledger.state.groups.items():
             if group_id not in self.groups:
-                self.groups[group_id] = restored(group_id, decode_group(value))
+                self.groups[group_id] = restored(group_id, decode_group(value), self._restored)
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset, *, now_ms: int, wall_ms: int) -> None:
         """All was replayed. Members that the log knows have a whole session to be heard of."""
@@ -129,6 +134,7 @@ class GroupCoordinator:
         self._undecided.clear()
         self.restore()
         for group in self.groups.values():
+            group.charge(self._memory)
             for member in group.members.values():
                 rebalance.extend_session(ledger, member)
         self._expiry.start()
@@ -150,6 +156,7 @@ class GroupCoordinator:
                     if request_id is not None:
                         ledger.answer_at_once(request_id, outcome)
                 member.sync_request = None
+            group.release()
         self.groups.clear()
 
     # What clients ask.
@@ -175,7 +182,7 @@ class GroupCoordinator:
             if group is None:
                 if request.member_id:
                     raise refusal(Code.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}: join again")
-                group = self.groups[group_id] = Group(group_id)
+                group = self.groups[group_id] = Group(group_id, self._memory)
             try:
                 membership.on_join(self._ledger, group, joiner, self._rng)
             finally:

@@ -19,7 +19,8 @@ from enum import Enum, StrEnum
 from tidelog.base.errors import Code, MalformedMessageError, refusal
 from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.member import Member, Protocols
+from tidelog.coordinator.member import Member, Protocols, protocols_bytes
+from tidelog.coordinator.memory import GROUP_BYTES, MEMBER_BYTES, GroupMemory
 from tidelog.coordinator.records import GroupMetadataValue, MemberMetadata
 from tidelog.coordinator.values import RequestId
 from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE
@@ -74,8 +75,10 @@ class Group:
         initial_wait_left_ms: how much longer it may wait at most.
     """
 
-    def __init__(self, group_id: str) -> None:
+    def __init__(self, group_id: str, memory: GroupMemory) -> None:
         self.group_id = group_id
+        self._memory = memory
+        self._size_bytes = 0
         self.state = GroupState.EMPTY
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -94,6 +97,7 @@ class Group:
         self.initial_wait_left_ms = 0
         self.join_alarm = Alarm(Cause.JOIN, group_id, "")
         self.sync_alarm = Alarm(Cause.SYNC, group_id, "")
+        self._resize(GROUP_BYTES + 2 * len(group_id))
 
     # What it is.
 
@@ -194,6 +198,8 @@ class Group:
         assert state is not None
         self.state = state
         self.state_timestamp_ms = wall_ms
+        if state is GroupState.DEAD:
+            self.release()
 
     def add(self, member: Member, protocol_type: str) -> None:
         """Take a member in."""
@@ -202,7 +208,8 @@ class Group:
             self.protocol_type = protocol_type
         self.members[member.member_id] = member
         self._supporters.update({name for name, _ in member.protocols})
-        self.pending.discard(member.member_id)
+        self._resize(member.size_bytes)
+        self.forget_pending(member.member_id)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         if self.leader_id is None:
@@ -213,6 +220,7 @@ class Group:
         invariant(not member.is_waiting, "group {}: {} still waits", self.group_id, member.member_id)
         del self.members[member.member_id]
         self._withdraw(member)
+        self._resize(-member.size_bytes)
         self.unsynced.discard(member.member_id)
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
@@ -222,10 +230,41 @@ class Group:
     def update(self, member: Member, protocols: Protocols, rebalance_timeout_ms: int, session_timeout_ms: int) -> None:
         """Note what a member wants now."""
         self._withdraw(member)
+        self._resize(protocols_bytes(protocols) - protocols_bytes(member.protocols))
         member.protocols = protocols
         self._supporters.update({name for name, _ in protocols})
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.session_timeout_ms = session_timeout_ms
+
+    def give(self, member: Member, assignment: bytes) -> None:
+        """Note a member's part of the work."""
+        self._resize(2 * (len(assignment) - len(member.assignment)))
+        member.assignment = assignment
+
+    def add_pending(self, member_id: str) -> None:
+        """An id was given to somebody who is to come back with it."""
+        self.pending.add(member_id)
+        self._resize(MEMBER_BYTES + len(member_id))
+
+    def forget_pending(self, member_id: str) -> None:
+        """Nobody is waited for who was given this id."""
+        if member_id in self.pending:
+            self.pending.discard(member_id)
+            self._resize(-MEMBER_BYTES - len(member_id))
+
+    def charge(self, memory: GroupMemory) -> None:
+        """Have what it takes count there from now on."""
+        self._memory.used_bytes -= self._size_bytes
+        self._memory = memory
+        memory.used_bytes += self._size_bytes
+
+    def release(self) -> None:
+        """Give back the memory that it took: it is gone."""
+        self._resize(-self._size_bytes)
+
+    def _resize(self, more_bytes: int) -> None:
+        self._size_bytes += more_bytes
+        self._memory.used_bytes += more_bytes
 
     def park_join(self, member: Member, request_id: RequestId) -> None:
         """Let a JoinGroup wait."""
@@ -253,7 +292,9 @@ class Group:
         self.members = {
             member_id if one_id == old_id else one_id: one for one_id, one in self.members.items()
         }  # in the same order
+        self._resize(-member.size_bytes)
         member.rename(member_id)
+        self._resize(member.size_bytes)
         assert member.instance_id is not None
         self.static_members[member.instance_id] = member_id
         if old_id in self.unsynced:
@@ -310,9 +351,9 @@ class Group:
         )
 
 
-def restored(group_id: str, value: GroupMetadataValue) -> Group:
+def restored(group_id: str, value: GroupMetadataValue, memory: GroupMemory) -> Group:
     """The group that a record of the log tells of: empty, or in the generation that it was in."""
-    group = Group(group_id)
+    group = Group(group_id, memory)
     group.is_recorded = True
     group.protocol_type = value.protocol_type or None
     group.generation_id = value.generation

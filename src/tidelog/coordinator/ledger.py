@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator.deadlines import Deadlines
+from tidelog.coordinator.memory import GroupMemory
 from tidelog.coordinator.settings import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, GroupSettings
 from tidelog.coordinator.state import RecordedGroups
 from tidelog.coordinator.values import Answer, EncodedBatch, KeyValue, Ready, RequestId
@@ -20,11 +21,13 @@ class Ledger:
     driver: one request per connection.
 
     Attributes:
+        memory: of all groups of the node.
         nameless: group and id of each member that waits for its first answer, which is to tell it its id.
     """
 
-    def __init__(self, settings: GroupSettings) -> None:
+    def __init__(self, settings: GroupSettings, memory: GroupMemory) -> None:
         self.settings = settings
+        self.memory = memory
         self.state = RecordedGroups()
         self.deadlines = Deadlines()
         self.now_ms = 0

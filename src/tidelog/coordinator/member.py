@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.deadlines import Alarm, Cause
+from tidelog.coordinator.memory import MEMBER_BYTES
 from tidelog.coordinator.values import RequestId
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata, in the member's order of preference."""
+
+
+def protocols_bytes(protocols: Protocols) -> int:
+    """About what a member's protocols take in memory."""
+    return sum(100 + len(name) + 2 * len(metadata) for name, metadata in protocols)
 
 
 @dataclass(slots=True)
@@ -39,6 +45,12 @@ class Member:
 
     def __post_init__(self) -> None:
         self.session = Alarm(Cause.SESSION, self.group_id, self.member_id)
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory. What the log says of it last is kept as well, so its part counts twice."""
+        named_bytes = 2 * len(self.member_id) + len(self.client_id) + len(self.client_host)
+        return MEMBER_BYTES + named_bytes + protocols_bytes(self.protocols) + 2 * len(self.assignment)
 
     @property
     def is_waiting(self) -> bool:

@@ -13,7 +13,8 @@ from tidelog.coordinator import rebalance
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.group import Group, GroupState
 from tidelog.coordinator.ledger import Ledger
-from tidelog.coordinator.member import Member, Protocols
+from tidelog.coordinator.member import Member, Protocols, protocols_bytes
+from tidelog.coordinator.memory import MEMBER_BYTES
 from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX
 from tidelog.coordinator.settings import PENDING_MEMBERS_MAX
 from tidelog.coordinator.values import RequestId
@@ -93,6 +94,7 @@ def on_join(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
     member_id = request.member_id
     _check_size(ledger, group, member_id or group.static_members.get(request.group_instance_id or "", ""))
     protocols = joiner.protocols
+    _check_memory(ledger, group, joiner)
     if not group.supports(request.protocol_type, protocols):
         raise refusal(
             Code.INCONSISTENT_GROUP_PROTOCOL,
@@ -134,6 +136,19 @@ def _check_size(ledger: Ledger, group: Group, member_id: str) -> None:
         )
 
 
+def _check_memory(ledger: Ledger, group: Group, joiner: Joiner) -> None:
+    """Who wants no more than it has may stay, whatever others have taken."""
+    memory, member = ledger.memory, group.members.get(joiner.request.member_id)
+    had_bytes = 0 if member is None else MEMBER_BYTES + protocols_bytes(member.protocols)
+    more_bytes = MEMBER_BYTES + protocols_bytes(joiner.protocols) - had_bytes
+    if more_bytes > 0 and not memory.has_room(more_bytes):
+        raise refusal(
+            Code.GROUP_MAX_SIZE_REACHED,
+            f"group {group.group_id!r}: a member of {more_bytes} bytes finds no room beside the {memory.used_bytes} "
+            f"bytes of all groups of this node (group.coordinator.memory.bytes is {memory.limit_bytes})",
+        )
+
+
 def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
     """Someone without an id: a static member that came back, or somebody new."""
     request = joiner.request
@@ -151,7 +166,7 @@ def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
                 Code.COORDINATOR_NOT_AVAILABLE,
                 f"group {group.group_id!r}: {len(group.pending)} members were given ids and have not come back",
             )
-        group.pending.add(member_id)
+        group.add_pending(member_id)
         session = Alarm(Cause.SESSION, group.group_id, member_id)
         ledger.deadlines.set(session, ledger.now_ms + request.session_timeout_ms)
         ledger.answer(

@@ -41,7 +41,7 @@ def begin(ledger: Ledger, group: Group) -> None:
     """
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
-            member.assignment = b""
+            group.give(member, b"")
             answer_sync(ledger, group, member, Code.REBALANCE_IN_PROGRESS)
     ledger.deadlines.cancel(group.sync_alarm)
     group.unsynced.clear()
@@ -101,11 +101,11 @@ def complete(ledger: Ledger, group: Group) -> None:
 def assign(ledger: Ledger, group: Group, assignments: Mapping[str, bytes]) -> None:
     """The leader has spoken: record it, then tell everybody who waits. A member it forgot gets nothing."""
     for member in group.members.values():
-        member.assignment = assignments.get(member.member_id, b"")
+        group.give(member, assignments.get(member.member_id, b""))
     record = record_of(group)
-    if not ledger.fits((record,)):
+    if not ledger.fits((record,)) or not ledger.memory.has_room(0):
         for member in group.members.values():
-            member.assignment = b""
+            group.give(member, b"")
             answer_sync(ledger, group, member, Code.UNKNOWN_SERVER_ERROR)
         begin(ledger, group)
         return
@@ -130,7 +130,7 @@ def drop(ledger: Ledger, group: Group, member: Member, code: Code = Code.UNKNOWN
 
 def drop_pending(ledger: Ledger, group: Group, member_id: str) -> None:
     """Wait no longer for a member that was given an id."""
-    group.pending.discard(member_id)
+    group.forget_pending(member_id)
     ledger.deadlines.cancel(Alarm(Cause.SESSION, group.group_id, member_id))
 
 
@@ -217,7 +217,7 @@ def on_sync_due(ledger: Ledger, group: Group) -> None:
 def on_session_due(ledger: Ledger, group: Group, member_id: str) -> None:
     """A session is over: the member is out, unless it waits for us."""
     if member_id in group.pending:
-        group.pending.discard(member_id)
+        group.forget_pending(member_id)
         complete_if_all_joined(ledger, group)
         return
     member = group.members.get(member_id)

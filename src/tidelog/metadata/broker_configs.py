@@ -78,6 +78,31 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         "The largest request; a larger one closes its connection.",
         minimum=1,
     ),
+    ConfigKey(
+        "queued.max.request.bytes",
+        LONG,
+        "134217728",
+        "The memory of requests of clients that have come in part, or wait for metadata, all connections together. "
+        "What finds no room is read later; a request that stood still for a second while others waited closes its "
+        "connection. One request may go beyond the limit. Kafka has no limit by default; -1 for none.",
+        minimum=-1,
+    ),
+    ConfigKey(
+        "inter.node.queued.max.request.bytes",
+        LONG,
+        "134217728",
+        "Tidelog's own: the same for the listeners of controllers, and for that of inter.broker.listener.name where "
+        "clients have another one.",
+        minimum=-1,
+    ),
+    ConfigKey(
+        "queued.max.response.bytes",
+        LONG,
+        "134217728",
+        "Tidelog's own: the memory of answers that clients have not taken, all connections together; beyond it the "
+        "connection is closed whose peer took nothing for longest. As much again is for other nodes; -1 for no limit.",
+        minimum=-1,
+    ),
     ignored_key(
         "socket.send.buffer.bytes",
         INT,
@@ -124,6 +149,13 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         INT,
         "1000",
         "How many readers may have a fetch session; the others say with each fetch all that they follow.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "max.incremental.fetch.session.cache.partitions",
+        INT,
+        "250000",
+        "Tidelog's own: how many partitions all fetch sessions may follow together, a few hundred bytes each.",
         minimum=0,
     ),
     ignored_key("num.network.threads", INT, "3", _ONE_LOOP, minimum=1),
@@ -361,6 +393,14 @@ _COORDINATORS: tuple[ConfigKey, ...] = (
         "group.max.session.timeout.ms", INT, "1800000", "The longest session time-out that members may ask.", minimum=1
     ),
     ConfigKey("group.max.size", INT, "2147483647", "The most members that a group may have.", minimum=1),
+    ConfigKey(
+        "group.coordinator.memory.bytes",
+        LONG,
+        "134217728",
+        "Tidelog's own: about the memory of all groups that a node coordinates: their members' names, metadata and "
+        "assignments. A member that finds no room is refused (GROUP_MAX_SIZE_REACHED).",
+        minimum=1,
+    ),
     ignored_key("transaction.state.log.num.partitions", INT, "50", _NO_COORDINATORS, minimum=1),
     ignored_key("transaction.state.log.replication.factor", SHORT, "3", _NO_COORDINATORS, minimum=1),
     ignored_key("transaction.state.log.min.isr", INT, "2", _NO_COORDINATORS, minimum=1),

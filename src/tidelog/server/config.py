@@ -9,6 +9,7 @@ from typing import cast
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
+from tidelog.metadata.config_key import INT64_MAX
 from tidelog.metadata.configs import ConfigValue, broker_values
 from tidelog.server.quorum_config import QuorumConfig, read_quorum_config
 
@@ -34,6 +35,8 @@ class NodeConfig:
         broker_listeners: for clients and brokers; empty for a node that is only a controller.
         inter_broker_listener_name: of the one among them on which brokers ask each other, if there is one of that name.
         controller_listeners: for the quorum; empty for a node that is only a broker.
+        queued_request_bytes_max: of requests that have come in part; `node_…` of those of other nodes.
+        queued_answer_bytes_max: of answers that were not taken.
         advertised: what clients are told, by listener name; a listener that is not in it is told as it is.
         quorum: its share in the metadata quorum.
         log_directories: absolute or relative to the process.
@@ -57,8 +60,12 @@ class NodeConfig:
     num_partitions: int
     default_replication_factor: int
     request_size_bytes_max: int
+    queued_request_bytes_max: int
+    node_queued_request_bytes_max: int
+    queued_answer_bytes_max: int
     fetch_size_bytes_max: int
     fetch_session_slots: int
+    fetch_session_partitions: int
     connection_idle_ms_max: int | None
     listen_backlog: int
     connections_max: int
@@ -114,8 +121,12 @@ class NodeConfig:
             num_partitions=cast(int, values["num.partitions"]),
             default_replication_factor=cast(int, values["default.replication.factor"]),
             request_size_bytes_max=cast(int, values["socket.request.max.bytes"]),
+            queued_request_bytes_max=_limit(values, "queued.max.request.bytes"),
+            node_queued_request_bytes_max=_limit(values, "inter.node.queued.max.request.bytes"),
+            queued_answer_bytes_max=_limit(values, "queued.max.response.bytes"),
             fetch_size_bytes_max=cast(int, values["fetch.max.bytes"]),
             fetch_session_slots=cast(int, values["max.incremental.fetch.session.cache.slots"]),
+            fetch_session_partitions=cast(int, values["max.incremental.fetch.session.cache.partitions"]),
             connection_idle_ms_max=None if idle_ms < 0 else idle_ms,
             listen_backlog=cast(int, values["socket.listen.backlog.size"]),
             connections_max=cast(int, values["max.connections"]),
@@ -146,6 +157,12 @@ class NodeConfig:
 
 
 _Values = Mapping[str, "ConfigValue | None"]
+
+
+def _limit(values: _Values, key: str) -> int:
+    """Of a key for which -1 is no limit."""
+    limit = cast(int, values[key])
+    return INT64_MAX if limit < 0 else limit
 
 
 def _node_id(values: _Values) -> BrokerId:

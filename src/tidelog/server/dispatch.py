@@ -199,7 +199,7 @@ class Dispatcher:
         if token is None or is_free or not tokens.must_wait(known, request, token):
             response = handle(self._node, request, context)
         else:
-            response = tokens.hold(known, handle, request, context, (frame, position))
+            response = tokens.hold(known, handle, context, (frame, position))
         if response.__class__ is answer_type:
             state = None if token is None else self._node.consistency_state
             answer = encode_response(key, version, header.correlation_id, response, state)

@@ -1,8 +1,9 @@
 """The shell of one inbound connection: bytes from the loop into frames, frames to dispatch, answers back in order.
 
 A request that waits holds those behind it on its connection, and no other. Reading stops when something
-comes behind one that waits, and while the peer is slow to take its answers; so what a connection may hold is one
-request, what came with the next one, one answer and the socket's buffers.
+comes behind one that waits, while the peer is slow to take its answers, and while there is no memory for what has begun
+to come; so what a connection may hold is one request, what came with the next one, one answer and the socket's buffers.
+What is more than its first 16 KiB is taken from what all have together (`connection_memory.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,14 @@ from typing import Protocol, cast
 
 from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
 from tidelog.base.ports import Buffer, Executor
+from tidelog.server.connection_memory import ConnectionMemory
 from tidelog.wire import FrameReceiver, Piece
+from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
 
 WRITE_SIZE_BYTES_MAX = 1 << 20
-WRITE_BUFFER_BYTES_MAX = 1 << 20
+SCARCE_WRITE_SIZE_BYTES_MAX = 64 << 10
+"""As `WRITE_SIZE_BYTES_MAX`, once half of the memory for answers is taken by peers that do not read theirs."""
+WRITE_BUFFER_BYTES_MAX = 64 << 10
 COALESCE_BYTES_MAX = 64 << 10
 CLOSING_SWEEPS_MAX = 2
 
@@ -50,6 +55,7 @@ class Closed(StrEnum):
     IDLE = "idle"
     UNFINISHED = "unfinished"  # a request that did not come to its end within the idle limit
     NOT_READING = "not_reading"  # answers that nobody took within the idle limit
+    MEMORY = "memory"  # it stood still, and others needed the memory
     REFUSED = "refused"  # what came is not the protocol, or cannot be answered in it
     FAILED = "failed"  # a bug of ours, or an answer that could not be completed
     STOPPED = "stopped"  # the node did
@@ -66,16 +72,19 @@ class ServerConnection(asyncio.BufferedProtocol):
         frame_size_bytes_max: `socket.request.max.bytes`.
         connections: the open connections of the server; this one enters and leaves by itself.
         executor: reads what is not in the page cache.
+        memory: what it has together with others.
         on_closed: told why, once, when the connection is gone.
         is_timed: whether `received_ns` is kept.
 
     Attributes:
+        memory: as above.
         on_gone: called when it closed, whoever closed it.
         received_ns: when the last bytes came, by `perf_counter_ns`.
     """
 
     __slots__ = (
         "_answering",
+        "_charged_bytes",
         "_closed",
         "_closing",
         "_connections",
@@ -90,8 +99,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_reading",
         "_receiver",
         "_transport",
+        "_wanted_bytes",
         "_write_paused",
         "listener_name",
+        "memory",
         "on_gone",
         "peer",
         "received_ns",
@@ -105,6 +116,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         frame_size_bytes_max: int,
         connections: dict[ServerConnection, None],
         executor: Executor,
+        memory: ConnectionMemory,
         on_closed: Callable[[Closed], None] | None = None,
         is_timed: bool = False,
     ) -> None:
@@ -115,6 +127,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._receiver = FrameReceiver(frame_size_bytes_max)
         self._connections = connections
         self._executor = executor
+        self.memory = memory
+        self._charged_bytes = 0  # of the buffer that requests come to
+        self._wanted_bytes = 0  # of it, before more of a request can come; 0 unless it waits
         self._on_closed = on_closed
         self._is_timed = is_timed
         self._reading: asyncio.Task[None] | None = None
@@ -141,6 +156,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._connections.pop(self, None)
         self._closing = True
         self._outbox.clear()
+        self.memory.forget(self)
         if self._answering is not None:
             self._answering.cancel()
         if self._reading is not None:
@@ -167,9 +183,11 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._write_paused = True
+        self._charge_answer()
 
     def resume_writing(self) -> None:
         self._write_paused = False
+        self.memory.charge_answer(self, 0)
         self._idle_sweeps = 0
         if self._write_out():
             self._serve()
@@ -206,6 +224,27 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._closed = Closed.STOPPED
         if self._answering is None and not self._outbox and self._transport is not None:
             self._transport.close()
+
+    def _charge_answer(self) -> None:
+        """What the peer has not taken, and is in memory."""
+        assert self._transport is not None
+        here = (piece for piece in self._outbox if isinstance(piece, (bytes, bytearray, memoryview)))
+        self.memory.charge_answer(self, self._transport.get_write_buffer_size() + sum(map(len, here)))
+
+    def on_memory_given(self) -> None:
+        """There is memory for what has begun to come."""
+        self._charged_bytes += self._wanted_bytes
+        self._wanted_bytes = 0
+        self._mind_reading()
+
+    def close_for_memory(self) -> None:
+        """What it holds is needed by others, and it has stood still for longest."""
+        if self._write_paused:
+            what = "it takes none of its answer, and answers for others wait (queued.max.response.bytes)"
+        else:
+            what = "a request that began went no further, and others wait for memory (queued.max.request.bytes)"
+        logger.warning("%s: connection closed: %s", self.peer, what, extra={"peer": self.peer})
+        self.close(Closed.MEMORY)
 
     def sweep(self, sweeps_max: int | None) -> None:
         """Called at steady intervals: close the connection if nothing came to its end on it during so many of them.
@@ -246,21 +285,25 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _serve(self) -> None:
         """Answer every whole frame that is here, until one waits or the peer is slow."""
         small: list[Buffer] = []
+        small_bytes = 0
+        has_served = False
         try:
             while self._answering is None and not self._closing and not self._write_paused:
-                if self._outbox:
+                if self._outbox or small_bytes >= COALESCE_BYTES_MAX:
                     self._write_small(small)
+                    small_bytes = 0
                     if not self._write_out():
                         break
                 frame = self._receiver.next_frame()
                 if frame is None:
                     break
                 self._idle_sweeps = 0
+                has_served = True
                 answer = self._on_frame(frame, self)
                 if answer is None:
                     continue
                 if isinstance(answer, list):
-                    self._take(answer, small)
+                    small_bytes += self._take(answer, small)
                 else:
                     self._answering = asyncio.ensure_future(self._serve_later(answer))
         except MalformedMessageError as error:
@@ -276,14 +319,40 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.close(Closed.FAILED)
             return
         self._write_small(small)
+        if self._charged_bytes or self._receiver.needs_bytes:
+            self._mind_memory(has_served)
         self._mind_reading()
 
-    def _take(self, answer: list[Piece], small: list[Buffer]) -> None:
-        """Small answers are gathered into one write; what lies on disk waits its turn in the outbox."""
-        if all(type(piece) in (bytes, bytearray) and len(piece) < COALESCE_BYTES_MAX for piece in answer):
-            small.extend(cast("list[Buffer]", answer))
-        else:
-            self._outbox.extend(answer)
+    def _take(self, answer: list[Piece], small: list[Buffer]) -> int:
+        """Small answers are gathered into one write; what lies on disk waits its turn in the outbox.
+
+        Returns:
+            Bytes by which `small` has grown.
+        """
+        size_bytes = 0
+        for piece in answer:
+            size_bytes += len(piece)
+            if type(piece) not in (bytes, bytearray) or size_bytes >= COALESCE_BYTES_MAX:
+                self._outbox.extend(answer)
+                return 0
+        small.extend(cast("list[Buffer]", answer))
+        return size_bytes
+
+    def _mind_memory(self, has_served: bool) -> None:
+        """Give back what requests took that are done, and see to it that there is room for the one that comes."""
+        receiver = self._receiver
+        if has_served:
+            if not receiver.needs_bytes:
+                receiver.trim()
+                self._charged_bytes = max(receiver.capacity_bytes - BUFFER_SIZE_BYTES_MIN, 0)
+            self.memory.reduce(self, self._charged_bytes)
+        if receiver.needs_bytes and not self._wanted_bytes and not self._closing:
+            more_bytes = receiver.capacity_bytes + receiver.needs_bytes - BUFFER_SIZE_BYTES_MIN - self._charged_bytes
+            if more_bytes > 0:
+                if self.memory.take(self, more_bytes):
+                    self._charged_bytes += more_bytes
+                else:
+                    self._wanted_bytes = more_bytes
 
     async def _serve_later(self, answer: Awaitable[Answer]) -> None:
         """Finish a request that waits, then go on with those behind it."""
@@ -306,6 +375,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         if pieces is not None:
             self._outbox.extend(pieces)
+            if self._write_paused:
+                self._charge_answer()
         if self._write_out():
             if self._closing:
                 self._transport.close()
@@ -325,10 +396,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         outbox = self._outbox
         pending: list[Buffer] = []
         pending_bytes = 0
+        write_size_bytes_max = SCARCE_WRITE_SIZE_BYTES_MAX if self.memory.answers.is_scarce else WRITE_SIZE_BYTES_MAX
         try:
             while outbox and not self._write_paused:
                 piece = outbox[0]
-                size = min(len(piece) - self._position, WRITE_SIZE_BYTES_MAX)
+                size = min(len(piece) - self._position, write_size_bytes_max)
                 chunk: Buffer | None
                 if isinstance(piece, (bytes, bytearray, memoryview)):
                     whole = self._position == 0 and size == len(piece)
@@ -393,7 +465,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if transport is None or transport.is_closing():
             return
         is_full = self._answering is not None and self._receiver.pending_bytes > 0
-        if is_full or self._outbox or self._write_paused or self._closing:
+        if is_full or self._outbox or self._write_paused or self._wanted_bytes or self._closing:
             if transport.is_reading():
                 transport.pause_reading()
         elif not transport.is_reading():

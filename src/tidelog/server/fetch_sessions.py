@@ -248,11 +248,17 @@ class FetchSessions:
 
     Args:
         slots: `max.incremental.fetch.session.cache.slots`.
+        partitions_max: `max.incremental.fetch.session.cache.partitions`, of all sessions together.
         rng: makes ids that nobody guesses.
+
+    Attributes:
+        partition_count: of all sessions together.
     """
 
-    def __init__(self, slots: int, rng: Rng) -> None:
+    def __init__(self, slots: int, partitions_max: int, rng: Rng) -> None:
+        self.partition_count = 0
         self._slots = slots
+        self._partitions_max = partitions_max
         self._rng = rng
         self._sessions: dict[int, FetchSession] = {}  # the least recently used first
         self._evictable: list[tuple[bool, int, int]] = []  # keys of those older than EVICTION_MS, the smallest first
@@ -264,11 +270,6 @@ class FetchSessions:
         """What a session follows; nothing if there is none."""
         session = self._sessions.get(session_id)
         return () if session is None else session.partitions.values()
-
-    @property
-    def partition_count(self) -> int:
-        """Of all sessions together."""
-        return sum(len(session.partitions) for session in self._sessions.values())
 
     def begin(self, request: FetchRequest, *, is_by_id: bool, now_ms: int) -> FetchSession:
         """The session that a request belongs to, up to date with it.
@@ -296,7 +297,11 @@ class FetchSessions:
                 Code.FETCH_SESSION_TOPIC_ID_ERROR,
                 f"fetch session {session.session_id} speaks of topics by {'id' if session.is_by_id else 'name'}",
             )
+        before = len(session.partitions)
+        if self.partition_count + sum(len(topic.partitions) for topic in request.topics) > self._partitions_max:
+            self._check_growth(session, request)
         session.update(request)
+        self.partition_count += len(session.partitions) - before
         session.epoch = next_epoch(session.epoch)
         if session.on_due is not None:
             session.on_due()  # an earlier fetch of the session waits: its reader does not wait for it any more
@@ -320,8 +325,25 @@ class FetchSessions:
             session.session_id = self._new_id()
             session.epoch = next_epoch(INITIAL_EPOCH)
             self._sessions[session.session_id] = session
+            self.partition_count += size
             self._touch(session, now_ms)
         return session
+
+    def _check_growth(self, session: FetchSession, request: FetchRequest) -> None:
+        """Raises KafkaError: the session would take more than there is room for; its reader is to start anew."""
+        added_count = sum(
+            ((topic.topic_id if session.is_by_id else topic.topic), wanted.partition) not in session.partitions
+            for topic in request.topics
+            for wanted in topic.partitions
+        )
+        if added_count and self.partition_count + added_count > self._partitions_max:
+            self._remove(session)
+            session.overtake()
+            raise refusal(
+                Code.FETCH_SESSION_ID_NOT_FOUND,
+                f"fetch session {session.session_id} would follow {added_count} partitions more, and all sessions "
+                f"follow {self._partitions_max} at the most (max.incremental.fetch.session.cache.partitions)",
+            )
 
     def _new_id(self) -> int:
         while True:
@@ -330,16 +352,23 @@ class FetchSessions:
                 return drawn
 
     def _has_room(self, is_follower: bool, size: int, now_ms: int) -> bool:
-        """Whether there is a slot for one more, after another had to give way or not."""
+        """Whether there is room for one more of so many partitions, after others had to give way or not."""
+        if size > self._partitions_max:
+            return False
+        while len(self._sessions) >= self._slots or self.partition_count + size > self._partitions_max:
+            gives_way = self._giving_way(is_follower, size, now_ms)
+            if gives_way is None:
+                return False
+            self._remove(gives_way)
+        return True
+
+    def _giving_way(self, is_follower: bool, size: int, now_ms: int) -> FetchSession | None:
         sessions = self._sessions
-        if len(sessions) < self._slots:
-            return True
         oldest = next(iter(sessions.values()), None)
         if oldest is None:
-            return False
+            return None
         if now_ms - oldest.used_ms > EVICTION_MS:
-            self._remove(oldest)
-            return True
+            return oldest
         smallest = self._evictable[0] if self._evictable else None
         if is_follower:  # a consumer gives way to a follower at any age
             consumers = (
@@ -347,9 +376,8 @@ class FetchSessions:
             )
             smallest = min(consumers, default=smallest)
         if smallest is None or (is_follower, size) <= smallest[:2]:
-            return False
-        self._remove(sessions[smallest[2]])
-        return True
+            return None
+        return sessions[smallest[2]]
 
     def _touch(self, session: FetchSession, now_ms: int) -> None:
         session_id = session.session_id
@@ -364,6 +392,7 @@ class FetchSessions:
 
     def _remove(self, session: FetchSession) -> None:
         del self._sessions[session.session_id]
+        self.partition_count -= len(session.partitions)
         self._forget_key(session)
         session.close()
 

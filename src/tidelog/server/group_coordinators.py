@@ -24,7 +24,7 @@ from tidelog.server.broker import Broker
 from tidelog.server.partition import Partition
 
 if TYPE_CHECKING:
-    from tidelog.coordinator import GroupSettings
+    from tidelog.coordinator import GroupMemory, GroupSettings
     from tidelog.server.offsets_partition import OffsetsPartition, Tell
 
 logger = logging.getLogger("tidelog.server.groups")
@@ -68,6 +68,7 @@ class GroupCoordinators:
         self._creating: asyncio.Task[None] | None = None
         self._values: Mapping[str, ConfigValue | None] | None = None
         self._last_complaint = ""
+        self.memory: GroupMemory | None = None  # once one group partition is led
 
     # What handlers ask.
 
@@ -209,7 +210,7 @@ class GroupCoordinators:
 
         one = self._here[index] = OffsetsPartition(
             partition,
-            GroupCoordinator(index, self._group_settings(partition), rng=self._rng),
+            GroupCoordinator(index, self._group_settings(partition), rng=self._rng, memory=self._group_memory()),
             clock=self._clock,
             executor=self._executor,
             loading=self._loading,
@@ -220,12 +221,22 @@ class GroupCoordinators:
         )
         one.start(partial(_gone, topics))
 
+    def _own_values(self) -> Mapping[str, int]:
+        if self._values is None:
+            self._values = broker_values(self._properties)
+        return cast("Mapping[str, int]", self._values)
+
+    def _group_memory(self) -> GroupMemory:
+        from tidelog.coordinator import GroupMemory
+
+        if self.memory is None:
+            self.memory = GroupMemory(self._own_values()["group.coordinator.memory.bytes"])
+        return self.memory
+
     def _group_settings(self, partition: Partition) -> GroupSettings:
         from tidelog.coordinator import GroupSettings
 
-        if self._values is None:
-            self._values = broker_values(self._properties)
-        values = cast("Mapping[str, int]", self._values)
+        values = self._own_values()
         return GroupSettings(
             session_timeout_ms_min=values["group.min.session.timeout.ms"],
             session_timeout_ms_max=values["group.max.session.timeout.ms"],

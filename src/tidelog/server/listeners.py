@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 
 from tidelog.base.errors import NetworkError
-from tidelog.base.ports import Executor, Listening, Network
+from tidelog.base.ports import Clock, Executor, Listening, Network
 from tidelog.server.config import Listener, NodeConfig
+from tidelog.server.connection_memory import ConnectionMemory
 from tidelog.server.connections import Connections
 from tidelog.server.dispatch import BROKER, CONTROLLER, INTER_BROKER, Dispatcher
 from tidelog.server.drive import Closed, ServerConnection
@@ -24,6 +25,8 @@ IDLE_CHECK_INTERVAL_MS_MAX = 15_000
 """An idle connection lets go of its buffer when it is looked at for the second time."""
 SWEPT_AT_ONCE = 500
 
+CLIENTS, NODES = "clients", "nodes"
+
 
 class Listeners:
     """Where a node listens, and who is connected.
@@ -31,6 +34,9 @@ class Listeners:
     Args:
         new_dispatcher: makes what answers the requests at the listeners of a role.
         is_timed: whether the arrival of requests is noted.
+
+    Attributes:
+        memory: what the connections of clients have together, and those of the cluster's nodes, by CLIENTS and NODES.
     """
 
     def __init__(
@@ -39,6 +45,7 @@ class Listeners:
         connections: Connections,
         *,
         network: Network,
+        clock: Clock,
         executor: Executor,
         new_dispatcher: Callable[[str], Dispatcher],
         is_timed: bool,
@@ -49,6 +56,10 @@ class Listeners:
         self._executor = executor
         self._new_dispatcher = new_dispatcher
         self._is_timed = is_timed
+        self.memory = {
+            CLIENTS: ConnectionMemory(config.queued_request_bytes_max, config.queued_answer_bytes_max, clock),
+            NODES: ConnectionMemory(config.node_queued_request_bytes_max, config.queued_answer_bytes_max, clock),
+        }
         self._bound: dict[str, Listener] = {}
         self._acceptors: dict[str, list[Listening]] = {BROKER: [], CONTROLLER: []}
 
@@ -68,8 +79,9 @@ class Listeners:
         for role, listeners in roles:
             dispatchers = {one: self._new_dispatcher(one) for one in {self._role_of(role, each) for each in listeners}}
             for listener in listeners:
-                dispatcher = dispatchers[self._role_of(role, listener)]
-                make = partial(self._new_connection, dispatcher, listener.name)
+                role_there = self._role_of(role, listener)
+                memory = self.memory[CLIENTS if role_there == BROKER else NODES]
+                make = partial(self._new_connection, dispatchers[role_there], listener.name, memory)
                 try:
                     acceptor = self._network.listen(
                         listener.host or None,
@@ -96,7 +108,10 @@ class Listeners:
                     )
 
     def _role_of(self, role: str, listener: Listener) -> str:
-        """Of those of brokers, one is theirs alone if it has the name for that and clients have another."""
+        """Of those of brokers, one is theirs alone if it has the name for that and clients have another.
+
+        Where clients share one with brokers, they share its memory.
+        """
         is_shared = len(self._config.broker_listeners) == 1 or listener.name != self._config.inter_broker_listener_name
         return role if role == CONTROLLER or is_shared else INTER_BROKER
 
@@ -138,7 +153,7 @@ class Listeners:
                     await asyncio.sleep(0)  # who has something to ask comes first
 
     def _new_connection(
-        self, dispatcher: Dispatcher, listener_name: str, on_closed: Callable[[Closed], None]
+        self, dispatcher: Dispatcher, listener_name: str, memory: ConnectionMemory, on_closed: Callable[[Closed], None]
     ) -> ServerConnection:
         return ServerConnection(
             dispatcher.on_frame,
@@ -146,6 +161,7 @@ class Listeners:
             frame_size_bytes_max=self._config.request_size_bytes_max,
             connections=self._connections.open,
             executor=self._executor,
+            memory=memory,
             on_closed=on_closed,
             is_timed=self._is_timed,
         )

@@ -214,7 +214,31 @@ def _about_connections(node: Node) -> Iterator[Metric]:
     limits = connections.limits
     yield _gauge("tidelog_connections_max", "The limit of connections of clients.", limits.connections_max)
     yield _gauge("tidelog_files_reserved", "Files that no connection may take.", limits.files_in_reserve)
-    yield _gauge("tidelog_fetch_sessions", "Fetch sessions that are kept.", len(node.fetch_sessions))
+    sessions = node.fetch_sessions
+    yield _gauge("tidelog_fetch_sessions", "Fetch sessions that are kept.", len(sessions))
+    yield _gauge("tidelog_fetch_session_partitions", "Partitions that they follow.", sessions.partition_count)
+    memory = node.listeners.memory
+    used = GaugeMetricFamily(
+        "tidelog_connection_memory_bytes",
+        "Memory of requests that have come in part, and of answers that were not taken.",
+        labels=["connections", "what"],
+    )
+    limit = GaugeMetricFamily(
+        "tidelog_connection_memory_limit_bytes",
+        "The most that all connections of a kind may take.",
+        labels=["connections", "what"],
+    )
+    for connections_of, one in memory.items():
+        for what, share in one.shares.items():
+            used.add_metric([connections_of, what], share.used_bytes)
+            limit.add_metric([connections_of, what], share.limit_bytes)
+    yield from (used, limit)
+    yield _gauges(
+        "tidelog_connections_waiting_for_memory",
+        "Connections that are not read for want of memory.",
+        "connections",
+        ((of, one.requests.waiting_count) for of, one in memory.items()),
+    )
 
 
 # Topics.
@@ -365,6 +389,12 @@ def _about_groups(node: Node) -> Iterator[Metric]:
     yield _gauges("tidelog_groups", "Groups that are coordinated here.", "state", states.items())
     yield _gauge("tidelog_group_members", "Members of the groups that are coordinated here.", members)
     yield _gauge("tidelog_group_offsets", "Committed offsets that are kept here.", offsets)
+    memory = node.groups.memory
+    yield _gauge(
+        "tidelog_group_memory_bytes",
+        "About the memory of the groups that are coordinated here.",
+        0 if memory is None else memory.used_bytes,
+    )
 
 
 # Disks.

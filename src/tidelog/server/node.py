@@ -95,7 +95,7 @@ class Node:
         )
         self.broker.on_leadership_changed = self.groups.on_leadership_changed
         self.broker.on_image_changed = self._on_image_changed
-        self.fetch_sessions = FetchSessions(config.fetch_session_slots, rng)
+        self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
         self.connections = Connections(
             ConnectionLimits(
                 config.connections_max,
@@ -113,6 +113,7 @@ class Node:
             config,
             self.connections,
             network=network,
+            clock=clock,
             executor=executor,
             new_dispatcher=self._new_dispatcher,
             is_timed=self.metrics is not None,

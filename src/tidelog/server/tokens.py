@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from tidelog.server.node import Node
 
 
-HELD_BYTES_MAX = 256 << 20
-"""Of all requests that wait: anybody may send a token that never comes. What finds no room is refused at once."""
-
-
 class TokenGate:
     """What the tokens of one node's requests ask for.
 
@@ -37,14 +33,12 @@ class TokenGate:
 
     Attributes:
         reached: one that is, and stays so: the image never goes back. The same ones come again and again.
-        held_bytes: of requests that wait.
     """
 
     def __init__(self, node: Node, otherwise: Container[int] = ()) -> None:
         self._node = node
         self._denials = {key: is_denied for key, is_denied in DENIALS.items() if key not in otherwise}
         self.reached: ConsistencyState | None = None
-        self.held_bytes = 0
 
     def is_reached(self, state: ConsistencyState) -> bool:
         """Whether whatever is answered now reflects all that the client has seen."""
@@ -68,46 +62,42 @@ class TokenGate:
         self,
         known: Api,
         handle: Handler,
-        request: Any,
         context: RequestContext,
         sent: tuple[memoryview, int],
     ) -> Awaitable[Any]:
         """The answer of `handle`, once it can be given; raises KafkaError where that has no place for a refusal.
 
-        What is kept meanwhile are the bytes that were sent: what is read from them may be many times as large.
+        What is kept meanwhile are the bytes that were sent: what is read from them may be many times as large. Anybody
+        may send a token that never comes; what finds no room (`queued.max.request.bytes`) is refused at once.
 
         Args:
             sent: the frame, which is not there for long, and where in it the request begins.
         """
         frame, position = sent
-        state = context.header.consistency_state
-        assert state is not None
-        if self.held_bytes + len(frame) > HELD_BYTES_MAX:
-            why = self._stale(state, f"as many requests wait for metadata as {HELD_BYTES_MAX} bytes hold")
-            return _refused(self._refusal(known, request, context, why), why)
         return self._answer(known, handle, context, (memoryview(bytearray(frame)), position))
 
     async def _answer(self, known: Api, handle: Handler, context: RequestContext, kept: tuple[memoryview, int]) -> Any:
         frame, position = kept
-        state = context.header.consistency_state
+        state, memory = context.header.consistency_state, context.connection.memory
         assert state is not None
         why: KafkaError | None = None
-        self.held_bytes += len(frame)
-        try:
-            await self._wait_for(state)
-        except KafkaError as error:
-            why = error
-        finally:
-            self.held_bytes -= len(frame)
+        if not memory.keep(len(frame)):
+            why = self._stale(state, "as many requests wait as there is memory for (queued.max.request.bytes)")
+        else:
+            try:
+                await self._wait_for(state)
+            except KafkaError as error:
+                why = error
+            finally:
+                memory.keep_no_more(len(frame))
         request = decode(known.request, frame, context.api_version, position, ignores_trailing_bytes=True)
         if why is not None:
-            return await _refused(self._refusal(known, request, context, why), why)
+            refuse = READS.get(known.key)
+            if refuse is None:
+                raise why
+            return refuse(known, request, context.api_version, why.code, str(why))
         response = handle(self._node, request, context)
         return await response if isinstance(response, Awaitable) else response
-
-    def _refusal(self, known: Api, request: Any, context: RequestContext, why: KafkaError) -> Any:
-        refuse = READS.get(known.key)
-        return None if refuse is None else refuse(known, request, context.api_version, why.code, str(why))
 
     async def _wait_for(self, state: ConsistencyState) -> None:
         """Raises KafkaError: STALE_METADATA: it did not come in time. INCONSISTENT_CLUSTER_ID: it never will."""
@@ -133,10 +123,3 @@ class TokenGate:
             f"the client has seen the metadata of offset {state.token}, and broker {self._node.config.node_id} "
             f"only that of offset {self._node.image.last_offset}: {when}",
         )
-
-
-async def _refused(answer: Any, why: KafkaError) -> Any:
-    """Raises KafkaError: the answer has no place to say why: the connection is to be closed."""
-    if answer is None:
-        raise why
-    return answer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from struct import Struct
 
 from tidelog.base.errors import MalformedMessageError
@@ -12,6 +13,8 @@ BUFFER_SIZE_BYTES_MIN = 16 * 1024
 _SIZE = Struct(">i")
 _SIZE_BYTES = _SIZE.size
 _GROWTH = 4
+_LARGE_SIZE_BYTES = 1 << 20
+"""A buffer of this size grows by as much at a time, in memory that the system provides as it is written."""
 _NOTHING = memoryview(bytearray())
 
 _STRANGERS = (b"GET ", b"HEAD", b"POST", b"PUT ", b"DELE", b"OPTI", b"HTTP", b"PRI ")
@@ -24,25 +27,28 @@ class FrameReceiver:
                 0              start                     end      capacity
 
     The buffer starts at 16 KiB, when the first bytes come. For a larger frame it grows by a factor of four at a time,
-    so that a peer that only *announces* a large frame gets no memory for it; after the frame it shrinks again, unless
-    more bytes wait already.
+    from 1 MiB on by 1 MiB at a time, so that a peer that only *announces* a large frame gets no memory for it; after
+    the frame it shrinks again, unless more bytes wait already. Whoever counts memory looks at `needs_bytes` before the
+    next `get_buffer`, which takes them, and calls `trim` when the frames that came are done with.
 
     Args:
         frame_size_bytes_max: the largest frame accepted, without its size (`socket.request.max.bytes` at a broker).
+
+    Attributes:
+        capacity_bytes: of memory, which the buffer takes now.
+        needs_bytes: of memory, by which the buffer has to grow before more of the frame that has begun can come.
     """
+
+    __slots__ = ("_end", "_largest_seen", "_start", "_view", "capacity_bytes", "frame_size_bytes_max", "needs_bytes")
 
     def __init__(self, frame_size_bytes_max: int) -> None:
         self.frame_size_bytes_max = frame_size_bytes_max
+        self.capacity_bytes = 0
+        self.needs_bytes = 0
         self._view = _NOTHING
-        self._capacity = 0
         self._start = 0
         self._end = 0
-        self._largest_seen = 0  # a peer that sent a large frame gets room for the next one at once
-
-    @property
-    def capacity_bytes(self) -> int:
-        """Bytes of memory that the buffer takes now."""
-        return self._capacity
+        self._largest_seen = 0  # a peer that sent a large frame gets room for the next one at once, up to 1 MiB
 
     @property
     def pending_bytes(self) -> int:
@@ -58,21 +64,39 @@ class FrameReceiver:
         held = self._end - self._start
         if held == 0:
             self._start = self._end = 0
-            if self._capacity != BUFFER_SIZE_BYTES_MIN:
+            if self.capacity_bytes != BUFFER_SIZE_BYTES_MIN:
                 self._replace(BUFFER_SIZE_BYTES_MIN)
             return self._view
-        wanted = self._wanted_bytes(held)
-        if not wanted <= self._capacity <= wanted * _GROWTH:
-            self._replace(wanted)
-        elif self._start:
+        if self.needs_bytes:
+            self._grow(self.capacity_bytes + self.needs_bytes)
+        elif held == self.capacity_bytes:  # whole frames that nobody took
+            self._grow(2 * held)
+        else:
+            self.trim()
+        if self._start:
             self._view[:held] = self._view[self._start : self._end]  # a memmove: they may overlap
             self._start, self._end = 0, held
-        return self._view[self._end :]
+        return self._view[self._end : self.capacity_bytes]
+
+    def trim(self) -> None:
+        """Give back what the bytes that are held do not need. Frames that were handed out stay as they are.
+
+        The buffer of an idle connection is given back by `release`.
+        """
+        held = self._end - self._start
+        if not held:
+            if self.capacity_bytes > BUFFER_SIZE_BYTES_MIN:
+                self.release()
+            return
+        size = int.from_bytes(self._view[self._start : self._start + _SIZE_BYTES], signed=True) if held >= 4 else 0
+        wanted = max(BUFFER_SIZE_BYTES_MIN, 2 * held, size if size <= self._largest_seen else 0)
+        if self.capacity_bytes > _GROWTH * wanted:
+            self._replace(wanted)
 
     def release(self) -> None:
-        """Give the buffer back if it holds nothing; the next bytes get another. Ends the life of frames likewise."""
-        if self._end == self._start and self._capacity:
-            self._view, self._capacity = _NOTHING, 0
+        """Give the buffer back if it holds nothing; the next bytes get another. Frames handed out stay as they are."""
+        if self._end == self._start and self.capacity_bytes:
+            self._view, self.capacity_bytes = _NOTHING, 0
             self._start = self._end = 0
 
     def on_bytes(self, size_bytes: int) -> None:
@@ -98,31 +122,48 @@ class FrameReceiver:
         if not 0 <= size <= self.frame_size_bytes_max:
             raise self._refused(size, bytes(view[start : start + _SIZE_BYTES]))
         if held - _SIZE_BYTES < size:
+            self.needs_bytes = self._step(size, held)
             return None
         first = start + _SIZE_BYTES
         self._start = first + size
-        self._largest_seen = max(self._largest_seen, size)
+        if self._largest_seen < size <= _LARGE_SIZE_BYTES:
+            self._largest_seen = size
         return view[first : first + size]
 
-    def _wanted_bytes(self, held: int) -> int:
-        """The capacity for the frame that has begun, with room for the start of the one behind it; above `held`."""
-        size = 0
-        if held >= _SIZE_BYTES:
-            size = int.from_bytes(self._view[self._start : self._start + _SIZE_BYTES], signed=True)
-        whole = max(size, held) + BUFFER_SIZE_BYTES_MIN
-        if size + _SIZE_BYTES <= BUFFER_SIZE_BYTES_MIN:
-            return max(BUFFER_SIZE_BYTES_MIN, 2 * held)
+    def _step(self, size: int, held: int) -> int:
+        """By how much the buffer has to grow for a frame of `size`, with room for the start of the one behind it."""
+        whole = size + _SIZE_BYTES
+        capacity = self.capacity_bytes
+        if whole <= capacity:
+            return 0
         if size <= self._largest_seen:
-            return whole
-        # Grow once what there is has been filled; until then it is enough.
-        earned = held * _GROWTH if held >= self._capacity else max(self._capacity, BUFFER_SIZE_BYTES_MIN)
-        return min(whole, earned)
+            return whole + BUFFER_SIZE_BYTES_MIN - capacity
+        if held < capacity:  # grow once what there is has been filled; until then it is enough
+            return 0
+        if capacity < _LARGE_SIZE_BYTES:
+            return min(whole + BUFFER_SIZE_BYTES_MIN, capacity * _GROWTH) - capacity
+        return min(whole - capacity, _LARGE_SIZE_BYTES)
+
+    def _grow(self, capacity: int) -> None:
+        """Let the buffer have so many bytes. A large one has room for its whole frame from then on, and is not copied
+        again.
+        """
+        self.needs_bytes = 0
+        if capacity <= len(self._view):
+            self.capacity_bytes = capacity
+        elif self.capacity_bytes < _LARGE_SIZE_BYTES:
+            self._replace(capacity)
+        else:
+            size = int.from_bytes(self._view[self._start : self._start + _SIZE_BYTES], signed=True)
+            self._move_to(_lazily_backed(max(capacity, size + _SIZE_BYTES)), capacity)
 
     def _replace(self, capacity: int) -> None:
+        self._move_to(memoryview(bytearray(capacity)), capacity)
+
+    def _move_to(self, view: memoryview, capacity: int) -> None:
         held = self._end - self._start
-        view = memoryview(bytearray(capacity))
         view[:held] = self._view[self._start : self._end]
-        self._view, self._capacity = view, capacity
+        self._view, self.capacity_bytes = view, capacity
         self._start, self._end = 0, held
 
     def _refused(self, size: int, raw: bytes) -> MalformedMessageError:
@@ -137,3 +178,10 @@ class FrameReceiver:
         return MalformedMessageError(
             f"a frame's size is {size} bytes, above the limit of {self.frame_size_bytes_max}.{guess}"
         )
+
+
+def _lazily_backed(size_bytes: int) -> memoryview:
+    """Memory of which only what is written is taken from the system."""
+    if hasattr(mmap, "MAP_PRIVATE"):
+        return memoryview(mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    return memoryview(mmap.mmap(-1, size_bytes))

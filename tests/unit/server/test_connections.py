@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
+from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
+from tidelog.server.connection_memory import ConnectionMemory
 from tidelog.server.connections import ConnectionLimits, Connections, Refused
 from tidelog.server.drive import Closed, ServerConnection
 
@@ -43,7 +45,12 @@ class Guest:
         def make(on_closed: Callable[[Closed], None]) -> ServerConnection:
             self.tell = on_closed
             return ServerConnection(
-                lambda *_: None, listener_name="L", frame_size_bytes_max=1, connections={}, executor=InlineExecutor()
+                lambda *_: None,
+                listener_name="L",
+                frame_size_bytes_max=1,
+                connections={},
+                executor=InlineExecutor(),
+                memory=ConnectionMemory(1, 1, SystemClock()),
             )
 
         self.is_in = connections.admit(make, is_counted, ip, descriptor) is not None

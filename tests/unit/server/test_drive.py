@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from tidelog.base.errors import DiskError, MalformedMessageError
+from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
+from tidelog.server.connection_memory import ConnectionMemory
 from tidelog.server.drive import COALESCE_BYTES_MAX, Answer, Closed, ServerConnection
 
 FRAME_SIZE_BYTES_MAX = 1 << 20
+MEMORY_BYTES = 1 << 30
 TIMEOUT_SECONDS = 60.0
 
 
@@ -58,6 +61,7 @@ async def served_by(on_frame: Callable[[bytes], Answer | Awaitable[Answer]]) -> 
             frame_size_bytes_max=FRAME_SIZE_BYTES_MAX,
             connections=connections,
             executor=executor,
+            memory=ConnectionMemory(MEMORY_BYTES, MEMORY_BYTES, SystemClock()),
         ),
         "127.0.0.1",
         0,
@@ -221,8 +225,12 @@ class Recorder(asyncio.Transport):
         super().__init__()
         self.done: list[bytes | str] = []
         self.fails = False
+        self.unsent_bytes = 0
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent_bytes
 
     def is_closing(self) -> bool:
         return "close" in self.done or "abort" in self.done
@@ -260,6 +268,7 @@ class Held:
             frame_size_bytes_max=FRAME_SIZE_BYTES_MAX,
             connections=self.connections,
             executor=InlineExecutor(),
+            memory=ConnectionMemory(MEMORY_BYTES, MEMORY_BYTES, SystemClock()),
             on_closed=self.closed.append,
         )
         self.connection.connection_made(self.transport)

@@ -60,8 +60,8 @@ def goes_on(sessions: FetchSessions, session: FetchSession, *, now_ms: int) -> b
     return True
 
 
-def new_sessions(slots: int) -> FetchSessions:
-    return FetchSessions(slots, SystemRng())
+def new_sessions(slots: int, partitions_max: int = 1_000) -> FetchSessions:
+    return FetchSessions(slots, partitions_max, SystemRng())
 
 
 # Who gets a slot.
@@ -75,6 +75,27 @@ def test_without_a_free_slot_a_fetch_is_served_without_a_session() -> None:
     assert len(new_sessions(0)._sessions) == 0
     assert begin(new_sessions(0), 1).session_id == 0
     assert goes_on(sessions, first, now_ms=1)
+
+
+def test_all_sessions_together_follow_no_more_partitions_than_are_allowed() -> None:
+    sessions = new_sessions(10, partitions_max=20)
+    first, second = begin(sessions, 12), begin(sessions, 8)
+    assert (first.session_id > 0, second.session_id > 0, sessions.partition_count) == (True, True, 20)
+    assert begin(sessions, 1).session_id == 0
+    assert begin(sessions, 21).session_id == 0
+    assert goes_on(sessions, first, now_ms=1)
+    same = request(12, session_id=first.session_id, epoch=first.epoch)
+    assert sessions.begin(same, is_by_id=False, now_ms=1) is first  # nothing that it did not follow before
+    more = request(13, session_id=first.session_id, epoch=first.epoch)
+    with pytest.raises(KafkaError, match="would follow 1 partitions more") as refused:
+        sessions.begin(more, is_by_id=False, now_ms=1)
+    assert refused.value.code == Code.FETCH_SESSION_ID_NOT_FOUND
+    assert (len(sessions), sessions.partition_count) == (1, 8)
+    old = EVICTION_MS + 2
+    assert goes_on(sessions, second, now_ms=EVICTION_MS + 1)
+    assert begin(sessions, 20, now_ms=old).session_id > 0  # the smaller one gives way to it
+    assert not goes_on(sessions, second, now_ms=old)
+    assert sessions.partition_count == 20
 
 
 def test_who_asks_for_no_session_gets_none() -> None:

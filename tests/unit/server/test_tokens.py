@@ -9,7 +9,7 @@ import pytest
 from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import Offset
-from tidelog.server import tokens
+from tidelog.server.listeners import CLIENTS
 
 WAIT_SECONDS = 5
 STALE = Code.STALE_METADATA
@@ -101,11 +101,11 @@ def test_waiting_leaves_the_request_as_it_came() -> None:
     play(story)
 
 
-def test_who_finds_no_room_to_wait_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_finds_no_room_to_wait_is_refused_at_once() -> None:
     """Whatever tokens are made up: what waits for them takes no more memory than is set."""
-    monkeypatch.setattr(tokens, "HELD_BYTES_MAX", 400)
 
     async def story(one: OneNode) -> None:
+        one.node.listeners.memory[CLIENTS].requests.limit_bytes = 530  # a quarter is not for those who wait
         loop = asyncio.get_running_loop()
         async with one.client(LATE) as first, one.client(LATE) as second, one.client(LATE) as reads:
             waits = asyncio.ensure_future(first.ask(produce(MISSING), version=12))
