@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import struct
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from support.group_member import wait_for_coordinator
 from support.node import NodeProcess, StartNode
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
+from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 
 TOPIC = "memory-bounds"
 RESIDENT_BYTES_MAX = 512 << 20
@@ -131,3 +135,27 @@ def test_the_largest_legal_request_passes_while_others_stand_still(served: NodeP
             )
             answer = large.ask(ApiKey.PRODUCE, 9, request, ProduceResponse)
             assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+def test_members_with_much_metadata(served: NodeProcess) -> None:
+    """Each in a group of its own, who waits for its first generation."""
+    clients = []
+    with WireClient(served.port) as client:
+        wait_for_coordinator(client, "group-0")
+    with attack(served) as stack:
+        for number in range(150):
+            client = stack.enter_context(WireClient(served.port))
+            protocol = JoinGroupRequestProtocol(name="range", metadata=bytes(5 * MB))
+            request = JoinGroupRequest(
+                group_id=f"group-{number}",
+                group_instance_id=f"instance-{number}",
+                session_timeout_ms=60_000,
+                rebalance_timeout_ms=60_000,
+                protocol_type="consumer",
+                protocols=[protocol],
+            )
+            client.send(ApiKey.JOIN_GROUP, 5, request)
+            clients.append(client)
+        codes = Counter(client.receive(ApiKey.JOIN_GROUP, 5, JoinGroupResponse).error_code for client in clients)
+    assert codes.keys() == {Code.NONE, Code.GROUP_MAX_SIZE_REACHED}
+    assert codes[Code.NONE] < 20

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.coordinator import GroupCoordinator, GroupSettings, KeyValue, RequestId
+from tidelog.coordinator import GroupCoordinator, GroupMemory, GroupSettings, KeyValue, RequestId
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -59,6 +59,7 @@ class Coordinated:
     settings: GroupSettings = field(default_factory=GroupSettings)
     log: list[tuple[Offset, KeyValue]] = field(default_factory=list)
     commits_at_once: bool = True
+    memory_bytes: int = 1 << 60
 
     def __post_init__(self) -> None:
         self.now_ms = 0
@@ -67,6 +68,7 @@ class Coordinated:
         self.next_offset = 0
         self.leader_epoch = 0
         self.last_request = 0
+        self.memory = GroupMemory(self.memory_bytes)
         self.batches: list[tuple[KeyValue, ...]] = []
         self.fail_over()
 
@@ -81,7 +83,10 @@ class Coordinated:
 
     def fail_over(self) -> None:
         """Another leader loads the log."""
-        self.coordinator = GroupCoordinator(0, self.settings, rng=self.rng)
+        if self.leader_epoch:
+            self.coordinator.resign()
+            assert self.memory.used_bytes == 0
+        self.coordinator: GroupCoordinator = GroupCoordinator(0, self.settings, rng=self.rng, memory=self.memory)
         for offset, (key, value) in self.log:
             self.coordinator.replay(key, value, offset)
         self.leader_epoch += 1

@@ -73,12 +73,13 @@ class Group:
         is_initial: whether this is the first rebalance after the group was empty, which waits for more members.
         has_newcomers: whether more came during its last wait.
         initial_wait_left_ms: how much longer it may wait at most.
+        size_bytes: about what it takes in memory.
     """
 
     def __init__(self, group_id: str, memory: GroupMemory) -> None:
         self.group_id = group_id
         self._memory = memory
-        self._size_bytes = 0
+        self.size_bytes = 0
         self.state = GroupState.EMPTY
         self.protocol_type: str | None = None
         self.protocol_name: str | None = None
@@ -254,16 +255,16 @@ class Group:
 
     def charge(self, memory: GroupMemory) -> None:
         """Have what it takes count there from now on."""
-        self._memory.used_bytes -= self._size_bytes
+        self._memory.used_bytes -= self.size_bytes
         self._memory = memory
-        memory.used_bytes += self._size_bytes
+        memory.used_bytes += self.size_bytes
 
     def release(self) -> None:
         """Give back the memory that it took: it is gone."""
-        self._resize(-self._size_bytes)
+        self._resize(-self.size_bytes)
 
     def _resize(self, more_bytes: int) -> None:
-        self._size_bytes += more_bytes
+        self.size_bytes += more_bytes
         self._memory.used_bytes += more_bytes
 
     def park_join(self, member: Member, request_id: RequestId) -> None:

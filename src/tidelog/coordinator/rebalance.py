@@ -100,10 +100,12 @@ def complete(ledger: Ledger, group: Group) -> None:
 
 def assign(ledger: Ledger, group: Group, assignments: Mapping[str, bytes]) -> None:
     """The leader has spoken: record it, then tell everybody who waits. A member it forgot gets nothing."""
+    before_bytes = group.size_bytes
     for member in group.members.values():
         group.give(member, assignments.get(member.member_id, b""))
     record = record_of(group)
-    if not ledger.fits((record,)) or not ledger.memory.has_room(0):
+    has_room = group.size_bytes <= before_bytes or ledger.memory.has_room(0)
+    if not has_room or not ledger.fits((record,)):
         for member in group.members.values():
             group.give(member, b"")
             answer_sync(ledger, group, member, Code.UNKNOWN_SERVER_ERROR)

@@ -93,9 +93,10 @@ class TokenGate:
         request = decode(known.request, frame, context.api_version, position, ignores_trailing_bytes=True)
         if why is not None:
             refuse = READS.get(known.key)
-            if refuse is None:
+            answer = None if refuse is None else refuse(known, request, context.api_version, why.code, str(why))
+            if answer is None:  # it has no place to say why: the connection is to be closed
                 raise why
-            return refuse(known, request, context.api_version, why.code, str(why))
+            return answer
         response = handle(self._node, request, context)
         return await response if isinstance(response, Awaitable) else response
 

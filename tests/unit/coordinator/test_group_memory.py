@@ -1,0 +1,104 @@
+"""What groups take in memory: counted as they change, and bounded."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from support.coordinated import Coordinated
+from tidelog.base.errors import Code
+from tidelog.coordinator import GroupSettings
+from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
+
+KB = 1 << 10
+AT_ONCE = GroupSettings(initial_rebalance_delay_ms=0)
+
+
+def metadata(size_bytes: int) -> tuple[tuple[str, bytes], ...]:
+    return (("range", bytes(size_bytes)),)
+
+
+def generation_of(world: Coordinated, group_id: str, size_bytes: int) -> tuple[str, int]:
+    """A group of one member, that has joined."""
+    joined = world.taken(
+        world.join(group_id=group_id, api_version=3, protocols=metadata(size_bytes)), JoinGroupResponse
+    )
+    return joined.member_id, joined.generation_id
+
+
+def test_a_member_that_finds_no_room_is_refused_and_others_stay() -> None:
+    world = Coordinated(AT_ONCE, memory_bytes=100 * KB)
+    member, generation = generation_of(world, "first", 20 * KB)
+    assert world.refused(world.join(group_id="second", api_version=3, protocols=metadata(30 * KB))) == (
+        Code.GROUP_MAX_SIZE_REACHED
+    )
+    assert list(world.coordinator.groups) == ["first"]
+    assert world.refused(world.join(member, group_id="first", protocols=metadata(60 * KB))) == (
+        Code.GROUP_MAX_SIZE_REACHED
+    )
+    world.heartbeat(member, generation, group_id="first")
+    rejoined = world.join(member, group_id="first", protocols=metadata(10 * KB))
+    assert world.taken(rejoined, JoinGroupResponse).error_code == 0
+    generation_of(world, "second", 30 * KB)  # the first one takes less now
+
+
+def test_an_assignment_that_finds_no_room_does_not_come_to_pass() -> None:
+    world = Coordinated(AT_ONCE, memory_bytes=100 * KB)
+    member, generation = generation_of(world, "g", 10 * KB)
+    sync = world.sync(member, generation, {member: bytes(60 * KB)})
+    assert world.refused(sync) == Code.UNKNOWN_SERVER_ERROR
+    assert world.memory.used_bytes < 40 * KB
+
+
+def test_ids_that_nobody_came_back_with_take_memory_until_they_are_forgotten() -> None:
+    world = Coordinated(AT_ONCE, memory_bytes=1 << 20)
+    for _ in range(10):
+        world.member_id_required(client_id="x" * 10_000)
+    assert world.memory.used_bytes > 100_000
+    world.pass_ms(60_000)
+    assert world.memory.used_bytes == 0
+
+
+def test_what_is_above_the_bound_after_a_fail_over_stays() -> None:
+    world = Coordinated(AT_ONCE)
+    for name in "abc":
+        member, generation = generation_of(world, name, 10 * KB)
+        world.sync(member, generation, {member: bytes(10 * KB)}, group_id=name)
+    world.memory.limit_bytes = KB
+    world.fail_over()
+    assert len(world.coordinator.groups) == 3
+    assert world.memory.used_bytes > 120 * KB
+    assert world.refused(world.join(group_id="d", api_version=3)) == Code.GROUP_MAX_SIZE_REACHED
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_books_balance_whatever_members_do(seed: int) -> None:
+    rng = random.Random(seed)
+    world = Coordinated(AT_ONCE)
+    for _ in range(300):
+        group_id, instance_id = rng.choice("abc"), rng.choice([None, "one", "two"])
+        group = world.coordinator.groups.get(group_id)
+        member_id = rng.choice(["", *(() if group is None else group.members)])
+        kind = rng.randrange(5)
+        if kind < 2:
+            world.join(
+                member_id,
+                group_id=group_id,
+                instance_id=instance_id,
+                api_version=rng.choice([3, 5]),
+                protocols=metadata(rng.randrange(3_000)),
+            )
+        elif kind == 2 and group is not None:
+            sizes = {one: bytes(rng.randrange(3_000)) for one in group.members}
+            world.sync(group.leader_id or "", group.generation_id, sizes, group_id=group_id)
+        elif kind == 3:
+            world.leave((member_id, instance_id), group_id=group_id)
+        else:
+            world.pass_ms(rng.randrange(20_000))
+        assert world.memory.used_bytes == sum(group.size_bytes for group in world.coordinator.groups.values())
+    world.pass_ms(10 * 60_000)
+    assert world.memory.used_bytes < 10 * KB  # nobody is left
+    world.fail_over()
+    world.coordinator.resign()
+    assert world.memory.used_bytes == 0
