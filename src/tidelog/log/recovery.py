@@ -213,7 +213,7 @@ class Recovery:
             size_bytes = later.file.size()
             lost_size_bytes += size_bytes
             if size_bytes:
-                target = self._free_name(later.base_offset)
+                target = free_cut_name(self._disk, self._directory, later.base_offset)
                 later.release()
                 self._disk.rename(later.path, target)
                 kept.append(target)
@@ -237,7 +237,7 @@ class Recovery:
         return holds_whole_batch(segment.file.read_at(fault.position, size_bytes), segment.end_offset)
 
     def _keep_tail(self, segment: Segment, position: int) -> str:
-        path = self._free_name(segment.end_offset)
+        path = free_cut_name(self._disk, self._directory, segment.end_offset)
         copy = self._disk.open(path, create=True)
         try:
             while data := segment.file.read_at(position, SCAN_PIECE_BYTES):
@@ -246,12 +246,6 @@ class Recovery:
             copy.sync()
         finally:
             copy.close()
-        return path
-
-    def _free_name(self, offset: Offset) -> str:
-        path = f"{self._directory}/{file_name(offset, CUT_SUFFIX)}"
-        while self._disk.exists(path):
-            path += "+"
         return path
 
     # What is derived.
@@ -312,6 +306,9 @@ def lost_segments(disk: Disk, directory: str) -> list[Offset]:
     """The base offsets of segments of which an index is left alone, in order, before recovery removes it.
 
     Of a segment that is made the index comes last, and of one that goes it goes first: its log was lost.
+
+    Raises:
+        DiskError: the disk refused.
     """
     names = disk.list(directory)
     of_suffix = {
@@ -319,6 +316,33 @@ def lost_segments(disk: Disk, directory: str) -> list[Offset]:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
     }
     return sorted((of_suffix[INDEX_SUFFIX] | of_suffix[TIME_INDEX_SUFFIX]) - of_suffix[LOG_SUFFIX])
+
+
+def set_aside_from(disk: Disk, directory: str, offset: Offset) -> list[str]:
+    """Take the segments from one on out of a log that is not open: what follows a hole continues nothing.
+
+    Returns:
+        Where they are kept, in order.
+
+    Raises:
+        DiskError: the disk refused. Whatever was done, the next call goes on.
+    """
+    kept = []
+    bases = [base for name in disk.list(directory) if (base := parse_file_name(name, LOG_SUFFIX)) is not None]
+    for base in sorted(bases, reverse=True):  # from the end on: what a crash leaves has no further hole
+        if base >= offset:
+            kept.append(free_cut_name(disk, directory, base))
+            disk.rename(f"{directory}/{file_name(base, LOG_SUFFIX)}", kept[-1])
+    disk.sync_dir(directory)
+    return kept[::-1]
+
+
+def free_cut_name(disk: Disk, directory: str, offset: Offset) -> str:
+    """Where to keep what is cut off a log at an offset."""
+    path = f"{directory}/{file_name(offset, CUT_SUFFIX)}"
+    while disk.exists(path):
+        path += "+"
+    return path
 
 
 def _is_zero(file: File, position: int) -> bool:

@@ -286,7 +286,10 @@ class Broker:
             return
         failed_count = 0
         added: list[Partition] = []
-        wanted = [WantedLog(a.topic_partition, a.topic_id, self._is_new(a)) for a in missing]
+        wanted = [
+            WantedLog(a.topic_partition, a.topic_id, self._is_new(a), is_only_replica=len(a.state.replicas) == 1)
+            for a in missing
+        ]
         opened_logs = await self._files.open_logs(wanted, image, makes=self._is_registered)
         for one, opened in zip(missing, opened_logs, strict=True):
             before = self.lost.pop((one.topic_id, one.topic_partition.partition), None)

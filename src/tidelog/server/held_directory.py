@@ -23,8 +23,9 @@ from tidelog.log.checkpoint import format_partition_metadata, parse_partition_me
 from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirectory
 from tidelog.log.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
 from tidelog.log.incarnation import NOTHING, Incarnation
-from tidelog.log.recovery import PARTITION_METADATA_FILE, lost_segments
+from tidelog.log.recovery import PARTITION_METADATA_FILE, lost_segments, set_aside_from
 from tidelog.log.replica_list import ListedReplica
+from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.listed_replicas import ListedReplicas
 
@@ -210,6 +211,29 @@ class HeldDirectory:
             return None
         lost = lost_segments(self._disk, self.log_path(topic_partition))
         return f"the file of records from offset {lost[0]} on is gone" if lost else None
+
+    def end_before_loss(self, topic_partition: TopicPartition, *, is_only_replica: bool) -> None:
+        """Let a log that lacks a segment in its midst end there: others have what it lacks, and what follows.
+
+        Where nobody else has a copy, and what is lost is its beginning, the rest stays: it starts where that begins.
+
+        Raises:
+            DiskError: the disk refused.
+        """
+        path = self.log_path(topic_partition)
+        lost = lost_segments(self._disk, path) if self.holds(topic_partition) else []
+        if not lost or (is_only_replica and not self._has_segments_below(path, lost[0])):
+            return
+        kept = set_aside_from(self._disk, path, lost[0])
+        if kept:
+            logger.warning(
+                "%s: the log ends at offset %d, where a file of it is gone; what followed is kept in %s",
+                *(topic_partition, lost[0], ", ".join(kept)),
+            )
+
+    def _has_segments_below(self, path: str, offset: Offset) -> bool:
+        bases = (parse_file_name(name, LOG_SUFFIX) for name in self._disk.list(path))
+        return any(base is not None and base < offset for base in bases)
 
     def loss_of(self, log: Log, replica: ListedReplica) -> str | None:
         """What a log that was opened lacks of what it had, as far as this directory can tell; None for nothing.

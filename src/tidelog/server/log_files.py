@@ -258,6 +258,7 @@ class LogFiles:
         try:
             loss = held.loss_before(topic_partition, wanted.replica)
             if loss is None:
+                held.end_before_loss(topic_partition, is_only_replica=wanted.is_only_replica)
                 log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
                 loss = held.loss_of(log, wanted.replica)
             if loss is not None:  # recovery removes what tells of it, so the list has to

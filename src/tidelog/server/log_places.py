@@ -41,6 +41,7 @@ class WantedLog(NamedTuple):
     topic_id: TopicId
     is_new: bool
     """Nobody can have written to it yet: if it lies nowhere, it is made."""
+    is_only_replica: bool = False
 
     @property
     def replica(self) -> ListedReplica:
@@ -120,7 +121,7 @@ class LogPlaces:
             CorruptLogError: two hold it.
             DiskError: it is not to be made: it may lie in a directory that is out of use.
         """
-        topic_partition, topic_id, is_new = wanted
+        topic_partition, topic_id, is_new = wanted[:3]
         holders = []
         for held in self._files.online:
             if held.holds(topic_partition):
@@ -215,7 +216,7 @@ class LogPlaces:
         logger.info("%s: the move to %s, which was interrupted, is complete", topic_partition, copy.path)
 
     def _is_ahead(self, wanted: WantedLog, copy: HeldDirectory, current: HeldDirectory, config: LogConfig) -> bool:
-        topic_partition, topic_id, _ = wanted
+        topic_partition, topic_id = wanted.topic_partition, wanted.topic_id
         now_ms = self._clock.wall_ms()
         own = current.recover(topic_partition, config, topic_id, now_ms, is_future=False)
         other = copy.recover(topic_partition, config, topic_id, now_ms, is_future=True)

@@ -11,7 +11,7 @@ from tidelog.base.ids import CLUSTER_METADATA, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.log import Log, LogConfig
 from tidelog.log.continuity import holds_whole_batch, is_unsynced
-from tidelog.log.recovery import CUT_SUFFIX
+from tidelog.log.recovery import CUT_SUFFIX, lost_segments
 from tidelog.log.segment import file_name
 from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.server.held_directory import HeldDirectory
@@ -112,7 +112,14 @@ class MetadataFiles:
         log.advance_log_start_offset(max(log.log_start_offset, snapshots.ids[0].end_offset))
 
     def _open_log(self, *, now_ms: int) -> Log:
-        """Raises CorruptLogError: as `Log.open`, and where committed metadata lies behind damage; and DiskError."""
+        """Raises CorruptLogError: as `Log.open`, and where committed metadata is gone or damaged; and DiskError."""
+        path = self._directory.log_path(CLUSTER_METADATA)
+        lost = lost_segments(self._disk, path) if self._disk.exists(path) else []
+        if lost:
+            raise CorruptLogError(
+                f"{path}: the file of metadata from offset {lost[0]} on is gone, its index is there. Put back a copy "
+                "of the directory; or, where other voters have it all, format an empty one (tidelog storage format)"
+            )
         log = self._directory.open_log(CLUSTER_METADATA, METADATA_LOG_CONFIG, topic_id=None, now_ms=now_ms)
         try:
             self._check_nothing_committed_was_cut(log)

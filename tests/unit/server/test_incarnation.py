@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from support.logs import values_of
 from support.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.io.clock import SystemClock
@@ -56,6 +57,16 @@ def run_once(disk: MemoryDisk) -> LogFiles:
 
 def open_log(held: HeldDirectory) -> Log:
     return held.open_log(PARTITION, LogConfig(), topic_id=TOPIC_ID, now_ms=0)
+
+
+def log_of_three_segments(log: Log) -> None:
+    """A record in each."""
+    for index in range(3):
+        if index:
+            log.roll(0)
+        builder = BatchBuilder()
+        builder.append(0, None, b"%d" % index)
+        log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0)
 
 
 class Held(NamedTuple):
@@ -188,12 +199,7 @@ def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: boo
     held = files.directories[1]
     log = open_log(held)
     held.listed.add([REPLICA])
-    for index in range(3):
-        if index:
-            log.roll(0)
-        builder = BatchBuilder()
-        builder.append(0, None, b"%d" % index)
-        log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0)
+    log_of_three_segments(log)
     if is_stopped:
         log.close()
         held.write_recovery_points([Held(log)])
@@ -213,6 +219,38 @@ def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: boo
     held.accept_losses([REPLICA])
     disk.crash()
     assert start(disk).directories[1].loss_before(PARTITION, REPLICA) is None
+
+
+@pytest.mark.parametrize(
+    ("lost", "is_only_replica", "values", "kept"),
+    [
+        ([1], False, "0", "2"),
+        ([1], True, "0", "2"),
+        ([0], False, "", "12"),
+        ([0], True, "12", ""),
+        ([2], False, "01", ""),
+        ([0, 1], True, "2", ""),
+        ([0, 2], False, "", "1"),
+    ],
+)
+def test_what_follows_a_hole_is_kept_and_no_part_of_the_log(
+    lost: list[int], is_only_replica: bool, values: str, kept: str
+) -> None:
+    """It would be in sync by its end. A log without its beginning tells so by its start, if nobody else has that."""
+    disk = MemoryDisk()
+    held = run_once(disk).directories[1]
+    log_of_three_segments(open_log(held))
+    disk.crash()
+    for offset in lost:
+        disk.remove(f"b/{PARTITION}/{offset:020d}.log")
+    held = start(disk).directories[1]
+    for _ in range(2):  # and so it stays
+        held.end_before_loss(PARTITION, is_only_replica=is_only_replica)
+        log = open_log(held)
+        assert "".join(values_of(log)) == values
+        assert sorted(name for name in disk.list(f"b/{PARTITION}") if name.endswith(".cut")) == [
+            f"{int(offset):020d}.cut" for offset in kept
+        ]
 
 
 def test_a_log_that_is_shorter_than_when_it_was_closed_is_lost() -> None:
