@@ -14,8 +14,10 @@ import pytest
 from support.doctored import FIELDS
 from support.log_files import append, batches, change, cut, last_segment, partition_dir
 from support.node import NodeProcess
+from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
+from tidelog.client.admin import Admin
 from tidelog.wire.messages.api_02_list_offsets import MAX_TIMESTAMP
 
 BATCHES, PER_BATCH = 6, 10
@@ -154,7 +156,6 @@ AFTER_KILL: dict[str, Case] = {
             for name in ("leader-epoch-checkpoint.tmp", "00000000000000000099.log.deleted")
         ]
     ),
-    "no log at all": Case(missing("*.log"), 0),
     "an index without its log": Case(lambda directory, _: (directory / f"{10**6:020}.index").write_bytes(bytes(8))),
 }
 
@@ -179,6 +180,7 @@ AFTER_STOP: dict[str, Case] = {
 }
 
 PARTITION_METADATA_GARBLED = "damaged-logs-offline"
+NO_LOG_LEFT = "damaged-logs-gone"
 
 
 def topic_of(phase: str, name: str) -> str:
@@ -222,10 +224,11 @@ def damage(node: NodeProcess, phase: str, cases: dict[str, Case]) -> None:
 @pytest.fixture(scope="module")
 def after_kill(start_node: Callable[..., NodeProcess]) -> Iterator[Damaged]:
     node = start_node()
-    producers = fill(node, [*(topic_of("kill", name) for name in AFTER_KILL), PARTITION_METADATA_GARBLED])
+    producers = fill(node, [*(topic_of("kill", name) for name in AFTER_KILL), PARTITION_METADATA_GARBLED, NO_LOG_LEFT])
     node.kill()
     damage(node, "kill", AFTER_KILL)
     garbled("partition.metadata", b"version: 0\ntopic_id: ?\n")(partition_dir(node, PARTITION_METADATA_GARBLED), Path())
+    missing("*.log")(partition_dir(node, NO_LOG_LEFT), Path())
     before = len(node.log)
     node.restart()
     yield Damaged(node, producers, node.log[before:])
@@ -297,6 +300,21 @@ def test_a_partition_that_cannot_be_told_whose_it_is_goes_offline_alone(after_ki
         assert Code(client.produce(topic, batch_of(b"x")).error_code) is Code.KAFKA_STORAGE_ERROR
         assert Code(client.fetch(topic, 0).error_code) is Code.KAFKA_STORAGE_ERROR
     assert any(f"{topic}-0" in line and "partition.metadata" in line for line in after_kill.said.splitlines())
+
+
+def test_of_an_only_replica_without_a_log_nobody_makes_another_unasked(after_kill: Damaged) -> None:
+    topic = NO_LOG_LEFT
+    assert any(f"{topic}-0: A REPLICA IS LOST" in line for line in after_kill.said.splitlines())
+    with WireClient(after_kill.node.port) as client:
+        before = client.describe_topic(topic).partitions[0]
+        assert before.leader_id == -1
+        assert Code(client.produce(topic, batch_of(b"x")).error_code) is Code.NOT_LEADER_OR_FOLLOWER
+    with Admin(after_kill.node.bootstrap) as admin:
+        wait_until(lambda: all(one is None for one in admin.elect_leaders("unclean").values()), lambda: "not elected")
+    with WireClient(after_kill.node.port) as client:
+        after = client.describe_topic(topic).partitions[0]
+        assert (after.leader_id, after.leader_epoch) == (1, before.leader_epoch + 1)
+        assert client.produce(topic, batch_of(b"x")).base_offset == 0
 
 
 def test_what_was_damaged_stays_mended(after_kill: Damaged) -> None:

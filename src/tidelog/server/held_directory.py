@@ -12,7 +12,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from uuid import UUID
 
 from tidelog.base.errors import CorruptLogError, DiskError
@@ -25,7 +25,6 @@ from tidelog.log.future_mark import FutureMark, read_future_mark, remove_future_
 from tidelog.log.incarnation import NOTHING, Incarnation
 from tidelog.log.recovery import PARTITION_METADATA_FILE, lost_segments, set_aside_from
 from tidelog.log.replica_list import ListedReplica
-from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.listed_replicas import ListedReplicas
 
@@ -49,6 +48,14 @@ class Replica(Protocol):
 def is_full(error: DiskError) -> bool:
     """Whether there was no room, which is no fault of the disk."""
     return error.errno in FULL
+
+
+class LogLoss(NamedTuple):
+    """What a log lacks of what it had."""
+
+    reason: str
+    is_whole: bool = False
+    """Nothing is left of it, or nothing that the start has not made."""
 
 
 class HeldDirectory:
@@ -203,26 +210,24 @@ class HeldDirectory:
             logger.warning("%s: %s", log.topic_partition, fact)
         return log
 
-    def loss_before(self, topic_partition: TopicPartition, replica: ListedReplica) -> str | None:
+    def loss_before(self, topic_partition: TopicPartition, replica: ListedReplica) -> LogLoss | None:
         """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `loss_of`."""
         if replica in self.listed.found_lost:
-            return "records of it were found to be gone"
+            return LogLoss("records of it were found to be gone", is_whole=True)
         if self.previous.broker_epoch is None or replica in self._accepted_losses or not self.holds(topic_partition):
             return None
         lost = lost_segments(self._disk, self.log_path(topic_partition))
-        return f"the file of records from offset {lost[0]} on is gone" if lost else None
+        return LogLoss(f"the file of records from offset {lost[0]} on is gone") if lost else None
 
-    def end_before_loss(self, topic_partition: TopicPartition, *, is_only_replica: bool) -> None:
+    def end_before_loss(self, topic_partition: TopicPartition) -> None:
         """Let a log that lacks a segment in its midst end there: others have what it lacks, and what follows.
-
-        Where nobody else has a copy, and what is lost is its beginning, the rest stays: it starts where that begins.
 
         Raises:
             DiskError: the disk refused.
         """
         path = self.log_path(topic_partition)
         lost = lost_segments(self._disk, path) if self.holds(topic_partition) else []
-        if not lost or (is_only_replica and not self._has_segments_below(path, lost[0])):
+        if not lost:
             return
         kept = set_aside_from(self._disk, path, lost[0])
         if kept:
@@ -231,11 +236,7 @@ class HeldDirectory:
                 *(topic_partition, lost[0], ", ".join(kept)),
             )
 
-    def _has_segments_below(self, path: str, offset: Offset) -> bool:
-        bases = (parse_file_name(name, LOG_SUFFIX) for name in self._disk.list(path))
-        return any(base is not None and base < offset for base in bases)
-
-    def loss_of(self, log: Log, replica: ListedReplica) -> str | None:
+    def loss_of(self, log: Log, replica: ListedReplica) -> LogLoss | None:
         """What a log that was opened lacks of what it had, as far as this directory can tell; None for nothing.
 
         Nobody asks where the last run cannot show that it lost nothing: it is registered as one that did, and a log
@@ -244,16 +245,16 @@ class HeldDirectory:
         if self.previous.broker_epoch is None or replica in self._accepted_losses:
             return None
         if log.recovery.had_no_segment and replica in self.listed:
-            return "no file of it with records is left"
+            return LogLoss("no file of it with records is left", is_whole=True)
         synced_end_offset = self._recovery_points.get(log.topic_partition, Offset(0))
         if self.was_clean and log.log_end_offset < synced_end_offset:
-            return f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}"
+            return LogLoss(f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}")
         cut = log.recovery.cut
         if cut is not None and cut.kept_as:
-            return f"what came after offset {log.log_end_offset} cannot be read any more"
+            return LogLoss(f"what came after offset {log.log_end_offset} cannot be read any more")
         high_watermark = self._high_watermarks.get(log.topic_partition, Offset(0))
         if log.log_end_offset < high_watermark:
-            return f"it ends at offset {log.log_end_offset}, and {high_watermark} was committed"
+            return LogLoss(f"it ends at offset {log.log_end_offset}, and {high_watermark} was committed")
         return None
 
     def accept_losses(self, replicas: Iterable[ListedReplica]) -> None:

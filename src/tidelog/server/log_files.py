@@ -26,7 +26,7 @@ from tidelog.quorum import QuorumState
 from tidelog.replica import ReplicationSettings, Truncation
 from tidelog.server.bootstrap_file import read_bootstrap_level
 from tidelog.server.config import NodeConfig
-from tidelog.server.held_directory import HeldDirectory, close_logs, is_full
+from tidelog.server.held_directory import HeldDirectory, LogLoss, close_logs, is_full
 from tidelog.server.log_directories import LogDirectories
 from tidelog.server.log_places import LogPlaces, WantedLog
 from tidelog.server.metadata_files import MetadataFiles, OpenedMetadata
@@ -256,14 +256,15 @@ class LogFiles:
             return held
         topic_partition = wanted.topic_partition
         try:
-            loss = held.loss_before(topic_partition, wanted.replica)
+            loss = _counted(held.loss_before(topic_partition, wanted.replica), wanted)
             if loss is None:
-                held.end_before_loss(topic_partition, is_only_replica=wanted.is_only_replica)
+                if not wanted.is_only_replica:
+                    held.end_before_loss(topic_partition)
                 log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
-                loss = held.loss_of(log, wanted.replica)
+                loss = _counted(held.loss_of(log, wanted.replica), wanted)
             if loss is not None:  # recovery removes what tells of it, so the list has to
                 held.listed.note_lost(wanted.replica)
-                return LostLogError(f"its log in {held.path} is not what it was: {loss}")
+                return LostLogError(f"its log in {held.path} is not what it was: {loss.reason}")
         except (DiskError, CorruptLogError, KafkaError) as error:
             return self._not_opened(held, topic_partition, error)
         self._held_at[topic_partition] = held
@@ -510,3 +511,15 @@ def _cut(held: HeldDirectory, partition: Partition, truncation: Truncation) -> N
     else:
         log.truncate_to(truncation.end_offset)
     held.write_recovery_points([partition])
+
+
+def _counted(loss: LogLoss | None, wanted: WantedLog) -> LogLoss | None:
+    """The loss of a replica. What is left of an only one is all that there is: it is served, in a new leader epoch."""
+    if loss is None or loss.is_whole or not wanted.is_only_replica:
+        return loss
+    logger.error(
+        "%s: RECORDS ARE LOST: of its only replica %s. What is left is served; if the files were moved, stop this node "
+        "and put them back before it starts again",
+        *(wanted.topic_partition, loss.reason),
+    )
+    return None

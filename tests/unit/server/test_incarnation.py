@@ -19,7 +19,7 @@ from tidelog.log import Log, LogConfig
 from tidelog.log.incarnation import NOTHING, Incarnation, format_incarnation, incarnation_of_all, parse_incarnation
 from tidelog.records import BatchBuilder
 from tidelog.server.config import NodeConfig
-from tidelog.server.held_directory import HeldDirectory
+from tidelog.server.held_directory import HeldDirectory, LogLoss
 from tidelog.server.log_files import LogFiles
 
 EPOCH = BrokerEpoch(17)
@@ -171,7 +171,7 @@ def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_the
         files = start(disk)
         held = files.directories[1]
         log = open_log(held)
-        assert held.loss_of(log, REPLICA) == "it ends at offset 0, and 1 was committed"
+        assert held.loss_of(log, REPLICA) == LogLoss("it ends at offset 0, and 1 was committed")
         assert files.previous_broker_epoch == EPOCH
         disk.crash()
     held.accept_losses([REPLICA])
@@ -187,7 +187,7 @@ def test_a_log_that_is_listed_and_has_no_records_file_is_lost() -> None:
     disk.crash()
     disk.remove(f"b/{PARTITION}/00000000000000000000.log")
     held = start(disk).directories[1]
-    assert held.loss_of(open_log(held), REPLICA) == "no file of it with records is left"
+    assert held.loss_of(open_log(held), REPLICA) == LogLoss("no file of it with records is left", is_whole=True)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
@@ -210,33 +210,23 @@ def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: boo
     files = start(disk)
     assert files.previous_broker_epoch == EPOCH
     held = files.directories[1]
-    assert held.loss_before(PARTITION, REPLICA) == f"the file of records from offset {lost} on is gone"
+    assert held.loss_before(PARTITION, REPLICA) == LogLoss(f"the file of records from offset {lost} on is gone")
     held.listed.note_lost(REPLICA)
     open_log(held)  # recovery removes what told of it
     disk.crash()
     held = start(disk).directories[1]
-    assert held.loss_before(PARTITION, REPLICA) == "records of it were found to be gone"
+    assert held.loss_before(PARTITION, REPLICA) == LogLoss("records of it were found to be gone", is_whole=True)
     held.accept_losses([REPLICA])
     disk.crash()
     assert start(disk).directories[1].loss_before(PARTITION, REPLICA) is None
 
 
 @pytest.mark.parametrize(
-    ("lost", "is_only_replica", "values", "kept"),
-    [
-        ([1], False, "0", "2"),
-        ([1], True, "0", "2"),
-        ([0], False, "", "12"),
-        ([0], True, "12", ""),
-        ([2], False, "01", ""),
-        ([0, 1], True, "2", ""),
-        ([0, 2], False, "", "1"),
-    ],
+    ("lost", "values", "kept"),
+    [([1], "0", "2"), ([0], "", "12"), ([2], "01", ""), ([0, 2], "", "1")],
 )
-def test_what_follows_a_hole_is_kept_and_no_part_of_the_log(
-    lost: list[int], is_only_replica: bool, values: str, kept: str
-) -> None:
-    """It would be in sync by its end. A log without its beginning tells so by its start, if nobody else has that."""
+def test_what_follows_a_hole_is_kept_and_no_part_of_the_log(lost: list[int], values: str, kept: str) -> None:
+    """It would be in sync by its end."""
     disk = MemoryDisk()
     held = run_once(disk).directories[1]
     log_of_three_segments(open_log(held))
@@ -245,7 +235,7 @@ def test_what_follows_a_hole_is_kept_and_no_part_of_the_log(
         disk.remove(f"b/{PARTITION}/{offset:020d}.log")
     held = start(disk).directories[1]
     for _ in range(2):  # and so it stays
-        held.end_before_loss(PARTITION, is_only_replica=is_only_replica)
+        held.end_before_loss(PARTITION)
         log = open_log(held)
         assert "".join(values_of(log)) == values
         assert sorted(name for name in disk.list(f"b/{PARTITION}") if name.endswith(".cut")) == [
@@ -265,7 +255,7 @@ def test_a_log_that_is_shorter_than_when_it_was_closed_is_lost() -> None:
     held.leave([Held(log)], EPOCH)
     del disk.files[f"b/{PARTITION}/00000000000000000000.log"].data[:]
     held = start(disk).directories[1]
-    assert held.loss_of(open_log(held), REPLICA) == "it ends at offset 0, and was closed at 1"
+    assert held.loss_of(open_log(held), REPLICA) == LogLoss("it ends at offset 0, and was closed at 1")
 
 
 def test_what_a_loss_of_power_took_does_not_count_once_more_at_the_next_crash(monkeypatch: pytest.MonkeyPatch) -> None:
