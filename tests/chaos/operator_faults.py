@@ -35,7 +35,7 @@ def elect_stale(stage: Stage) -> Iterator[str]:
     leader.kill()
     stale.start()
     yield f"{leader} is killed, {stale} is back"
-    _elect(stage, partition, stale)
+    elect(stage, partition, stale)
     yield f"{stale} is elected"
     stage.go_on()
     for node in stage.dice.sample([leader, other], 2):
@@ -78,7 +78,7 @@ def _until_isr(stage: Stage, partition: int, wanted: set[int]) -> None:
     wait_until(is_so, lambda: f"the ISR of partition {partition} is {wanted}: {stage.cluster.logs()}")
 
 
-def _elect(stage: Stage, partition: int, node: ClusterNode) -> None:
+def elect(stage: Stage, partition: int, node: ClusterNode | None = None) -> None:
     """As an operator does, for all partitions that nobody leads; again while the controller finds nobody alive."""
     asked = [TopicPartition(stage.topic, PartitionIndex(index)) for index in range(stage.partitions)]
 
@@ -87,11 +87,12 @@ def _elect(stage: Stage, partition: int, node: ClusterNode) -> None:
             with Admin(stage.cluster.bootstrap) as admin:
                 admin.elect_leaders("unclean", asked)
             found = stage.cluster.describe(stage.topic)
-            return found[partition].leader == node.node_id and all(one.leader is not None for one in found)
+            is_wanted = node is None or found[partition].leader == node.node_id
+            return is_wanted and all(one.leader is not None for one in found)
         except TidelogError:
             return False
 
-    wait_until(is_led, lambda: f"{node} leads partition {partition}: {stage.cluster.logs()}")
+    wait_until(is_led, lambda: f"{node or 'somebody'} leads partition {partition}: {stage.cluster.logs()}")
 
 
 FAULTS = (

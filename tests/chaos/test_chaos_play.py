@@ -9,18 +9,20 @@ from pathlib import Path
 import pytest
 
 from chaos.fault import Cost, Fault, Hurt, Stage
+from chaos.operator_faults import elect
 from chaos.play import Plan, judge, play
 from support.histories import Given, History, RecordId, Told
 
 
 def forget(stage: Stage) -> Iterator[str]:
-    """All nodes lose what they have of the topic's first partition."""
+    """All nodes lose what they have of the topic's first partition: nobody leads it before an operator says so."""
     stage.go_on()
     stage.cluster.stop()
     for node in stage.cluster.nodes.values():
         shutil.rmtree(node.directory / f"{stage.topic}-0")
     yield "all"
     stage.cluster.start()
+    elect(stage, 0)
 
 
 FORGET = Fault(kind="forget", strike=forget, hurts=Hurt.DISK, seconds=(0.0, 0.0), cost=Cost.TOLD_LOSSES)
