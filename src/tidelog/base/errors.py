@@ -21,6 +21,10 @@ class MalformedMessageError(TidelogError):
     """Bytes that are not what their frame claims: a length, count or varint that cannot be. Close the connection."""
 
 
+class TooManyElementsError(MalformedMessageError):
+    """A request lists more than is read of one, or than is read where it stands."""
+
+
 class DiskError(TidelogError):
     """The disk refused. The partitions on it go offline; the rest serves on."""
 

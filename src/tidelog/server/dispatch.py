@@ -10,15 +10,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.base.errors import Code, KafkaError, MalformedMessageError
+from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError, refusal
 from tidelog.server.forwarding import FORWARDED, forwarding
-from tidelog.server.tokens import TokenGate
-from tidelog.wire import RequestHeader, decode, decode_request_header, encode_response
+from tidelog.server.long_requests import in_pieces, is_long
+from tidelog.server.tokens import TokenGate, read_elsewhere
+from tidelog.wire import ConsistencyState, RequestHeader, decode, decode_request_header, encode_response
 from tidelog.wire.api import Api, ApiKey, api
+from tidelog.wire.limits import lists_little
 
 if TYPE_CHECKING:
     from tidelog.server.drive import Answer, ServerConnection
@@ -28,11 +31,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.dispatch")
 
-PLAIN_REQUEST_SIZE_BYTES_MAX = 8 << 20
-"""Of any request but Produce. Two bytes of it may stand for an object of eighty: 100 MB would become gigabytes.
+ELEMENTS_AT_ONCE_MAX = 2_048
+"""Of a request that is read on the event loop, in a millisecond or two. A longer one is read on another thread."""
 
-A fetch of 100,000 partitions takes about half of it.
-"""
+LONG_REQUEST_GROWTH = 16
+"""About how many bytes of memory one byte of a request that lists very much takes once it is read."""
+LONG_REQUEST_BYTES_MAX = 48 << 20
+"""What is counted at most for one: several find room at a time."""
 
 BROKER = "broker"
 INTER_BROKER = "inter-broker"
@@ -118,11 +123,18 @@ def _is_served(roles: tuple[str, ...], listener_role: str) -> bool:
 
 @dataclass(slots=True)
 class RequestContext:
-    """What a handler may want to know beside the request itself."""
+    """What a handler may want to know beside the request itself.
+
+    Attributes:
+        is_long: it lists much: it is read, and its answer written, on another thread.
+        reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
+    """
 
     header: RequestHeader
     connection: ServerConnection
     listener_role: str
+    is_long: bool = False
+    reflects: ConsistencyState | None = None
 
     @property
     def api_version(self) -> int:
@@ -187,13 +199,19 @@ class Dispatcher:
             return self._refuse_version(known, header)
         if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
             position += 3
-        if len(frame) > PLAIN_REQUEST_SIZE_BYTES_MAX and key != ApiKey.PRODUCE:
-            raise MalformedMessageError(
-                f"a {known.name} request of {len(frame)} bytes; without records in it, "
-                f"{PLAIN_REQUEST_SIZE_BYTES_MAX} are the most that is read"
-            )
-        request = decode(known.request, frame, version, position, ignores_trailing_bytes=True)
         context = RequestContext(header, connection, self._listener_role)
+        try:
+            request = decode(
+                known.request, frame, version, position, ignores_trailing_bytes=True, elements_max=ELEMENTS_AT_ONCE_MAX
+            )
+        except TooManyElementsError:
+            if lists_little(key):
+                raise
+            request = None
+        if request is None or is_long(known, request, len(frame)):
+            context.is_long = True
+            long_answer = self._answer_long(known, handle, context, memoryview(bytearray(frame)), position)
+            return self._answer_later(long_answer, known, context, len(frame), started_ns)
         token, tokens = header.consistency_state, self._tokens
         is_free = token is None or token is tokens.reached or tokens.is_reached(token)
         if token is None or is_free or not tokens.must_wait(known, request, token):
@@ -215,24 +233,62 @@ class Dispatcher:
                 if total_ns >= self._slow_ns:
                     self._tell_slow(known, context, (len(frame), None), started_ns, total_ns)
             return None
-        if metrics is None:
-            return self._answer_later(response, context)
-        return self._answer_later_timed(response, known, context, len(frame), started_ns)
+        return self._answer_later(response, known, context, len(frame), started_ns)
 
-    async def _answer_later(self, response: Awaitable[Any], context: RequestContext) -> Answer:
+    async def _answer_long(
+        self, known: Api, handle: Handler, context: RequestContext, kept: memoryview, position: int
+    ) -> Any:
+        """The answer to a request that takes long to read. Many at a time wait for memory, as whatever waits does.
+
+        Raises:
+            MalformedMessageError: the bytes are not a request.
+            KafkaError: THROTTLING_QUOTA_EXCEEDED: there is no memory for it now; STALE_METADATA.
+        """
+        memory, tokens, token = context.connection.memory, self._tokens, context.header.consistency_state
+        kept_bytes = min(len(kept) * LONG_REQUEST_GROWTH, LONG_REQUEST_BYTES_MAX)
+        if not memory.keep(kept_bytes):
+            raise refusal(
+                Code.THROTTLING_QUOTA_EXCEEDED,
+                f"a {known.name} request of {len(kept)} bytes lists very much, and as many of its kind wait as there "
+                "is memory for (queued.max.request.bytes)",
+            )
+        try:
+            request = await read_elsewhere(self._node.executor, known, kept, context.api_version, position)
+            handle = in_pieces(known, handle)
+            if token is None or tokens.is_reached(token) or not tokens.must_wait(known, request, token):
+                response = handle(self._node, request, context)
+                return await response if isinstance(response, Awaitable) else response
+            del request
+        finally:
+            memory.keep_no_more(kept_bytes)
+        return await tokens.hold(known, handle, context, (kept, position))
+
+    def _answer_later(
+        self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, started_ns: int
+    ) -> Awaitable[Answer]:
+        if self._metrics is None:
+            return self._answer_later_untimed(response, context)
+        return self._answer_later_timed(response, known, context, size_bytes, started_ns)
+
+    async def _answer_later_untimed(self, response: Awaitable[Any], context: RequestContext) -> Answer:
         message = await response
-        return None if message is None else self._encode_answer(message, context)
+        return None if message is None else await self._encoded(message, context)
+
+    async def _encoded(self, message: Any, context: RequestContext) -> Answer:
+        if context.is_long:
+            return await self._node.executor.run(partial(self._encode_answer, message, context))
+        return self._encode_answer(message, context)
 
     def _encode_answer(self, message: Any, context: RequestContext) -> Answer:
         header = context.header
         # Only who sends the tag is sent one: sarama and kafkajs cannot read a response header with tagged fields.
-        state = None if header.consistency_state is None else self._node.consistency_state
+        state = None if header.consistency_state is None else context.reflects or self._node.consistency_state
         return encode_response(header.api_key, header.api_version, header.correlation_id, message, state)
 
     async def _answer_later_timed(
         self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, started_ns: int
     ) -> Answer:
-        """As `_answer_later`, with `metrics`. The frame is gone by the time of the answer; its size was kept."""
+        """With `metrics`. The frame is gone by the time of the answer; its size was kept."""
         metrics, header, connection = self._metrics, context.header, context.connection
         assert metrics is not None
         received_ns, waiting_ns = connection.received_ns, perf_counter_ns()
@@ -241,7 +297,7 @@ class Dispatcher:
             message = await response
         finally:
             metrics.waiting[known.key] -= 1
-        answer = None if message is None else self._encode_answer(message, context)
+        answer = None if message is None else await self._encoded(message, context)
         times = self._times_of(known, header.api_version)
         total_ns = times.on_waited(received_ns, started_ns, waiting_ns, message)
         slow_requests = self._slow_requests

@@ -21,6 +21,7 @@ from tidelog.base.ports import Buffer, Executor
 from tidelog.server.connection_memory import ConnectionMemory
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
+from tidelog.wire.limits import request_size_bytes_max
 
 WRITE_SIZE_BYTES_MAX = 1 << 20
 SCARCE_WRITE_SIZE_BYTES_MAX = 64 << 10
@@ -124,7 +125,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.on_gone: Callable[[], None] | None = None
         self.peer = "?"
         self._on_frame = on_frame
-        self._receiver = FrameReceiver(frame_size_bytes_max)
+        self._receiver = FrameReceiver(frame_size_bytes_max, request_size_bytes_max)
         self._connections = connections
         self._executor = executor
         self.memory = memory

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.node")
 
+AUTO_CREATED_AT_ONCE_MAX = 16
 ALTER_PARTITIONS_TIMEOUT_MS = 10_000
 """Then the leaders propose anew what they want by then."""
 
@@ -284,8 +285,14 @@ class Node:
         return created
 
     async def create_topics_with_defaults(self, names: list[str]) -> None:
-        """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there."""
-        results = await self.create_topics([NewTopic(name) for name in names])
+        """As a metadata request asks for. Whatever is refused shows in the image: the topic is not there.
+
+        In portions that the quorum can follow; the first one that fails is the last.
+        """
+        results: list[CreatedTopic] = []
+        for start in range(0, len(names), AUTO_CREATED_AT_ONCE_MAX):
+            portion = names[start : start + AUTO_CREATED_AT_ONCE_MAX]
+            results += await self.create_topics([NewTopic(name) for name in portion])
         refused = [one for one in results if one.code not in (Code.NONE, Code.TOPIC_ALREADY_EXISTS)]
         if refused:
             first = refused[0]

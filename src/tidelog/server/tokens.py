@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Container
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import Offset
+from tidelog.base.ports import Executor
 from tidelog.server.gated_apis import DENIALS, READS
 from tidelog.wire import ConsistencyState, decode
 from tidelog.wire.api import Api
@@ -22,6 +24,11 @@ from tidelog.wire.api import Api
 if TYPE_CHECKING:
     from tidelog.server.dispatch import Handler, RequestContext
     from tidelog.server.node import Node
+
+
+def read_elsewhere(executor: Executor, known: Api, frame: memoryview, version: int, position: int) -> Awaitable[Any]:
+    """A request that is kept, read on another thread. Raises MalformedMessageError: the bytes are none."""
+    return executor.run(partial(decode, known.request, frame, version, position, ignores_trailing_bytes=True))
 
 
 class TokenGate:
@@ -90,7 +97,7 @@ class TokenGate:
                 why = error
             finally:
                 memory.keep_no_more(len(frame))
-        request = decode(known.request, frame, context.api_version, position, ignores_trailing_bytes=True)
+        request = await read_elsewhere(self._node.executor, known, frame, context.api_version, position)
         if why is not None:
             refuse = READS.get(known.key)
             answer = None if refuse is None else refuse(known, request, context.api_version, why.code, str(why))

@@ -7,8 +7,9 @@ from collections.abc import Sized
 from types import TracebackType
 from typing import Any, TypeVar
 
-from tidelog.base.errors import Code, MalformedMessageError, refusal
+from tidelog.base.errors import Code, MalformedMessageError, TooManyElementsError, refusal
 from tidelog.base.ports import Buffer
+from tidelog.wire.limits import ELEMENTS_MAX
 from tidelog.wire.primitives import read_text
 from tidelog.wire.schema import Layout
 
@@ -53,7 +54,15 @@ def append_message(message: object, version: int, parts: list[bytes], pieces: li
         raise ValueError(f"{layout.name} v{version} cannot be encoded: {path}: {error}") from error
 
 
-def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0, *, ignores_trailing_bytes: bool = False) -> M:
+def decode(
+    cls: type[M],
+    buffer: Buffer,
+    version: int,
+    position: int = 0,
+    *,
+    ignores_trailing_bytes: bool = False,
+    elements_max: int = ELEMENTS_MAX,
+) -> M:
     """The message that fills `buffer` from `position` to its end.
 
     With `ignores_trailing_bytes` more may follow: Kafka's brokers do not mind, and librdkafka 2.16 relies on that (its
@@ -63,9 +72,13 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0, *, ign
     A `records` field becomes a memoryview of the buffer (no copy: valid and writable for as long as the buffer is);
     everything else is copied out.
 
+    Args:
+        elements_max: of a request, how many elements of arrays and tagged fields are read.
+
     Raises:
         MalformedMessageError: the bytes are not such a message; names the field and the position. Nothing larger than
             the buffer can hold was allocated.
+        TooManyElementsError: a request holds more than `elements_max`.
         KafkaError: UNSUPPORTED_VERSION if there is no such version.
     """
     layout: Layout = cls.__layout__  # type: ignore[attr-defined]
@@ -74,10 +87,14 @@ def decode(cls: type[M], buffer: Buffer, version: int, position: int = 0, *, ign
     end = len(data)
     try:
         try:
-            message, position = decoder(data, position, end)
+            message, position = decoder(data, position, end, elements_max)
         except UnicodeDecodeError:
             decoder = layout.lossy_decoders.get(version) or _compile_decoder(layout, version, is_lossy=True)
-            message, position = decoder(data, position, end)
+            message, position = decoder(data, position, end, elements_max)
+    except TooManyElementsError as error:
+        path = _paths(error, decoder, layout)[0][-1]
+        reason = f"{path}: the request lists more than {elements_max} values"
+        raise TooManyElementsError(f"{layout.name} v{version}: {reason}") from None
     except (MalformedMessageError, struct.error, IndexError) as error:
         raise _malformed(layout, version, error, decoder, end) from None
     if position != end and not ignores_trailing_bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+from collections.abc import Callable
 from struct import Struct
 
 from tidelog.base.errors import MalformedMessageError
@@ -12,6 +13,10 @@ BUFFER_SIZE_BYTES_MIN = 16 * 1024
 
 _SIZE = Struct(">i")
 _SIZE_BYTES = _SIZE.size
+_START = Struct(">ih")
+_START_BYTES = _START.size
+_SMALL_SIZE_BYTES = 64 << 10
+"""What is smaller is within every limit of an API."""
 _GROWTH = 4
 _LARGE_SIZE_BYTES = 1 << 20
 """A buffer of this size grows by as much at a time, in memory that the system provides as it is written."""
@@ -33,16 +38,28 @@ class FrameReceiver:
 
     Args:
         frame_size_bytes_max: the largest frame accepted, without its size (`socket.request.max.bytes` at a broker).
+        size_bytes_max_of: for requests, the largest of an API by its key, which is the first that a request says; None
+            for no other limit.
 
     Attributes:
         capacity_bytes: of memory, which the buffer takes now.
         needs_bytes: of memory, by which the buffer has to grow before more of the frame that has begun can come.
     """
 
-    __slots__ = ("_end", "_largest_seen", "_start", "_view", "capacity_bytes", "frame_size_bytes_max", "needs_bytes")
+    __slots__ = (
+        "_end",
+        "_largest_seen",
+        "_size_bytes_max_of",
+        "_start",
+        "_view",
+        "capacity_bytes",
+        "frame_size_bytes_max",
+        "needs_bytes",
+    )
 
-    def __init__(self, frame_size_bytes_max: int) -> None:
+    def __init__(self, frame_size_bytes_max: int, size_bytes_max_of: Callable[[int], int | None] | None = None) -> None:
         self.frame_size_bytes_max = frame_size_bytes_max
+        self._size_bytes_max_of = size_bytes_max_of
         self.capacity_bytes = 0
         self.needs_bytes = 0
         self._view = _NOTHING
@@ -110,8 +127,8 @@ class FrameReceiver:
             A writable view of the buffer, valid until the next `get_buffer`; the caller may patch it in place.
 
         Raises:
-            MalformedMessageError: the size is negative or above the limit. The stream cannot be read any further:
-                close the connection.
+            MalformedMessageError: the size is negative or above a limit. The stream cannot be read any further: close
+                the connection.
         """
         start = self._start
         held = self._end - start
@@ -121,6 +138,8 @@ class FrameReceiver:
         (size,) = _SIZE.unpack_from(view, start)
         if not 0 <= size <= self.frame_size_bytes_max:
             raise self._refused(size, bytes(view[start : start + _SIZE_BYTES]))
+        if size > _SMALL_SIZE_BYTES and held >= _START_BYTES and self._size_bytes_max_of is not None:
+            self._check_size_of_api(size, _START.unpack_from(view, start)[1])
         if held - _SIZE_BYTES < size:
             self.needs_bytes = self._step(size, held)
             return None
@@ -129,6 +148,14 @@ class FrameReceiver:
         if self._largest_seen < size <= _LARGE_SIZE_BYTES:
             self._largest_seen = size
         return view[first : first + size]
+
+    def _check_size_of_api(self, size: int, api_key: int) -> None:
+        assert self._size_bytes_max_of is not None
+        limit = self._size_bytes_max_of(api_key)
+        if limit is not None and size > limit:
+            raise MalformedMessageError(
+                f"a request of API {api_key} has {size} bytes; {limit} are the most that is read of it"
+            )
 
     def _step(self, size: int, held: int) -> int:
         """By how much the buffer has to grow for a frame of `size`, with room for the start of the one behind it."""

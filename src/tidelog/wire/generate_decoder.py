@@ -11,15 +11,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tidelog.base.errors import MalformedMessageError
+from tidelog.base.errors import MalformedMessageError, TooManyElementsError
 from tidelog.base.ports import Buffer
 from tidelog.wire import primitives
 from tidelog.wire.schema import FieldSpec, Layout, WireType
 from tidelog.wire.source import Source
-
-REQUEST_ELEMENTS_MAX = 1 << 18
-"""Structs and strings in the arrays of one request: six bytes of it may become a kilobyte of objects here and in the
-answer. A fetch of 100,000 partitions takes less than half of it."""
 
 
 def size_bytes_min(wire_type: WireType[Any], version: int, flexible: bool) -> int:
@@ -44,9 +40,10 @@ def struct_size_bytes_min(layout: Layout, version: int, flexible: bool) -> int:
 
 
 class DecoderSource:
-    """Writes `decode(data, p, end)`, which returns the message and the position after it.
+    """Writes `decode(data, p, end, left)`, which returns the message and the position after it.
 
-    In the code, `data` is a memoryview of the whole frame, `p` the position, `end` the frame's length. `_run` collects
+    In the code, `data` is a memoryview of the whole frame, `p` the position, `end` the frame's length, `left` how many
+    more elements of arrays and tagged fields are read; answers, which are no stranger's, count none. `_run` collects
     fixed-size fields that are still to be read by one `unpack_from`.
     """
 
@@ -62,16 +59,16 @@ class DecoderSource:
             read_uvarint=primitives.read_uvarint,
             uvarint_rest=primitives.uvarint_rest,
             skip_tagged_fields=primitives.skip_tagged_fields,
+            check_tagged_fields=primitives.check_tagged_fields,
             unpack_from=struct.unpack_from,
             Malformed=MalformedMessageError,
+            TooMany=TooManyElementsError,
         )
         self._run: list[tuple[str, str, str]] = []  # code, target, path
         self._after_run: list[str] = []
         self._counts_elements = layout.kind == "request"
-        self._add("def decode(data, p, end):")
+        self._add("def decode(data, p, end, left):")
         self.source.depth += 1
-        if self._counts_elements:
-            self._add(f"left = {REQUEST_ELEMENTS_MAX}")
         self._struct(layout, "m", "")
         self._flush()
         self._add("return m, p")
@@ -203,6 +200,9 @@ class DecoderSource:
             q = self.source.name("q")
             self._add(f"{q} = p + {n}")
             self._check(f"{q} > end", n, path)
+            if wire_type.kind == "string" and self._flexible and self._counts_elements:
+                too_long = f"f'its {{{n}}} bytes are more than a string may have, {primitives.STRING_SIZE_BYTES_MAX}'"
+                self._add(f"if {n} > {primitives.STRING_SIZE_BYTES_MAX}: raise Malformed({too_long})", path)
             whole = f"data[p:{q}]"
             made = {"string": f"text({whole}, 'utf-8')", "bytes": f"bytes({whole})", "records": whole}[wire_type.kind]
             self._add(f"{target} = {made}; p = {q}", path)
@@ -217,13 +217,11 @@ class DecoderSource:
     def _array(self, element: WireType[Any], target: str, path: str, n: str) -> None:
         size = max(1, size_bytes_min(element, self._version, self._flexible))
         self._check(f"{n} > end - p" if size == 1 else f"{n} * {size} > end - p", n, path)
+        self._count(n, path)
         if element.kind == "fixed":
             unpack = f"unpack_from(f'>{{{n}}}{element.code}', data, p)"
             self._add(f"{target} = list({unpack}) if {n} else []; p += {n} * {size}", path)
             return
-        if self._counts_elements:
-            self._add(f"left -= {n}")
-            self._add(f"if left < 0: raise Malformed('more than {REQUEST_ELEMENTS_MAX} elements in a request')", path)
         items = self.source.name("a")
         self._add(f"{items} = []")
         self._add(f"for _ in range({n}):")
@@ -235,6 +233,11 @@ class DecoderSource:
         self.source.depth -= 1
         self._add(f"{target} = {items}")
 
+    def _count(self, n: str, path: str) -> None:
+        if self._counts_elements:
+            self._add(f"left -= {n}")
+            self._add("if left < 0: raise TooMany", path)
+
     def _tags(self, tagged: list[FieldSpec], owner: str, path: str) -> None:
         n = self.source.name("n")
         self._read("B", n, f"{path} (tagged fields)")
@@ -243,6 +246,7 @@ class DecoderSource:
         self.source.depth += 1
         note = f"{path} (tagged fields)"
         self._add(f"if {n} > 127: {n}, p = uvarint_rest(data, p, {n})", note)
+        self._count(n, note)
         if tagged:
             self._known_tags(tagged, owner, path, n)
         else:
@@ -252,7 +256,7 @@ class DecoderSource:
     def _known_tags(self, tagged: list[FieldSpec], owner: str, path: str, n: str) -> None:
         note = f"{path} (tagged fields)"
         tag, size, last, stop = (self.source.name(prefix) for prefix in ("k", "z", "l", "s"))
-        self._check(f"{n} > end - p", n, note)
+        self._add(f"check_tagged_fields({n}, end - p)", note)
         self._add(f"{last} = -1")
         self._add(f"for _ in range({n}):")
         self.source.depth += 1

@@ -92,14 +92,25 @@ def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
     return value >> 1 ^ -(value & 1), position
 
 
+TAGGED_FIELDS_MAX = 32
+"""In one place. Kafka defines four at most; nobody is to be kept busy with more."""
+
+
+def check_tagged_fields(count: int, left: int) -> None:
+    """Raises MalformedMessageError: there are more than are read, or than fit in the bytes that are left."""
+    if count > left:
+        raise MalformedMessageError(f"there are {count} tagged fields, but only {left} bytes are left")
+    if count > TAGGED_FIELDS_MAX:
+        raise MalformedMessageError(f"there are {count} tagged fields; {TAGGED_FIELDS_MAX} are the most that is read")
+
+
 def skip_tagged_fields(buffer: Buffer, position: int, end: int, count: int) -> int:
     """Check and pass over `count` tagged fields, all unknown here; return the position after them.
 
     Raises:
-        MalformedMessageError: a size beyond `end`, or tags that are not strictly ascending.
+        MalformedMessageError: too many, a size beyond `end`, or tags that are not strictly ascending.
     """
-    if count > end - position:
-        raise MalformedMessageError(f"there are {count} tagged fields, but only {end - position} bytes are left")
+    check_tagged_fields(count, end - position)
     last_tag = -1
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)

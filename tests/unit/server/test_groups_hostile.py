@@ -33,7 +33,7 @@ KEYS = (
     ApiKey.DELETE_GROUPS,
     ApiKey.OFFSET_DELETE,
 )
-LONG = "ü" * 16_400  # more than what an int16 counts, in bytes
+LONG = "ü" * 16_383  # as long as a string of a request may be, in bytes
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"
 STEPS = 150
 

@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidelog.base.errors import MalformedMessageError
+from tidelog.wire.api import ApiKey
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN, FrameReceiver
+from tidelog.wire.limits import FEW_BYTES_MAX, LISTED_BYTES_MAX, request_size_bytes_max
 
 LIMIT = 4 << 20
 SIZES_OF_NOTE = (16_379, 16_380, 16_381, 65_532, 1 << 20)  # around the steps in which the buffer grows
@@ -93,6 +95,22 @@ def test_a_size_that_cannot_be_is_refused(start: bytes, expected: str) -> None:
 def test_the_largest_frame_allowed_is_accepted() -> None:
     content = b"x" * LIMIT
     assert receive(FrameReceiver(LIMIT), frame_of(content), [1 << 20]) == [content]
+
+
+def test_a_request_is_measured_by_its_api_as_soon_as_that_is_known() -> None:
+    receiver = FrameReceiver(100 << 20, request_size_bytes_max)
+    for api_key, limit in ((ApiKey.HEARTBEAT, FEW_BYTES_MAX), (ApiKey.FETCH, LISTED_BYTES_MAX), (999, FEW_BYTES_MAX)):
+        for size, is_read in ((limit, True), (limit + 1, False)):
+            receiver = FrameReceiver(100 << 20, request_size_bytes_max)
+            start = size.to_bytes(4) + api_key.to_bytes(2)
+            assert receive(receiver, start[:5], [5]) == []
+            if is_read:
+                assert receive(receiver, start[5:], [1]) == []
+            else:
+                with pytest.raises(MalformedMessageError, match=f"API {api_key} has {size} bytes; {limit} are"):
+                    receive(receiver, start[5:], [1])
+    receiver = FrameReceiver(100 << 20, request_size_bytes_max)
+    assert receive(receiver, (90 << 20).to_bytes(4) + ApiKey.PRODUCE.to_bytes(2), [6]) == []
 
 
 def test_announcing_a_large_frame_buys_no_memory() -> None:

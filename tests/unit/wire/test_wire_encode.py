@@ -22,6 +22,7 @@ from tidelog.wire.messages.api_01_fetch import (
 )
 from tidelog.wire.messages.api_02_list_offsets import ListOffsetsRequest
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorResponse
 
 
 class StillOnDisk:
@@ -130,8 +131,8 @@ def test_a_value_that_does_not_fit_is_refused_by_name(message: object, version: 
 
 def test_long_strings_and_lists_take_longer_varints() -> None:
     for size in (126, 127, 16_382, 16_383, 2_097_151):
-        request = ProduceRequest(transactional_id="x" * size, acks=1, timeout_ms=1, topic_data=[])
-        assert decode(ProduceRequest, encode(request, 9), 9) == request
+        answer = FindCoordinatorResponse(error_message="x" * size)  # a string of a request is bounded
+        assert decode(FindCoordinatorResponse, encode(answer, 3), 3) == answer
     topics = [TopicProduceData(name="t", partition_data=[PartitionProduceData(index) for index in range(200)])] * 200
     request = ProduceRequest(acks=1, timeout_ms=1, topic_data=topics)
     assert decode(ProduceRequest, encode(request, 9), 9) == request

@@ -10,15 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, sample
-from tidelog.base.errors import Code, KafkaError, MalformedMessageError
+from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError
 from tidelog.wire import decode, encode
-from tidelog.wire.generate_decoder import REQUEST_ELEMENTS_MAX
+from tidelog.wire.limits import ELEMENTS_MAX
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
-from tidelog.wire.messages.api_03_metadata import MetadataRequest
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest
-from tidelog.wire.primitives import uvarint
+from tidelog.wire.primitives import STRING_SIZE_BYTES_MAX, TAGGED_FIELDS_MAX, uvarint
 from tidelog.wire.schema import array, field, int32, message, string, struct
 
 
@@ -35,6 +35,11 @@ class Hollow:
 
     items: list[Nothing] = field(array(Nothing))
     name: str = field(string, default="")
+
+
+@message(api_key=-1, versions="0", kind="request")
+class Numbers:
+    items: list[int] = field(array(int32))
 
 
 def produce(version: int) -> bytes:
@@ -116,7 +121,7 @@ def test_the_error_names_the_element_of_each_array() -> None:
         pytest.param(b"\2\5\1a\5\1b", "tag 5 comes after tag 5", id="twice"),
         pytest.param(b"\2\5\1a\4\1b", "tag 4 comes after tag 5", id="descending"),
         pytest.param(b"\1\5\3ab", "its length is 3, but only 2 bytes are left", id="too-long"),
-        pytest.param(b"\x7f\5\1a", "its length is 127, but only 3 bytes are left", id="too-many"),
+        pytest.param(b"\x7f\5\1a", "there are 127 tagged fields, but only 3 bytes are left", id="too-many"),
         pytest.param(
             b"\1\0\3\2a\0",
             "cluster_id, at byte 33: its tag announces 3 bytes, but it takes 2",
@@ -163,14 +168,52 @@ def test_a_count_buys_no_memory() -> None:
 def test_a_request_has_so_many_elements_and_no_more() -> None:
     # Partitions without records: seven bytes each on the wire, a hundred times that as objects.
     partition = b"\0\0\0\7" + b"\0" + b"\0"
-    for count in (2_000, REQUEST_ELEMENTS_MAX):
+    for count in (2_000, ELEMENTS_MAX):
         head = b"\0" + b"\0\1" + b"\0\0\0\0" + b"\2" + b"\2t" + uvarint(count + 1)
         raw = head + partition * count + b"\0" + b"\0"
         if count == 2_000:
             assert len(decode(ProduceRequest, raw, 9).topic_data[0].partition_data) == count
         else:
-            with pytest.raises(MalformedMessageError, match="more than 262144 elements"):
+            with pytest.raises(MalformedMessageError, match="more than 262144 values"):
                 decode(ProduceRequest, raw, 9)
+
+
+def test_who_reads_less_at_once_says_how_much() -> None:
+    raw = encode(MetadataRequest(topics=[MetadataRequestTopic(name=f"t{index}") for index in range(20)]), 13)
+    assert len(decode(MetadataRequest, raw, 13, elements_max=20).topics or ()) == 20
+    with pytest.raises(TooManyElementsError, match=r"topics.*: the request lists more than 19 values"):
+        decode(MetadataRequest, raw, 13, elements_max=19)
+
+
+@pytest.mark.parametrize(("count", "is_read"), [(TAGGED_FIELDS_MAX, True), (TAGGED_FIELDS_MAX + 1, False)])
+@pytest.mark.parametrize(  # without tags of its own in this version, and with
+    "request_", [MetadataRequest(), FetchRequest(max_wait_ms=1, min_bytes=1, topics=[])], ids=["unknown", "known"]
+)
+def test_few_tagged_fields_are_read_in_one_place(request_: object, count: int, is_read: bool) -> None:
+    cls = type(request_)
+    raw = encode(request_, 13)[:-1] + uvarint(count) + b"".join(uvarint(100 + tag) + b"\0" for tag in range(count))
+    if is_read:
+        decode(cls, raw, 13)
+        with pytest.raises(TooManyElementsError):
+            decode(cls, raw, 13, elements_max=count - 1)
+    else:
+        with pytest.raises(MalformedMessageError, match=f"{count} tagged fields; {TAGGED_FIELDS_MAX} are the most"):
+            decode(cls, raw, 13)
+
+
+def test_numbers_in_arrays_are_elements_too() -> None:
+    with pytest.raises(TooManyElementsError):
+        decode(Numbers, b"\0\0\0\3" + bytes(12), 0, elements_max=2)
+    assert decode(Numbers, b"\0\0\0\3" + bytes(12), 0, elements_max=3).items == [0, 0, 0]
+
+
+def test_a_compact_string_is_no_longer_than_a_string_may_be() -> None:
+    longest = b"\x02" + b"\0" * 16 + uvarint(STRING_SIZE_BYTES_MAX + 1) + b"x" * STRING_SIZE_BYTES_MAX
+    rest = b"\0" + b"\1\1" + b"\0"
+    assert len(decode(MetadataRequest, longest + rest, 13).topics[0].name or "") == STRING_SIZE_BYTES_MAX  # type: ignore[index]
+    longer = b"\x02" + b"\0" * 16 + uvarint(STRING_SIZE_BYTES_MAX + 2) + b"x" * (STRING_SIZE_BYTES_MAX + 1)
+    with pytest.raises(MalformedMessageError, match="more than a string may have, 32767"):
+        decode(MetadataRequest, longer + rest, 13)
 
 
 def test_elements_of_no_size_are_bounded_by_what_is_left() -> None:

@@ -1,0 +1,119 @@
+"""A request that lists much is answered in pieces; the answer is as if it had been one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidelog.server.long_requests import DIVISIONS, Division
+from tidelog.wire.api import ApiKey, api
+from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest
+from tidelog.wire.messages.api_43_elect_leaders import (
+    ElectLeadersResponse,
+    PartitionResult,
+    ReplicaElectionResult,
+)
+from tidelog.wire.schema import Layout, layout_of
+
+IDS = [ApiKey(key).name for key in DIVISIONS]
+
+
+def field_of(layout: Layout, name: str) -> Any:
+    return next(spec for spec in layout.fields if spec.name == name)
+
+
+@pytest.mark.parametrize(("key", "division"), DIVISIONS.items(), ids=IDS)
+def test_what_is_divided_is_a_list_of_the_request_and_of_its_answer(key: int, division: Division) -> None:
+    known = api(key)
+    listed = field_of(layout_of(known.request), division.listed).type
+    answered = field_of(layout_of(known.response), division.answered).type
+    assert (listed.kind, answered.kind) == ("array", "array")
+    if division.inner is not None:
+        assert field_of(listed.element.layout, division.inner).type.kind == "array"
+        assert field_of(answered.element.layout, division.answered_inner).type.kind == "array"
+
+
+def topics(*counts: int) -> list[ListOffsetsTopic]:
+    return [
+        ListOffsetsTopic(
+            name=f"t{number}", partitions=[ListOffsetsPartition(partition_index=at, timestamp=0) for at in range(count)]
+        )
+        for number, count in enumerate(counts)
+    ]
+
+
+def test_pieces_are_as_long_as_they_may_be_and_say_all_in_order() -> None:
+    division = Division("topics", "topics", "partitions", weight_max=10)
+    request = ListOffsetsRequest(topics=topics(3, 3, 25, 1, 0, 9))
+    assert division.is_long(request)
+    pieces = division.pieces_of(request)
+    said = [(topic.name, one.partition_index) for piece in pieces for topic in piece.topics for one in topic.partitions]
+    assert said == [(topic.name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    assert [topic.name for piece in pieces for topic in piece.topics].count("t4") == 1
+    for piece in pieces:
+        assert sum(1 + len(topic.partitions) for topic in piece.topics) <= 10
+    assert len(pieces) <= 6
+    assert len(request.topics[2].partitions) == 25, "the request is left as it was"
+
+
+@pytest.mark.parametrize("listed", [None, []])
+def test_what_lists_nothing_is_one_piece(listed: list[MetadataRequestTopic] | None) -> None:
+    division, request = DIVISIONS[ApiKey.METADATA], MetadataRequest(topics=listed)
+    assert not division.is_long(request)
+    assert division.pieces_of(request) == [request]
+
+
+def test_what_is_said_of_one_name_stays_together() -> None:
+    division = DIVISIONS[ApiKey.CREATE_TOPICS]
+    names = [f"t{number}" for number in range(200)]
+    twice = CreateTopicsRequest(topics=[CreatableTopic(name=name) for name in (*names, *names)])
+    for piece in division.pieces_of(twice):
+        in_piece = [topic.name for topic in piece.topics]
+        assert all(in_piece.count(name) == 2 for name in in_piece)
+
+
+def test_what_says_too_much_of_one_name_is_divided_all_the_same() -> None:
+    division = DIVISIONS[ApiKey.METADATA]
+    pieces = division.pieces_of(MetadataRequest(topics=[MetadataRequestTopic(name="t")] * 1_000))
+    assert sum(len(piece.topics) for piece in pieces) == 1_000
+    assert max(len(piece.topics) for piece in pieces) <= division.weight_max
+
+
+def test_an_order_weighs_what_it_makes() -> None:
+    division = DIVISIONS[ApiKey.CREATE_TOPICS]
+    many = [CreatableTopic(name=f"t{number}", num_partitions=40) for number in range(3)]
+    assert [len(piece.topics) for piece in division.pieces_of(CreateTopicsRequest(topics=many))] == [1, 1, 1]
+    huge = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=(1 << 31) - 1)])
+    assert len(division.pieces_of(huge)) == 1
+
+
+def test_earlier_versions_list_elsewhere() -> None:
+    pieces = DIVISIONS[ApiKey.DELETE_TOPICS].pieces_of(DeleteTopicsRequest(topic_names=["t"] * 3 + ["u"] * 200))
+    assert [name for piece in pieces for name in piece.topic_names] == ["t"] * 3 + ["u"] * 200
+
+
+def elected(code: int, *rows: tuple[str, range]) -> ElectLeadersResponse:
+    return ElectLeadersResponse(
+        error_code=code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic, partition_result=[PartitionResult(partition_id=one) for one in partitions]
+            )
+            for topic, partitions in rows
+        ],
+    )
+
+
+def test_answers_are_joined_where_they_were_divided() -> None:
+    answers = [
+        elected(0, ("a", range(3)), ("b", range(2))),
+        elected(41, ("b", range(2, 4))),
+        elected(0, ("c", range(1))),
+    ]
+    assert DIVISIONS[ApiKey.ELECT_LEADERS].joined(answers) == elected(
+        41, ("a", range(3)), ("b", range(4)), ("c", range(1))
+    )
