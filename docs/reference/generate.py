@@ -13,7 +13,7 @@ import click
 from tidelog.base.errors import Code
 from tidelog.cli.app import root
 from tidelog.metadata.broker_configs import BROKER_CONFIGS
-from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Synonym
+from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Support, Synonym
 from tidelog.metadata.topic_configs import TOPIC_CONFIGS
 
 HERE = Path(__file__).parent
@@ -33,8 +33,22 @@ def configuration() -> str:
         NOTE,
         "# Configuration",
         "",
-        "Every key that Tidelog knows, by Kafka's names; those marked as Tidelog's own are not in Kafka.",
+        "Every key of Apache Kafka 4.3, and some of Tidelog's own, which are marked as such. "
+        "Each is of one of three kinds:",
+        "",
+        "- **served**: it does what it says below;",
+        "- **without effect**: it is about sizes or times that are not so here. Its value is checked and kept, "
+        "and the log has one warning of it;",
+        "- **refused**: it is about security, durability, policy or tiers that are not served. "
+        "Nothing but its default is taken, so that nobody believes in what is not so.",
+        "",
         "A key that is not here is refused, with the closest one named, wherever it is set.",
+        "",
+        "`listener.name.LISTENER.KEY` is what `KEY` is if that is without effect or refused; "
+        "no listener has a served setting of its own. "
+        "What Kafka hands on to plugins (`config.providers.*`, `rsm.config.*`, `rlmm.config.*`, `super.users`, "
+        "`allow.everyone.if.no.acl.found`) is refused with the plugin.",
+        "The values of passwords are never shown.",
         "",
         "A topic's setting comes from the strongest place that has it:",
         "the topic itself, this broker (changed while running), all brokers (changed while running), "
@@ -46,24 +60,19 @@ def configuration() -> str:
         "",
         "All of them can be changed while brokers run, and are in force when the change is answered.",
         "",
-        *topic_table(key for key in topics if key.has_effect),
+        *topic_table(key for key in topics if key.support == Support.SERVED),
         "",
-        "Taken without effect, so that stock tools and files work:",
-        "",
-        *topic_table(key for key in topics if not key.has_effect),
-        "",
+        *unserved("topics", topics),
         "## Brokers",
         "",
         "They stand in a node's `.properties` file. "
         'Those with "yes" can also be changed while brokers run, for one broker or for all; the others need a restart.',
         "",
-        *broker_table(key for key in brokers if key.has_effect),
+        *broker_table(key for key in brokers if key.support == Support.SERVED),
         "",
-        "Taken without effect, so that stock files work:",
-        "",
-        *broker_table(key for key in brokers if not key.has_effect),
+        *unserved("brokers", brokers),
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def topic_table(keys: Iterable[ConfigKey]) -> list[str]:
@@ -71,9 +80,7 @@ def topic_table(keys: Iterable[ConfigKey]) -> list[str]:
         ("key", "type", "default", "allowed", "falls back to", "what it does"),
         (
             (
-                f"`{key.name}`",
-                type_of(key),
-                default_of(key),
+                *facts_of(key),
                 allowed_of(key),
                 ", ".join(synonym_of(one) for one in key.synonyms) or "–",
                 key.doc + reason_of(key),
@@ -88,16 +95,44 @@ def broker_table(keys: Iterable[ConfigKey]) -> list[str]:
         ("key", "type", "default", "allowed", "changes while running", "what it does"),
         (
             (
-                f"`{key.name}`",
-                type_of(key),
-                default_of(key),
+                *facts_of(key),
                 allowed_of(key),
-                "yes" if key.is_dynamic else "no",
+                changes(key),
                 key.doc + reason_of(key),
             )
             for key in keys
         ),
     )
+
+
+def unserved(scope: str, keys: Sequence[ConfigKey]) -> list[str]:
+    """The sections of what is not served."""
+    without_effect = [key for key in keys if key.support == Support.WITHOUT_EFFECT]
+    refused = [key for key in keys if key.support == Support.REFUSED]
+    return [
+        f"### Without effect, of {scope}",
+        "",
+        *table(
+            ("key", "type", "default", "allowed", "changes while running", "why"),
+            ((*facts_of(key), allowed_of(key), changes(key), key.why) for key in without_effect),
+        ),
+        "",
+        f"### Refused, of {scope}",
+        "",
+        *table(
+            ("key", "type", "only value", "changes while running", "why"),
+            ((*facts_of(key), changes(key), key.why) for key in refused),
+        ),
+        "",
+    ]
+
+
+def facts_of(key: ConfigKey) -> tuple[str, str, str]:
+    return f"`{key.name}`", type_of(key), default_of(key)
+
+
+def changes(key: ConfigKey) -> str:
+    return "yes" if key.is_dynamic else "no"
 
 
 def type_of(key: ConfigKey) -> str:
@@ -129,7 +164,7 @@ def synonym_of(synonym: Synonym) -> str:
 
 
 def reason_of(key: ConfigKey) -> str:
-    return f" Other values are refused: {key.why_not_others}." if key.why_not_others else ""
+    return f" Other values are refused: {key.why}." if key.why else ""
 
 
 def error_codes() -> str:

@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tidelog.metadata.cluster_configs import QUORUM_CONFIGS, REPLICATION_CONFIGS, THROTTLE_CONFIGS
-from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, ignored_key
+from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType
 from tidelog.metadata.topic_configs import COMPRESSION_TYPES, GZIP_LEVELS
+from tidelog.metadata.unserved_configs import UNSERVED_CONFIGS
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST, SHORT, CLASS = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT, ConfigType.CLASS
 
-
-_ONE_LOOP = "a node is one process with one event loop; run more nodes to use more cores."
-_ONE_CLEANER = "the node compacts one log at a time."
-_NO_COORDINATORS = "transactions are not served in this release."
-_SYSTEM_BUFFERS = "the buffers of sockets are as large as the system makes them."
-_NO_SHARE_GROUPS = "share groups are not served."
-
 _NODE: tuple[ConfigKey, ...] = (
     ConfigKey("node.id", INT, None, "This node's id, unlike any other's. Required.", minimum=0),
-    ConfigKey("broker.id", INT, None, "The older name of node.id; both must agree.", minimum=0),
+    ConfigKey("broker.id", INT, "-1", "The older name of node.id; both must agree. -1 for unset.", minimum=-1),
     ConfigKey(
         "process.roles",
         LIST,
@@ -34,32 +28,34 @@ _NODE: tuple[ConfigKey, ...] = (
     ConfigKey("advertised.listeners", LIST, None, "What clients are told to connect to, if not what listeners says."),
     ConfigKey(
         "listener.security.protocol.map",
-        LIST,
-        "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT is served.",
+        STRING,
+        "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "Which protocol each listener name speaks: NAME:PROTOCOL, with a comma between. PLAINTEXT is served. Unless "
+        "it is set, listeners of controllers speak PLAINTEXT.",
     ),
     ConfigKey("controller.listener.names", LIST, None, "The listeners that controllers use. Required of a controller."),
     ConfigKey(
         "inter.broker.listener.name",
         STRING,
-        "PLAINTEXT",
-        "The listener on which brokers ask each other for records; who has none of this name is asked on its first. "
+        None,
+        "The listener on which brokers ask each other for records, PLAINTEXT unless set; who has none of this name is "
+        "asked on its first. "
         "If clients have another listener, controllers stop replicas through it; otherwise by the metadata alone.",
     ),
     ConfigKey(
         "controller.quorum.voters",
         LIST,
-        None,
+        "",
         "The voters of the metadata quorum: ID@HOST:PORT, with a comma between; the same at every node.",
     ),
     ConfigKey(
         "controller.quorum.bootstrap.servers",
         LIST,
-        None,
+        "",
         "Where to find the voters of a quorum that keeps them in its log: HOST:PORT, with a comma between.",
     ),
     ConfigKey("broker.rack", STRING, None, "Where this broker stands; replicas are spread over racks."),
-    ConfigKey("log.dir", STRING, "/tmp/kafka-logs", "The directory of this node's logs, if log.dirs does not say."),  # noqa: S108
+    ConfigKey("log.dir", LIST, "/tmp/kafka-logs", "The directory of this node's logs, if log.dirs does not say."),  # noqa: S108
     ConfigKey(
         "log.dirs",
         LIST,
@@ -103,20 +99,6 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         "connection is closed whose peer took nothing for longest. As much again is for other nodes; -1 for no limit.",
         minimum=-1,
     ),
-    ignored_key(
-        "socket.send.buffer.bytes",
-        INT,
-        "102400",
-        _SYSTEM_BUFFERS,
-        minimum=-1,
-    ),
-    ignored_key(
-        "socket.receive.buffer.bytes",
-        INT,
-        "102400",
-        _SYSTEM_BUFFERS,
-        minimum=-1,
-    ),
     ConfigKey("socket.listen.backlog.size", INT, "50", "How many connections may wait to be accepted.", minimum=1),
     ConfigKey(
         "connections.max.idle.ms", LONG, "600000", "An idle connection is closed after this; -1 for never.", minimum=-1
@@ -137,9 +119,16 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
     ),
     ConfigKey(
         "max.connections.per.ip.overrides",
-        LIST,
+        STRING,
         "",
         "Other limits for some addresses: ADDRESS:LIMIT, with a comma between.",
+    ),
+    ConfigKey(
+        "max.request.partition.size.limit",
+        INT,
+        "2000",
+        "The most partitions that one DescribeTopicPartitions is answered with; the client asks on.",
+        minimum=1,
     ),
     ConfigKey(
         "fetch.max.bytes", INT, "57671680", "The most that one fetch is answered with, whatever it asks.", minimum=1024
@@ -158,9 +147,6 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         "Tidelog's own: how many partitions all fetch sessions may follow together, a few hundred bytes each.",
         minimum=0,
     ),
-    ignored_key("num.network.threads", INT, "3", _ONE_LOOP, minimum=1),
-    ignored_key("num.io.threads", INT, "8", _ONE_LOOP, minimum=1),
-    ignored_key("background.threads", INT, "10", _ONE_LOOP, minimum=1),
     ConfigKey(
         "num.replica.fetchers",
         INT,
@@ -168,7 +154,6 @@ _CONNECTIONS: tuple[ConfigKey, ...] = (
         "How many fetches at a time followers here have at each of the other nodes; partitions are spread over them.",
         minimum=1,
     ),
-    ignored_key("num.recovery.threads.per.data.dir", INT, "2", _ONE_LOOP, minimum=1),
 )
 
 _OBSERVABILITY: tuple[ConfigKey, ...] = (
@@ -244,8 +229,6 @@ _LOGS: tuple[ConfigKey, ...] = (
     ConfigKey("log.segment.bytes", INT, "1073741824", "segment.bytes of topics that do not set it.", minimum=14),
     ConfigKey("log.roll.ms", LONG, None, "segment.ms of topics that do not set it.", minimum=1),
     ConfigKey("log.roll.hours", INT, "168", "The same in hours, unless log.roll.ms is set.", minimum=1),
-    ignored_key("log.roll.jitter.ms", LONG, None, "each partition rolls by its own records.", minimum=0),
-    ignored_key("log.roll.jitter.hours", INT, "0", "each partition rolls by its own records.", minimum=0),
     ConfigKey(
         "log.retention.ms", LONG, None, "retention.ms of topics that do not set it; -1 for no limit.", minimum=-1
     ),
@@ -290,7 +273,6 @@ _LOGS: tuple[ConfigKey, ...] = (
     ConfigKey(
         "log.message.timestamp.after.max.ms", LONG, "3600000", "message.timestamp.after.max.ms, unless set.", minimum=0
     ),
-    ConfigKey("log.preallocate", BOOLEAN, "false", "preallocate, unless set.", choices=("false",)),
     ConfigKey(
         "producer.id.expiration.ms",
         INT,
@@ -301,7 +283,6 @@ _LOGS: tuple[ConfigKey, ...] = (
     ConfigKey(
         "log.cleaner.enable", BOOLEAN, "true", "Whether topics with cleanup.policy compact are compacted at all."
     ),
-    ignored_key("log.cleaner.threads", INT, "1", _ONE_CLEANER, minimum=0),
     ConfigKey(
         "log.cleaner.backoff.ms",
         LONG,
@@ -323,17 +304,6 @@ _LOGS: tuple[ConfigKey, ...] = (
         "1.7976931348623157E308",
         "How many bytes a second the cleaner may read and write, on the average of a compaction.",
         minimum=1,
-    ),
-    ignored_key(
-        "log.cleaner.io.buffer.size", INT, "524288", "the cleaner reads and writes 1 MiB at a time.", minimum=0
-    ),
-    ignored_key(
-        "log.cleaner.io.buffer.load.factor",
-        DOUBLE,
-        "0.9",
-        "the keys are kept whole, in a table that grows.",
-        minimum=0,
-        maximum=1,
     ),
     ConfigKey("log.cleaner.delete.retention.ms", LONG, "86400000", "delete.retention.ms, unless set.", minimum=0),
     ConfigKey("log.cleaner.min.compaction.lag.ms", LONG, "0", "min.compaction.lag.ms, unless set.", minimum=0),
@@ -401,14 +371,6 @@ _COORDINATORS: tuple[ConfigKey, ...] = (
         "assignments. A member that finds no room is refused (GROUP_MAX_SIZE_REACHED).",
         minimum=1,
     ),
-    ignored_key("transaction.state.log.num.partitions", INT, "50", _NO_COORDINATORS, minimum=1),
-    ignored_key("transaction.state.log.replication.factor", SHORT, "3", _NO_COORDINATORS, minimum=1),
-    ignored_key("transaction.state.log.min.isr", INT, "2", _NO_COORDINATORS, minimum=1),
-    ignored_key("transaction.state.log.segment.bytes", INT, "104857600", _NO_COORDINATORS, minimum=1),
-    ignored_key("transaction.max.timeout.ms", INT, "900000", _NO_COORDINATORS, minimum=1),
-    ignored_key("transactional.id.expiration.ms", INT, "604800000", _NO_COORDINATORS, minimum=1),
-    ignored_key("share.coordinator.state.topic.replication.factor", SHORT, "3", _NO_SHARE_GROUPS, minimum=1),
-    ignored_key("share.coordinator.state.topic.min.isr", SHORT, "2", _NO_SHARE_GROUPS, minimum=1),
 )
 
 _DYNAMIC = {
@@ -433,33 +395,36 @@ _DYNAMIC = {
     "log.message.timestamp.after.max.ms",
     "log.message.timestamp.before.max.ms",
     "log.message.timestamp.type",
-    "log.preallocate",
     "log.retention.bytes",
     "log.retention.ms",
-    "log.roll.jitter.ms",
     "log.roll.ms",
     "log.segment.bytes",
+    "log.segment.delete.delay.ms",
     "max.connections",
     "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
     "message.max.bytes",
     "min.insync.replicas",
+    "num.replica.fetchers",
     "producer.id.expiration.ms",
     "replica.alter.log.dirs.io.max.bytes.per.second",
     "unclean.leader.election.enable",
 }
-"""What can be changed while brokers run: the defaults of topics, and what the broker looks up each time."""
+"""What of them can be changed while brokers run: the defaults of topics, and what the broker looks up each time."""
 
-BROKER_CONFIGS: tuple[ConfigKey, ...] = tuple(
-    replace(key, is_dynamic=key.name in _DYNAMIC)
-    for key in (
-        *_NODE,
-        *QUORUM_CONFIGS,
-        *_CONNECTIONS,
-        *_OBSERVABILITY,
-        *_TOPICS,
-        *_LOGS,
-        *REPLICATION_CONFIGS,
-        *THROTTLE_CONFIGS,
-        *_COORDINATORS,
-    )
+_SERVED = (
+    *_NODE,
+    *QUORUM_CONFIGS,
+    *_CONNECTIONS,
+    *_OBSERVABILITY,
+    *_TOPICS,
+    *_LOGS,
+    *REPLICATION_CONFIGS,
+    *THROTTLE_CONFIGS,
+    *_COORDINATORS,
+)
+
+BROKER_CONFIGS: tuple[ConfigKey, ...] = (
+    *(replace(key, is_dynamic=key.name in _DYNAMIC) for key in _SERVED),
+    *UNSERVED_CONFIGS,
 )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, ignored_key
+from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType
 
 BOOLEAN, STRING, INT, LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 DOUBLE, LIST, SHORT, CLASS = ConfigType.DOUBLE, ConfigType.LIST, ConfigType.SHORT, ConfigType.CLASS
-
-_NO_SAMPLES = "a throttle keeps no samples: what was too much is made up for, however long ago it was."
 
 THROTTLE_CONFIGS: tuple[ConfigKey, ...] = (
     ConfigKey(
@@ -34,10 +32,6 @@ THROTTLE_CONFIGS: tuple[ConfigKey, ...] = (
         "How many bytes a second this broker copies to move replicas from one of its log directories to another.",
         minimum=0,
     ),
-    ignored_key("replication.quota.window.num", INT, "11", _NO_SAMPLES, minimum=1),
-    ignored_key("replication.quota.window.size.seconds", INT, "1", _NO_SAMPLES, minimum=1),
-    ignored_key("alter.log.dirs.replication.quota.window.num", INT, "11", _NO_SAMPLES, minimum=1),
-    ignored_key("alter.log.dirs.replication.quota.window.size.seconds", INT, "1", _NO_SAMPLES, minimum=1),
 )
 
 REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
@@ -90,13 +84,6 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
         minimum=1,
         maximum=INT32_MAX,
     ),
-    ignored_key(
-        "leader.imbalance.per.broker.percentage",
-        INT,
-        "10",
-        "every leadership that can go back without a loss does, as with Kafka's KRaft controllers.",
-        minimum=0,
-    ),
     ConfigKey(
         "replica.lag.time.max.ms",
         LONG,
@@ -148,7 +135,7 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
     ),
     ConfigKey(
         "replica.selector.class",
-        CLASS,
+        STRING,
         None,
         "How a leader chooses the replica that a consumer is to read from. Without one, consumers read from leaders; "
         "RackAwareReplicaSelector sends them to a replica in their own rack.",
@@ -156,7 +143,7 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
             "org.apache.kafka.common.replica.RackAwareReplicaSelector",
             "org.apache.kafka.common.replica.LeaderSelector",
         ),
-        why_not_others="selectors of one's own would be Java classes",
+        why="selectors of one's own would be Java classes",
     ),
     ConfigKey(
         "replica.high.watermark.checkpoint.interval.ms",

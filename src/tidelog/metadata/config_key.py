@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum
 from re import fullmatch
 
 from tidelog.base.errors import ConfigError
@@ -28,6 +28,16 @@ class ConfigType(IntEnum):
     LIST = 7
     CLASS = 8
     PASSWORD = 9
+
+
+class Support(Enum):
+    """What becomes of a setting of Kafka's here."""
+
+    SERVED = "served"
+    WITHOUT_EFFECT = "without effect"
+    """Taken, with a warning: it is about sizes and times, and nothing here goes by it."""
+    REFUSED = "refused"
+    """Only its default is taken: who sets it would believe in what is not so."""
 
 
 _RANGES = {
@@ -55,11 +65,9 @@ class ConfigKey:
         maximum: inclusive, for numbers.
         choices: the only values it takes (each element, for a list); empty when there are too many to name.
         pattern: of each element of a list: an expression that it has to match, and what that is in words.
-        why_not_others: what to tell someone who asks for a value that Kafka takes and we do not.
+        why: what to tell someone who asks for a value that Kafka takes and we do not, or that has no effect.
         synonyms: for a topic setting, the broker settings behind it, the strongest first.
         is_dynamic: whether it can be changed while brokers run.
-        is_sensitive: whether its value is never shown.
-        has_effect: False for settings that are taken so that stock files and tools work, and do nothing.
     """
 
     name: str
@@ -70,11 +78,15 @@ class ConfigKey:
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     pattern: tuple[str, str] | None = None
-    why_not_others: str = ""
+    why: str = ""
     synonyms: tuple[Synonym, ...] = ()
     is_dynamic: bool = False
-    is_sensitive: bool = False
-    has_effect: bool = True
+    support: Support = Support.SERVED
+
+    @property
+    def is_sensitive(self) -> bool:
+        """Whether its value is never shown."""
+        return self.type == ConfigType.PASSWORD
 
     def parse(self, text: str) -> ConfigValue:
         """The value that `text` spells.
@@ -82,6 +94,12 @@ class ConfigKey:
         Raises:
             ConfigError: it is not of the type, out of range, or none of the choices; names the key and what is allowed.
         """
+        value = self._parse(text)
+        if self.support == Support.REFUSED and (self.default is None or value != self._parse(self.default)):
+            raise self._refuse(text)
+        return value
+
+    def _parse(self, text: str) -> ConfigValue:
         size_bytes = len(text.encode())
         if size_bytes > TEXT_SIZE_BYTES_MAX:
             raise ConfigError(f"{self.name}: a value of {size_bytes} bytes is longer than {TEXT_SIZE_BYTES_MAX}")
@@ -108,6 +126,8 @@ class ConfigKey:
     @property
     def allowed(self) -> str:
         """What values it takes, in words."""
+        if self.support == Support.REFUSED:
+            return "nothing" if self.default is None else f"{self.default!r}, the default"
         if self.pattern is not None:
             return self.pattern[1]
         if self.choices:
@@ -144,20 +164,37 @@ class ConfigKey:
 
     def _refuse(self, text: str) -> ConfigError:
         shown = "the value" if self.is_sensitive else repr(text)
-        why = f" ({self.why_not_others})" if self.why_not_others else ""
+        why = f" ({self.why})" if self.why and self.support != Support.WITHOUT_EFFECT else ""
         return ConfigError(f"{self.name}: {shown} is not allowed; allowed: {self.allowed}{why}")
 
 
-def ignored_key(
+def unserved(
     name: str,
     kind: ConfigType,
     default: str | None,
-    why: str,
-    *,
     minimum: float | None = None,
     maximum: float | None = None,
+    *,
     choices: tuple[str, ...] = (),
 ) -> ConfigKey:
-    """A setting that is taken so that stock files and tools work, and does nothing here."""
-    doc = f"Taken, without effect: {why}"
-    return ConfigKey(name, kind, default, doc, minimum=minimum, maximum=maximum, choices=choices, has_effect=False)
+    """A setting of Kafka's, for `without_effect` or `refused` to say what becomes of it."""
+    return ConfigKey(name, kind, default, "", minimum, maximum, choices)
+
+
+def unserved_dynamic(
+    name: str, kind: ConfigType, default: str | None, minimum: float | None = None, maximum: float | None = None
+) -> ConfigKey:
+    """Likewise, of one that can be changed while brokers run."""
+    return replace(unserved(name, kind, default, minimum, maximum), is_dynamic=True)
+
+
+def without_effect(why: str, *keys: ConfigKey) -> tuple[ConfigKey, ...]:
+    """Settings that are taken so that stock files and tools work, and do nothing here."""
+    doc = f"Taken, without effect: {why}."
+    return tuple(replace(key, doc=doc, why=why, support=Support.WITHOUT_EFFECT) for key in keys)
+
+
+def refused(why: str, *keys: ConfigKey) -> tuple[ConfigKey, ...]:
+    """Settings of which nothing but the default is taken."""
+    doc = f"Refused but for its default: {why}."
+    return tuple(replace(key, doc=doc, why=why, support=Support.REFUSED) for key in keys)

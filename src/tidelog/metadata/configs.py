@@ -6,8 +6,8 @@ the topic itself > this broker, changed while running > all brokers, changed whi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache
 from typing import Literal
@@ -15,8 +15,9 @@ from typing import Literal
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.broker_configs import BROKER_CONFIGS
-from tidelog.metadata.config_key import ConfigKey, ConfigType, ConfigValue, Synonym
+from tidelog.metadata.config_key import ConfigKey, ConfigType, ConfigValue, Support, Synonym
 from tidelog.metadata.image import ConfigResource, ResourceType
+from tidelog.metadata.ip_overrides import PER_IP_OVERRIDES, parse_per_ip_overrides
 from tidelog.metadata.topic_configs import TOPIC_CONFIGS
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ConfigType",
     "ConfigValue",
     "Scope",
+    "Support",
     "broker_entries",
     "broker_settings",
     "broker_values",
@@ -38,6 +40,7 @@ __all__ = [
     "validate",
     "validate_broker_configs",
     "validate_topic_configs",
+    "without_effect",
 ]
 
 Scope = Literal["topic", "broker"]
@@ -46,6 +49,17 @@ TABLE: Mapping[Scope, Mapping[str, ConfigKey]] = {
     "topic": {key.name: key for key in TOPIC_CONFIGS},
     "broker": {key.name: key for key in BROKER_CONFIGS},
 }
+
+
+_OF_LISTENERS = "listener.name."
+_OF_PLUGINS: Mapping[str, str] = {
+    "allow.everyone.if.no.acl.found": "authorizer.class.name",
+    "config.providers.": "config.providers",
+    "rlmm.config.": "remote.log.metadata.manager.class.name",
+    "rsm.config.": "remote.log.storage.manager.class.name",
+    "super.users": "authorizer.class.name",
+}
+"""How the settings begin that Kafka hands on to a plugin, and the setting that names it."""
 
 
 class ConfigSource(IntEnum):
@@ -157,9 +171,33 @@ def config_key(scope: Scope, name: str) -> ConfigKey:
         ConfigError: there is none; names the closest one that there is.
     """
     key = TABLE[scope].get(name)
+    if key is None and scope == "broker":
+        key = _key_by_prefix(name)
     if key is None:
         raise ConfigError(f"{name}: there is no such {scope} setting{_suggestion(scope, name)}")
     return key
+
+
+def _key_by_prefix(name: str) -> ConfigKey | None:
+    """Of a setting whose name Kafka does not know in advance: one listener's, or a plugin's; None of any other."""
+    if name.startswith(_OF_LISTENERS):
+        _, _, of_listener = name.removeprefix(_OF_LISTENERS).partition(".")
+        _, _, of_mechanism = of_listener.partition(".")
+        key = TABLE["broker"].get(of_listener) or TABLE["broker"].get(of_mechanism)
+        if key is None or key.support != Support.SERVED:
+            return None if key is None else replace(key, name=name)
+        why = f"no listener has a setting of its own; {key.name} is one for all of them"
+        return replace(key, name=name, default=None, support=Support.REFUSED, why=why)
+    for prefix, plugin in _OF_PLUGINS.items():
+        if name.startswith(prefix):  # it may be a secret, as far as anybody knows
+            return replace(TABLE["broker"][plugin], name=name, type=ConfigType.PASSWORD, default=None)
+    return None
+
+
+def without_effect(scope: Scope, names: Iterable[str]) -> list[ConfigKey]:
+    """Those of the settings that are taken, and do nothing here."""
+    keys = (TABLE[scope].get(name) or (_key_by_prefix(name) if scope == "broker" else None) for name in names)
+    return [key for key in keys if key is not None and key.support == Support.WITHOUT_EFFECT]
 
 
 def validate(scope: Scope, name: str, text: str) -> ConfigValue:
@@ -199,7 +237,8 @@ def validate_broker_configs(broker: BrokerSettings) -> None:
                 f"{name} cannot be changed while the broker runs{_changeable_instead(name)}: "
                 "set it in the broker's .properties file, and start the broker again"
             )
-    if broker.value("max.connections.per.ip") == 0 and not broker.value("max.connections.per.ip.overrides"):
+    overrides = parse_per_ip_overrides(broker.text(PER_IP_OVERRIDES) or "")
+    if broker.value("max.connections.per.ip") == 0 and not any(overrides.values()):
         raise ConfigError(
             "max.connections.per.ip is 0, and max.connections.per.ip.overrides lets nobody in either: "
             "there would be no one to change it back"
@@ -230,9 +269,13 @@ def broker_values(properties: Mapping[str, str]) -> dict[str, ConfigValue | None
     Raises:
         ConfigError: at the first setting that is unknown (naming the closest known) or wrong.
     """
-    for name, text in properties.items():
-        validate("broker", name, text)
-    return {name: _parse_or_none(key, properties.get(name, key.default)) for name, key in TABLE["broker"].items()}
+    own = {name: validate("broker", name, text) for name, text in properties.items()}
+    return _broker_defaults() | {name: value for name, value in own.items() if name in TABLE["broker"]}
+
+
+@cache
+def _broker_defaults() -> dict[str, ConfigValue | None]:
+    return {name: None if key.default is None else key.parse(key.default) for name, key in TABLE["broker"].items()}
 
 
 def topic_values(configs: Mapping[str, str], broker: BrokerSettings) -> dict[str, ConfigValue]:
@@ -279,7 +322,11 @@ def topic_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[Co
 def broker_entries(broker: BrokerSettings) -> list[ConfigEntry]:
     """Every setting of a broker with where it comes from (DescribeConfigs), by name."""
     entries = []
-    for key in sorted(BROKER_CONFIGS, key=lambda key: key.name):
+    prefixed = {
+        name: _key_by_prefix(name) for _, settings in broker.places() for name in settings.keys() - TABLE["broker"]
+    }
+    keys = [*BROKER_CONFIGS, *(key for key in prefixed.values() if key is not None)]
+    for key in sorted(keys, key=lambda key: key.name):
         synonyms = [
             ConfigSynonym(key.name, settings[key.name], source)
             for source, settings in broker.places()
@@ -307,10 +354,6 @@ def _entry(key: ConfigKey, synonyms: tuple[ConfigSynonym, ...]) -> ConfigEntry:
     if key.is_sensitive:
         synonyms = tuple(ConfigSynonym(s.name, None, s.source) for s in synonyms)
     return ConfigEntry(key, synonyms[0].value, synonyms[0].source, synonyms)
-
-
-def _parse_or_none(key: ConfigKey, text: str | None) -> ConfigValue | None:
-    return None if text is None else key.parse(text)
 
 
 def _suggestion(scope: Scope, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.metadata.config_key import INT64_MAX, ConfigKey, ConfigType, Synonym
+from tidelog.metadata.config_key import INT64_MAX, ConfigKey, ConfigType, Synonym, refused, without_effect
 
 _HOUR_MS = 3_600_000
 _MINUTE_MS = 60_000
@@ -21,9 +21,11 @@ GZIP_LEVELS = ("-1", *map(str, range(1, 10)))
 
 THROTTLED_REPLICAS = (r"\*|[0-9]+:[0-9]+", "PARTITION:BROKER, with a comma between; or *")
 
-_NO_TIERS = "Tidelog has no tiered storage"
+NO_TIERS = "there is no tiered storage, all segments stay with the brokers"
+NO_PREALLOCATION = "the size of a segment file is what was appended to it"
+NO_JITTER = "each partition rolls by its own records"
 
-TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
+_SERVED: tuple[ConfigKey, ...] = (
     _key(
         "cleanup.policy",
         LIST,
@@ -78,15 +80,6 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "with the first one after that.",
         "log.cleaner.delete.retention.ms",
         minimum=0,
-    ),
-    _key(
-        "file.delete.delay.ms",
-        LONG,
-        "60000",
-        "How long deleted files stay on disk, for those who still read them; what the broker says counts.",
-        "log.segment.delete.delay.ms",
-        minimum=0,
-        has_effect=False,
     ),
     _key(
         "flush.messages",
@@ -196,23 +189,6 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         minimum=1,
     ),
     _key(
-        "preallocate",
-        BOOLEAN,
-        "false",
-        "Segment files grow as records come.",
-        "log.preallocate",
-        choices=("false",),
-        why_not_others="the size of a segment file is what was appended to it",
-    ),
-    _key(
-        "remote.storage.enable",
-        BOOLEAN,
-        "false",
-        "All segments stay with the brokers.",
-        choices=("false",),
-        why_not_others=_NO_TIERS,
-    ),
-    _key(
         "retention.bytes",
         LONG,
         "-1",
@@ -247,16 +223,6 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         minimum=12,
     ),
     _key(
-        "segment.jitter.ms",
-        LONG,
-        "0",
-        "In Kafka, up to this much is taken off segment.ms at random. Here each partition rolls by its own records.",
-        "log.roll.jitter.ms",
-        Synonym("log.roll.jitter.hours", _HOUR_MS),
-        minimum=0,
-        has_effect=False,
-    ),
-    _key(
         "segment.ms",
         LONG,
         "604800000",
@@ -273,4 +239,38 @@ TOPIC_CONFIGS: tuple[ConfigKey, ...] = (
         "had read them is told.",
         "unclean.leader.election.enable",
     ),
+)
+
+TOPIC_CONFIGS: tuple[ConfigKey, ...] = tuple(
+    sorted(
+        (
+            *_SERVED,
+            *without_effect(
+                "deleted files stay for log.segment.delete.delay.ms of the broker, whatever their topic",
+                _key("file.delete.delay.ms", LONG, "60000", "", "log.segment.delete.delay.ms", minimum=0),
+            ),
+            *without_effect(
+                NO_JITTER,
+                _key(
+                    "segment.jitter.ms",
+                    LONG,
+                    "0",
+                    "",
+                    "log.roll.jitter.ms",
+                    Synonym("log.roll.jitter.hours", _HOUR_MS),
+                    minimum=0,
+                ),
+            ),
+            *refused(NO_PREALLOCATION, _key("preallocate", BOOLEAN, "false", "", "log.preallocate")),
+            *refused(
+                NO_TIERS,
+                _key("local.retention.bytes", LONG, "-2", "", "log.local.retention.bytes"),
+                _key("local.retention.ms", LONG, "-2", "", "log.local.retention.ms"),
+                _key("remote.log.copy.disable", BOOLEAN, "false", ""),
+                _key("remote.log.delete.on.disable", BOOLEAN, "false", ""),
+                _key("remote.storage.enable", BOOLEAN, "false", ""),
+            ),
+        ),
+        key=lambda key: key.name,
+    )
 )

@@ -10,11 +10,15 @@ from typing import cast
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.config_key import INT64_MAX
-from tidelog.metadata.configs import ConfigValue, broker_values
+from tidelog.metadata.configs import TABLE, ConfigValue, broker_values
+from tidelog.metadata.ip_overrides import PER_IP_OVERRIDES, parse_per_ip_overrides
 from tidelog.server.quorum_config import QuorumConfig, read_quorum_config
 
 BROKER_ROLE = "broker"
 CONTROLLER_ROLE = "controller"
+PLAINTEXT = "PLAINTEXT"
+"""The protocol that is served, and the listener on which brokers ask each other unless another is named."""
+PROTOCOL_MAP = "listener.security.protocol.map"
 EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be refused
 
 
@@ -64,6 +68,7 @@ class NodeConfig:
     node_queued_request_bytes_max: int
     queued_answer_bytes_max: int
     fetch_size_bytes_max: int
+    described_partitions_max: int
     fetch_session_slots: int
     fetch_session_partitions: int
     connection_idle_ms_max: int | None
@@ -110,7 +115,7 @@ class NodeConfig:
             broker_listeners=broker_listeners,
             controller_listeners=controller_listeners,
             controller_listener_name=listener_name,
-            inter_broker_listener_name=cast(str, values["inter.broker.listener.name"]),
+            inter_broker_listener_name=cast("str | None", values["inter.broker.listener.name"]) or PLAINTEXT,
             quorum=read_quorum_config(values, node_id, controller_listeners, listener_name),
             advertised=advertised,
             rack=cast("str | None", values["broker.rack"]),
@@ -125,13 +130,14 @@ class NodeConfig:
             node_queued_request_bytes_max=_limit(values, "inter.node.queued.max.request.bytes"),
             queued_answer_bytes_max=_limit(values, "queued.max.response.bytes"),
             fetch_size_bytes_max=cast(int, values["fetch.max.bytes"]),
+            described_partitions_max=cast(int, values["max.request.partition.size.limit"]),
             fetch_session_slots=cast(int, values["max.incremental.fetch.session.cache.slots"]),
             fetch_session_partitions=cast(int, values["max.incremental.fetch.session.cache.partitions"]),
             connection_idle_ms_max=None if idle_ms < 0 else idle_ms,
             listen_backlog=cast(int, values["socket.listen.backlog.size"]),
             connections_max=cast(int, values["max.connections"]),
             connections_per_ip_max=cast(int, values["max.connections.per.ip"]),
-            connections_per_ip_overrides=_per_ip_overrides(values),
+            connections_per_ip_overrides=parse_per_ip_overrides(cast(str, values[PER_IP_OVERRIDES])),
             metrics_listener=_metrics_listener(values),
             metrics_topics_max=cast(int, values["metrics.topics.max"]),
             metrics_partitions_enable=cast(bool, values["metrics.partitions.enable"]),
@@ -166,12 +172,12 @@ def _limit(values: _Values, key: str) -> int:
 
 
 def _node_id(values: _Values) -> BrokerId:
-    node_id, broker_id = values["node.id"], values["broker.id"]
-    if node_id is None:
+    node_id, broker_id = values["node.id"], cast(int, values["broker.id"])
+    if node_id is None and broker_id >= 0:
         node_id = broker_id
     if node_id is None:
         raise ConfigError("node.id is missing: give this node a number of its own, such as node.id=1")
-    if broker_id is not None and broker_id != node_id:
+    if broker_id >= 0 and broker_id != node_id:
         raise ConfigError(f"broker.id is {broker_id} and node.id is {node_id}: they must agree, or leave broker.id out")
     return BrokerId(cast(int, node_id))
 
@@ -186,10 +192,10 @@ def _roles(values: _Values) -> frozenset[str]:
 def _listeners(values: _Values, roles: frozenset[str]) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
     """Those for clients, and those for controllers."""
     listeners = _parse_listeners("listeners", values)
-    _check_protocols(values, {one.name for one in listeners})
     names = cast("tuple[str, ...] | None", values["controller.listener.names"]) or ()
     if not names:
         raise ConfigError("controller.listener.names is missing: name the listener of controllers, such as CONTROLLER")
+    _check_protocols(values, {one.name for one in listeners}, names)
     brokers = tuple(one for one in listeners if one.name not in names)
     controllers = tuple(one for one in listeners if one.name in names)
     if BROKER_ROLE in roles and not brokers:
@@ -209,18 +215,22 @@ def _listeners(values: _Values, roles: frozenset[str]) -> tuple[tuple[Listener, 
     return brokers, controllers
 
 
-def _check_protocols(values: _Values, in_use: set[str]) -> None:
+def _check_protocols(values: _Values, in_use: set[str], of_controllers: tuple[str, ...]) -> None:
     """Kafka's stock file maps names that no listener has; those are nobody's business.
 
     A name that is not in the map is that of a protocol: whoever calls a listener SSL must not be served without it.
+    With no map but the default, listeners of controllers speak PLAINTEXT, as at Kafka.
     """
-    entries = cast("tuple[str, ...]", values["listener.security.protocol.map"])
+    text = cast(str, values[PROTOCOL_MAP])
+    entries = [entry.strip() for entry in text.split(",")]
     protocols = {name: protocol for name, _, protocol in (entry.partition(":") for entry in entries)}
+    if text == TABLE["broker"][PROTOCOL_MAP].default:
+        protocols = dict.fromkeys(of_controllers, PLAINTEXT) | protocols
     for name in sorted(in_use):
         protocol = protocols.get(name, name)
-        if protocol != "PLAINTEXT":
+        if protocol != PLAINTEXT:
             raise ConfigError(
-                f"listener.security.protocol.map: listener {name} speaks {protocol or 'nothing'}; "
+                f"{PROTOCOL_MAP}: listener {name} speaks {protocol or 'nothing'}; "
                 f"this release serves PLAINTEXT only ({name}:PLAINTEXT in the map, if that is what you want)"
             )
 
@@ -261,26 +271,6 @@ def _parse_listeners(key: str, values: _Values) -> tuple[Listener, ...]:
     return tuple(listeners.values())
 
 
-def _per_ip_overrides(values: _Values) -> dict[str, int]:
-    key = "max.connections.per.ip.overrides"
-    entries = cast("tuple[str, ...]", values[key])
-    limits: dict[str, int] = {}
-    if not entries:
-        return limits
-    from ipaddress import ip_address  # for those who need it
-
-    for text in entries:
-        address, colon, limit = text.rpartition(":")
-        try:
-            known = str(ip_address(address.strip("[]")))
-        except ValueError:
-            known = ""
-        if not known or not colon or not (limit.isascii() and limit.isdecimal()):
-            raise ConfigError(f"{key}: {text!r} is not of the form ADDRESS:LIMIT, such as 10.0.0.7:100")
-        limits[known] = int(limit)
-    return limits
-
-
 def _metrics_listener(values: _Values) -> Listener | None:
     text = cast("str | None", values["metrics.listener"])
     if not text:
@@ -294,7 +284,7 @@ def _metrics_listener(values: _Values) -> Listener | None:
 def _log_directories(values: _Values) -> tuple[str, ...]:
     several = cast("tuple[str, ...] | None", values["log.dirs"])
     if several is None:
-        return (cast(str, values["log.dir"]),)
+        several = cast("tuple[str, ...]", values["log.dir"])
     plain = [path.rstrip("/") for path in several]
     for path in plain:
         if plain.count(path) > 1:

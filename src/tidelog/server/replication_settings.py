@@ -49,6 +49,6 @@ class ReplicaFetchSettings:
             response_bytes_max=values["replica.fetch.response.max.bytes"],
             backoff_ms=values["replica.fetch.backoff.ms"],
             timeout_ms=values["replica.socket.timeout.ms"],
-            listener_name=cast(str, values["inter.broker.listener.name"]),
+            listener_name=str(values["inter.broker.listener.name"] or "PLAINTEXT"),
             selects_by_rack=str(values["replica.selector.class"]).endswith(RACK_AWARE),
         )

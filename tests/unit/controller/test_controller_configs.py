@@ -226,6 +226,12 @@ def test_resources_that_have_no_settings(kind: ResourceType, name: str, code: Co
         ("log.retention.hours", "log.retention.ms, which counts before it, can"),
         ("log.retenton.ms", "the closest is log.retention.ms"),
         ("retention.ms", "it is a topic setting"),
+        ("ssl.keystore.password", "the value is not allowed; allowed: nothing (TLS is not served"),
+        ("listener.name.outside.ssl.keystore.password", "the value is not allowed; allowed: nothing (TLS is not"),
+        ("authorizer.class.name", "there is no authorizer"),
+        ("remote.log.reader.threads", "no tiered storage"),
+        ("max.connections.per.ip.overrides", "ADDRESS:LIMIT"),
+        ("group.share.max.size", "start the broker again"),
     ],
 )
 def test_broker_settings_that_cannot_change_are_refused_with_what_to_do(name: str, says: str) -> None:
@@ -233,6 +239,41 @@ def test_broker_settings_that_cannot_change_are_refused_with_what_to_do(name: st
         result = change(cluster(), resource, (name, SET, "1"))
         assert result.code == Code.INVALID_REQUEST
         assert says in (result.message or "")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("num.io.threads", "16"),
+        ("num.network.threads", "6"),
+        ("num.replica.fetchers", "4"),
+        ("background.threads", "4"),
+        ("num.recovery.threads.per.data.dir", "4"),
+        ("log.cleaner.threads", "2"),
+        ("log.cleaner.io.buffer.size", "1000000"),
+        ("log.cleaner.io.buffer.load.factor", "0.8"),
+        ("log.segment.delete.delay.ms", "100"),
+        ("max.connections.per.ip.overrides", "10.0.0.7:100"),
+        ("group.consumer.assignment.interval.ms", "5"),
+        ("ssl.client.auth", "none"),
+        ("listener.name.outside.num.network.threads", "5"),
+    ],
+)
+def test_what_kafka_changes_while_it_runs_is_kept(name: str, text: str) -> None:
+    for resource in (BROKER, ALL_BROKERS):
+        state = cluster()
+        assert change(state, resource, (name, SET, text)) == AlteredConfigs(resource, Code.NONE)
+        assert own(state, resource) == {name: text}
+        assert change(state, resource, (name, DELETE, None)).code == Code.NONE
+
+
+def test_topics_keep_what_does_nothing_and_refuse_tiers() -> None:
+    state = cluster()
+    assert change(state, TOPIC, ("segment.jitter.ms", SET, "5")).code == Code.NONE
+    assert change(state, TOPIC, ("local.retention.ms", SET, "-2")).code == Code.NONE
+    refused = change(state, TOPIC, ("local.retention.ms", SET, "5"))
+    assert refused.code == Code.INVALID_CONFIG
+    assert "no tiered storage" in (refused.message or "")
 
 
 @pytest.mark.parametrize("name", ["max.connections", "max.connections.per.ip"])

@@ -94,8 +94,9 @@ def test_values_are_read(scope: Scope, name: str, text: str, value: ConfigValue)
         ("topic", "retention.ms", "", "whole number from -1"),
         ("topic", "min.cleanable.dirty.ratio", "1.01", "number from 0 to 1"),
         ("topic", "min.cleanable.dirty.ratio", "nan", "number from 0 to 1"),
-        ("topic", "preallocate", "yes", "allowed: false"),
+        ("topic", "preallocate", "yes", "allowed: 'false', the default"),
         ("topic", "remote.storage.enable", "true", "no tiered storage"),
+        ("broker", "ssl.key.password", "x", "ssl.key.password: the value is not allowed; allowed: nothing"),
         ("topic", "compression.type", "brotli", "uncompressed, gzip, snappy, lz4, zstd, producer"),
         ("topic", "compression.gzip.level", "0", "-1, 1, 2"),
         ("topic", "compression.gzip.level", "10", "-1, 1, 2"),
@@ -243,15 +244,3 @@ def test_the_log_takes_the_values_and_has_the_same_defaults() -> None:
     config = LogConfig.from_configs(topic_values({"cleanup.policy": "compact", "segment.bytes": "99"}, NOTHING))
     assert config.is_compacted
     assert config.segment_size_bytes == 99
-
-
-def test_sensitive_values_are_never_told() -> None:
-    from dataclasses import replace
-
-    from tidelog.metadata import configs
-
-    key = replace(TABLE["broker"]["broker.rack"], is_sensitive=True)
-    told = configs._entry(key, (configs.ConfigSynonym(key.name, "secret", ConfigSource.STATIC_BROKER),))
-    assert told.value is None
-    assert told.synonyms[0].value is None
-    assert "secret" not in str(key._refuse("secret"))

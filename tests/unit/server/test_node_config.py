@@ -41,6 +41,24 @@ def test_protocols_of_listeners_that_are_not_there_do_not_matter() -> None:
     assert NodeConfig.from_properties(GOOD | stock).node_id == 7
 
 
+def test_without_a_map_listeners_of_controllers_speak_plaintext_whatever_their_name() -> None:
+    other = {"listeners": "PLAINTEXT://127.0.0.1:9092,QUORUM://[::1]:9093", "controller.listener.names": "QUORUM"}
+    assert NodeConfig.from_properties(GOOD | other).controller_listener_name == "QUORUM"
+    with pytest.raises(ConfigError, match="QUORUM speaks QUORUM"):
+        NodeConfig.from_properties(GOOD | other | {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT"})
+
+
+def test_the_defaults_of_what_is_not_served_may_be_spelled_out() -> None:
+    spelled = {"authorizer.class.name": "", "security.inter.broker.protocol": "PLAINTEXT", "ssl.client.auth": "none"}
+    assert NodeConfig.from_properties(GOOD | spelled | {"broker.id": "-1"}).node_id == 7
+
+
+def test_the_directory_of_logs_may_be_named_in_either_way() -> None:
+    plain = {key: value for key, value in GOOD.items() if key != "log.dirs"}
+    assert NodeConfig.from_properties(plain).log_directories == ("/tmp/kafka-logs",)
+    assert NodeConfig.from_properties(plain | {"log.dir": "/a,/b"}).log_directories == ("/a", "/b")
+
+
 def test_every_interface_will_do_if_clients_are_told_a_name() -> None:
     outside = {"listeners": "PLAINTEXT://0.0.0.0:9092,CONTROLLER://0.0.0.0:9093"}
     config = NodeConfig.from_properties(GOOD | outside | {"advertised.listeners": "PLAINTEXT://name:9092"})
@@ -76,6 +94,7 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"logging.format": "xml"}, "text, json"),
         ({"node.id": None}, "node.id is missing"),
         ({"broker.id": "8"}, "they must agree"),
+        ({"node.id": None, "broker.id": "-1"}, "node.id is missing"),
         ({"process.roles": None}, "process.roles is missing"),
         ({"process.roles": "broker"}, "CONTROLLER is for controllers, and this node is none"),
         ({"process.roles": "controller"}, "PLAINTEXT is for clients, and this node is no broker"),
@@ -106,6 +125,11 @@ def test_what_is_shown_and_who_may_connect() -> None:
         ({"log.dirs": "/a,/b,/a/"}, "/a stands there twice"),
         ({"log.segment.byte": "100"}, "log.segment.bytes"),
         ({"num.partitions": "0"}, "num.partitions"),
+        ({"authorizer.class.name": "a.b.Authorizer"}, "authorizer.class.name.*there is no authorizer"),
+        ({"ssl.keystore.password": "x"}, "ssl.keystore.password: the value is not allowed.*TLS is not served"),
+        ({"security.inter.broker.protocol": "SSL"}, "nodes speak PLAINTEXT"),
+        ({"remote.log.storage.system.enable": "true"}, "no tiered storage"),
+        ({"create.topic.policy.class.name": "a.b.Policy"}, "policies would be Java classes"),
         ({"socket.request.max.bytes": "lots"}, "socket.request.max.bytes"),
     ],
 )

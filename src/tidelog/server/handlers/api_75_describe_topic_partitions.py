@@ -1,7 +1,8 @@
 """DescribeTopicPartitions 0: topics and partitions as the published image has them, piece by piece (KIP-966).
 
 Behaviour: topics in the order of their names, each once; all of them if none is named. At most
-`response_partition_limit` partitions (and at most 2,000) come at once; the cursor says where to go on.
+`response_partition_limit` partitions (and at most `max.request.partition.size.limit`) come at once; the cursor says
+where to go on.
 """
 
 from __future__ import annotations
@@ -23,14 +24,12 @@ from tidelog.wire.messages.api_75_describe_topic_partitions import (
 if TYPE_CHECKING:
     from tidelog.server.node import Node
 
-PARTITIONS_PER_ANSWER_MAX = 2000
-
 
 def handle(
     node: Node, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     image, cursor = node.image, request.cursor
-    left = min(request.response_partition_limit, PARTITIONS_PER_ANSWER_MAX)
+    left = min(request.response_partition_limit, node.config.described_partitions_max)
     if left < 1 or (cursor is not None and cursor.partition_index < 0):
         # There is no field for it but those of the topics that were named.
         return DescribeTopicPartitionsResponse(

@@ -1,0 +1,18 @@
+"""The facts about Kafka's settings that the table is compared with are those of its own jars."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from support.kafka_peer import java_command
+from support.kafka_tools import RUNNER
+
+TESTS = Path(__file__).parents[2]
+
+
+def test_the_committed_facts_are_kafkas(needs_kafka: None) -> None:
+    program = RUNNER.with_name("ConfigKeys.java")
+    printed = subprocess.run(java_command([str(program)]), capture_output=True, text=True, timeout=60, check=True)
+    committed = (TESTS / "unit" / "metadata" / "kafka-4.3-configs.tsv").read_text(encoding="utf-8")
+    assert printed.stdout == committed
