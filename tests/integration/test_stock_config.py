@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.server_process import ServerProcess
+import pytest
+
+from support.server_process import ServerFailedError, ServerProcess
 from support.wire_client import WireClient
 
 STOCK = """\
@@ -45,3 +47,25 @@ def test_a_node_serves_with_kafkas_stock_file(tmp_path: Path) -> None:
     finally:
         assert server.end() == 0
     assert "ERROR" not in server.log
+    (told,) = (line for line in server.log.splitlines() if "WARNING" in line and "do nothing here" in line)
+    assert "num.io.threads" in told
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("authorizer.class.name", "a.b.Authorizer", "there is no authorizer"),
+        ("super.users", "User:admin", "there is no authorizer"),
+        ("listener.name.plaintext.ssl.keystore.password", "hunter2", "TLS is not served"),
+        ("remote.log.storage.system.enable", "true", "there is no tiered storage"),
+    ],
+)
+def test_a_node_does_not_start_with_what_would_be_believed_of_it(
+    tmp_path: Path, key: str, value: str, says: str
+) -> None:
+    server = ServerProcess(tmp_path, tmp_path / "logs", **{key: value})
+    with pytest.raises(ServerFailedError):
+        server.start()
+    assert f"{key}: " in server.log
+    assert says in server.log
+    assert "hunter2" not in server.log

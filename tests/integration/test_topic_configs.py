@@ -32,7 +32,7 @@ from support.node import NodeProcess, StartNode
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
-from tidelog.metadata.configs import TABLE, ConfigSource
+from tidelog.metadata.configs import TABLE, ConfigSource, ConfigType
 from tidelog.records import read_header
 from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.wire import ApiKey
@@ -360,6 +360,10 @@ def test_how_many_may_connect(node: NodeProcess) -> None:
         change(client, "1", {"max.connections.per.ip": DELETED}, kind=RESOURCE_BROKER)
         assert is_let_in()
         wait_until(lambda: node.log.count("connection refused") == 1, "it is told once")
+        change(client, "1", {"max.connections.per.ip.overrides": set_to("127.0.0.1:1")}, kind=RESOURCE_BROKER)
+        assert not is_let_in()
+        change(client, "1", {"max.connections.per.ip.overrides": DELETED}, kind=RESOURCE_BROKER)
+        assert is_let_in()
         change(client, "", {"max.connections": set_to("1")}, kind=RESOURCE_BROKER)
         with WireClient(node.port) as waiting:
             waiting.send(ApiKey.LIST_CONFIG_RESOURCES, 1, request)
@@ -370,3 +374,39 @@ def test_how_many_may_connect(node: NodeProcess) -> None:
             change(client, "", {"max.connections": DELETED}, kind=RESOURCE_BROKER)
             answer = waiting.receive(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesResponse)
             assert [one.resource_name for one in answer.config_resources] == ["1"]
+
+
+def test_what_does_nothing_is_kept_and_told_of_once(node: NodeProcess) -> None:
+    def told() -> list[str]:
+        return [line for line in node.log.splitlines() if "do nothing here" in line]
+
+    with WireClient(node.port) as client:
+        client.create_topic("jittery")
+        change(client, "", {"num.io.threads": set_to("16")}, kind=RESOURCE_BROKER)
+        change(client, "1", {"num.io.threads": set_to("4")}, kind=RESOURCE_BROKER)
+        change(client, "jittery", {"segment.jitter.ms": set_to("5")})
+        assert described(client, "1", kind=RESOURCE_BROKER)["num.io.threads"].value == "4"
+        assert described(client, "jittery")["segment.jitter.ms"].value == "5"
+        assert ["num.io.threads" in line for line in told()] == [True, False]
+    node.kill()
+    node.restart()
+    assert len(told()) == 4, "and once more by the next process"
+    with WireClient(node.port) as client:
+        assert described(client, "1", kind=RESOURCE_BROKER)["num.io.threads"].value == "4"
+
+
+def test_what_is_not_served_is_refused_and_described_without_secrets(client: WireClient) -> None:
+    for key in ("ssl.keystore.password", "listener.name.outside.plain.sasl.jaas.config"):
+        row = alter(client, "1", {key: set_to("hunter2")}, kind=RESOURCE_BROKER)
+        assert row.error_code == Code.INVALID_REQUEST
+        assert (row.error_message or "").startswith(f"{key}: the value is not allowed")
+        assert "hunter2" not in (row.error_message or "")
+    client.create_topic("tiered")
+    assert alter(client, "tiered", {"remote.storage.enable": set_to("true")}).error_code == Code.INVALID_CONFIG
+    rows = described(client, "1", kind=RESOURCE_BROKER)
+    secret = rows["ssl.keystore.password"]
+    assert (secret.config_type, secret.value, secret.is_sensitive) == (ConfigType.PASSWORD, None, True)
+    assert rows["metric.reporters"].config_type == ConfigType.LIST
+    assert rows["principal.builder.class"].config_type == ConfigType.CLASS
+    assert rows["authorizer.class.name"].config_type == ConfigType.STRING
+    assert "listeners speak PLAINTEXT" in (rows["ssl.client.auth"].documentation or "")

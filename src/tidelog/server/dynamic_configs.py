@@ -6,18 +6,22 @@ A log that is opened later, be it after a restart, reads the same image: setting
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from typing import cast
 
 from tidelog.log import LogConfig
 from tidelog.metadata import ConfigResource, MetadataDelta, MetadataImage, ResourceType
-from tidelog.metadata.configs import TABLE, broker_settings
+from tidelog.metadata.configs import TABLE, BrokerSettings, Scope, broker_settings, without_effect
+from tidelog.metadata.ip_overrides import PER_IP_OVERRIDES, parse_per_ip_overrides
 from tidelog.metadata.min_insync import MIN_INSYNC
 from tidelog.replica import ReplicationSettings
 from tidelog.server.broker import Broker
 from tidelog.server.connections import Connections
 from tidelog.server.log_files import LogFiles
 from tidelog.server.replication_throttles import limits_of
+
+_NUMBERS = ("log.segment.delete.delay.ms", "max.connections", "max.connections.per.ip", "num.replica.fetchers")
 
 logger = logging.getLogger("tidelog.server.dynamic_configs")
 
@@ -31,6 +35,11 @@ class DynamicConfigs:
         self._broker = broker
         self._files = files
         self._connections = connections
+        self._told: set[tuple[Scope, str]] = set()
+
+    def tell_what_does_nothing(self) -> None:
+        """To be called when this node starts: what its file sets, and nothing here goes by."""
+        self._tell_without_effect("broker", self._static)
 
     def tell_what_does_not_count(self, image: MetadataImage) -> None:
         """To be called when this node has started: whoever wrote its file may believe in what is not so."""
@@ -51,12 +60,16 @@ class DynamicConfigs:
         if not changed:
             return
         names = {resource.name for resource in changed if resource.type == ResourceType.TOPIC}
+        settings = broker_settings(self._static, image.configs, self._broker.broker_id)
         if self._is_own(changed):
-            logger.info("settings of this broker changed: %s", _in_words(image, self._broker.broker_id))
+            logger.info("settings of this broker changed: %s", _in_words(settings))
+            self._tell_without_effect("broker", (*settings.dynamic_default, *settings.dynamic))
             self._configure(None, image)
-            self._limit_connections(image)
+            self._configure_broker(settings)
         elif names:
             self._configure(names, image)
+        for name in names:
+            self._tell_without_effect("topic", image.topic_configs(name))
 
     def _is_own(self, changed: Collection[ConfigResource]) -> bool:
         kind = ResourceType.BROKER
@@ -72,14 +85,30 @@ class DynamicConfigs:
             replication.leader_throttle.configure(leader)
             replication.follower_throttle.configure(follower)
 
-    def _limit_connections(self, image: MetadataImage) -> None:
-        settings = broker_settings(self._static, image.configs, self._broker.broker_id)
-        connections_max, per_ip_max = settings.value("max.connections"), settings.value("max.connections.per.ip")
-        assert isinstance(connections_max, int)
-        assert isinstance(per_ip_max, int)
-        limits = replace(self._connections.limits, connections_max=connections_max, per_ip_max=per_ip_max)
+    def _configure_broker(self, settings: BrokerSettings) -> None:
+        number = {name: cast(int, settings.value(name)) for name in _NUMBERS}
+        limits = replace(
+            self._connections.limits,
+            connections_max=number["max.connections"],
+            per_ip_max=number["max.connections.per.ip"],
+            per_ip_overrides=parse_per_ip_overrides(settings.text(PER_IP_OVERRIDES) or ""),
+        )
         if limits != self._connections.limits:
             self._connections.configure(limits)
+        self._files.file_delete_delay_ms = number["log.segment.delete.delay.ms"]
+        if self._broker.replication is not None:
+            self._broker.replication.configure(fetchers=number["num.replica.fetchers"])
+
+    def _tell_without_effect(self, scope: Scope, names: Iterable[str]) -> None:
+        """Once of each setting, and of all that are new in one line."""
+        reasons: dict[str, list[str]] = {}
+        for key in without_effect(scope, names):
+            if (scope, key.name) not in self._told:
+                self._told.add((scope, key.name))
+                reasons.setdefault(key.why, []).append(key.name)
+        if reasons:
+            said = "; ".join(f"{', '.join(sorted(keys))} ({why})" for why, keys in reasons.items())
+            logger.warning("settings of %ss that are set and do nothing here: %s", scope, said)
 
     def _configure(self, topics: Collection[str] | None, image: MetadataImage) -> None:
         """Give the partitions of these topics (None: of all) what is in force now."""
@@ -94,7 +123,13 @@ class DynamicConfigs:
             partition.configure(*in_force[topic])
 
 
-def _in_words(image: MetadataImage, broker_id: int) -> str:
-    shared = image.configs.get(ConfigResource(ResourceType.BROKER, ""), {})
-    own = image.configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
-    return ", ".join(f"{name}={value}" for name, value in sorted({**shared, **own}.items())) or "back to its file"
+def _in_words(settings: BrokerSettings) -> str:
+    """Of what this release does not know, nobody can say whether it is a secret."""
+    keys = TABLE["broker"]
+    return (
+        ", ".join(
+            f"{name}={value}" if name in keys and not keys[name].is_sensitive else name
+            for name, value in sorted({**settings.dynamic_default, **settings.dynamic}.items())
+        )
+        or "back to its file"
+    )

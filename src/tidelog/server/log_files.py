@@ -46,11 +46,13 @@ class LogFiles:
 
     Attributes:
         places: where each log lies, or is to be made.
+        file_delete_delay_ms: how long files stay on the disk that were deleted; changes while the node runs.
         on_cut: told on the loop of each log that is about to be truncated, and where.
     """
 
     def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
         self._config = config
+        self.file_delete_delay_ms = config.file_delete_delay_ms
         self._disk = disk
         self._clock = clock
         self._executor = executor
@@ -390,11 +392,10 @@ class LogFiles:
                     logger.error("%s: its files stay behind: %s", topic_partition, error)
 
     def remove_doomed_later(self) -> None:
-        """Remove the files of what was deleted, after `file.delete.delay.ms`."""
-        delay_ms = self._config.file_delete_delay_ms
+        """Remove the files of what was deleted, after `log.segment.delete.delay.ms`."""
         loop = asyncio.get_running_loop()
         self._removals = [timer for timer in self._removals if not timer.cancelled() and timer.when() > loop.time()]
-        self._removals.append(loop.call_later(delay_ms / 1000, self._remove_doomed))
+        self._removals.append(loop.call_later(self.file_delete_delay_ms / 1000, self._remove_doomed))
 
     def _remove_doomed(self) -> None:
         for held in self.online:

@@ -328,6 +328,7 @@ class Node:
                 "the interpreted kernel serves: to look at each record costs twenty times as much; "
                 "install a C compiler and install tidelog again for the compiled one"
             )
+        self._dynamic_configs.tell_what_does_nothing()
         await self._start_metrics()
         await self._executor.run(self.files.open)
         self.listeners.bind()

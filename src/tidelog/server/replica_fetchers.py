@@ -106,6 +106,19 @@ class ReplicaFetchers:
         self._throttle = throttle
         self.version_max = FETCH_VERSION_MIN
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def resize(self, fetchers: int) -> None:
+        """Have so many for each leader from now on. Whoever waits for an answer asks anew, where it belongs now."""
+        if fetchers == self._settings.fetchers:
+            return
+        self._settings = replace(self._settings, fetchers=fetchers)
+        retired, self._fetchers = list(self._fetchers.values()), {}
+        for fetcher in retired:
+            task = asyncio.get_running_loop().create_task(fetcher.stop())
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+            fetcher.give_up()
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
         """Send a request to the leader that it names."""
@@ -134,7 +147,7 @@ class ReplicaFetchers:
     async def stop(self) -> None:
         """Ask nobody any more."""
         fetchers, self._fetchers = list(self._fetchers.values()), {}
-        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
+        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers), *self._retiring)
 
 
 class ReplicaFetcher:
@@ -188,6 +201,14 @@ class ReplicaFetcher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def give_up(self) -> None:
+        """Nobody will be told any more (`stop`): whoever waits is to ask somewhere else."""
+        held_back, self._held_back = self._held_back, {}
+        self._give_up()
+        for following, ask in held_back.items():
+            following.on_unanswered(ask.number)
+        self._questions.give_up()
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
         """Send this, together with what others ask; records only when there is room for them."""

@@ -50,6 +50,7 @@ class ReplicaQuestions:
         self._peers = peers
         self._timeout_ms = timeout_ms
         self._questions: dict[Following, AskEpochEnd | AskLogStart] = {}  # not sent yet
+        self._sent: dict[Following, AskEpochEnd | AskLogStart] = {}
         self._asked = asyncio.Event()
 
     def ask(self, following: Following, question: AskEpochEnd | AskLogStart) -> None:
@@ -61,6 +62,12 @@ class ReplicaQuestions:
         """It wants to know nothing any more."""
         self._questions.pop(following, None)
 
+    def give_up(self) -> None:
+        """Nobody will be told any more: whoever waits is to ask somewhere else."""
+        waiting, self._questions, self._sent = self._sent | self._questions, {}, {}
+        for following, asked in waiting.items():
+            following.on_unanswered(asked.number)
+
     async def run(self) -> None:
         """Ask, for ever."""
         while True:
@@ -68,6 +75,7 @@ class ReplicaQuestions:
             await asyncio.sleep(0)  # what is asked in one step goes together
             self._asked.clear()
             questions, self._questions = self._questions, {}
+            self._sent = questions
             ends = {one: asked for one, asked in questions.items() if isinstance(asked, AskEpochEnd)}
             starts = {one: asked for one, asked in questions.items() if isinstance(asked, AskLogStart)}
             try:
@@ -79,6 +87,7 @@ class ReplicaQuestions:
             except TidelogError as error:
                 if not isinstance(error, NetworkError):
                     logger.warning("broker %s cannot be followed: %s", self._leader, error)
+            self._sent = {}
             for following, asked in questions.items():
                 following.on_unanswered(asked.number)  # where there was no answer
 

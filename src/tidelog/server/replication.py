@@ -121,6 +121,10 @@ class Replication:
         ]
         return max(near)[2] if near else None
 
+    def configure(self, *, fetchers: int) -> None:
+        """What changes while the broker runs: how many fetchers it has for each of the others."""
+        self._fetchers.resize(fetchers)
+
     async def stop(self) -> None:
         """Ask nobody any more. What is being truncated is finished."""
         self._deadlines.stop()

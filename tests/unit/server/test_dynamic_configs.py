@@ -26,3 +26,16 @@ def test_who_set_how_many_must_be_in_sync_where_it_does_not_count_is_told(
     with caplog.at_level(logging.WARNING):
         configs.tell_what_does_not_count(MetadataImage(configs=in_metadata))
     assert ("in this node's file does not count" in caplog.text) == tells
+
+
+def test_what_does_nothing_is_told_of_once_and_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    nothing = cast(Any, None)
+    file = {"num.io.threads": "9", "num.network.threads": "3", "socket.send.buffer.bytes": "5", "num.partitions": "2"}
+    configs = DynamicConfigs(file, nothing, nothing, nothing)
+    with caplog.at_level(logging.WARNING):
+        configs.tell_what_does_nothing()
+        configs.tell_what_does_nothing()
+    (line,) = caplog.messages
+    assert "num.io.threads, num.network.threads (a node is one process with one event loop" in line
+    assert "socket.send.buffer.bytes (the buffers" in line
+    assert "num.partitions" not in line

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
-from support.replicated_brokers import TOPIC, ReplicatedCluster, run, until, values_of
+import pytest
+
+from support.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until, values_of
 from tidelog.base.errors import Code
 from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
 from tidelog.metadata import ConfigResource, ResourceType
@@ -346,6 +349,30 @@ def test_partitions_are_spread_over_several_fetchers() -> None:
             answer = await cluster.produce("a", index=index, broker=cluster.state(index).leader)
             assert answer.error_code == Code.NONE
         assert [len(broker.fetch_sessions) for broker in cluster.brokers.values()] == [6, 6, 6]
+
+    run(story, properties={"num.replica.fetchers": "3"})
+
+
+@pytest.mark.parametrize("fetchers", [1, 5])
+def test_another_number_of_fetchers_loses_nothing_that_is_under_way(fetchers: int) -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        async def resize(broker: ReplicatedBroker, turn: int) -> None:
+            assert broker.broker.replication is not None
+            broker.broker.replication.configure(fetchers=fetchers + turn)
+
+        await cluster.create(partitions=24, min_insync_replicas="3")
+        for turn in range(3):
+            leaders = [cluster.state(index).leader for index in range(24)]
+            writing = [
+                asyncio.ensure_future(cluster.produce(f"{turn}", index=index, broker=leader))
+                for index, leader in enumerate(leaders)
+            ]
+            await asyncio.sleep(0.002 * turn)
+            if turn:
+                for broker in cluster.brokers.values():
+                    await broker.machine.do(partial(resize, broker, turn))
+            assert [(await one).error_code for one in writing] == [Code.NONE] * 24
+        assert {frozenset(cluster.state(index).isr) for index in range(24)} == {frozenset(cluster.brokers)}
 
     run(story, properties={"num.replica.fetchers": "3"})
 
