@@ -63,7 +63,8 @@ def test_a_node_serves_with_kafkas_stock_file(tmp_path: Path) -> None:
 def test_a_node_does_not_start_with_what_would_be_believed_of_it(
     tmp_path: Path, key: str, value: str, says: str
 ) -> None:
-    server = ServerProcess(tmp_path, tmp_path / "logs", **{key: value})
+    server = ServerProcess(tmp_path, tmp_path / "logs")
+    server.settings[key] = value
     with pytest.raises(ServerFailedError):
         server.start()
     assert f"{key}: " in server.log

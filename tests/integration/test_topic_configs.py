@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 
@@ -32,6 +33,7 @@ from support.node import NodeProcess, StartNode
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
+from tidelog.cli.ports import free_ports
 from tidelog.metadata.configs import TABLE, ConfigSource, ConfigType
 from tidelog.records import read_header
 from tidelog.records.compression import COMPRESSION_NAMES
@@ -374,6 +376,47 @@ def test_how_many_may_connect(node: NodeProcess) -> None:
             change(client, "", {"max.connections": DELETED}, kind=RESOURCE_BROKER)
             answer = waiting.receive(ApiKey.LIST_CONFIG_RESOURCES, 1, ListConfigResourcesResponse)
             assert [one.resource_name for one in answer.config_resources] == ["1"]
+
+
+def test_how_long_deleted_files_stay(client: WireClient, tidy_node: NodeProcess) -> None:
+    client.create_topic("short-lived")
+    client.produce("short-lived", batch_of(b"a"))
+    change(client, "", {"log.segment.delete.delay.ms": set_to("1")}, kind=RESOURCE_BROKER)
+    admin = AdminClient({"bootstrap.servers": tidy_node.bootstrap})
+    admin.delete_topics(["short-lived"])["short-lived"].result(DEADLINE_SECONDS)
+    directory = tidy_node.data_dir / "node-1"
+    wait_until(lambda: not list(directory.glob("*short-lived*")), "its files are gone long before a minute is over")
+    change(client, "", {"log.segment.delete.delay.ms": DELETED}, kind=RESOURCE_BROKER)
+
+
+def test_listeners_come_and_go_beside_that_of_the_file(node: NodeProcess) -> None:
+    def beside(port: int) -> str:
+        return f"PLAINTEXT://127.0.0.1:{node.port},BESIDE://127.0.0.1:{port}"
+
+    def is_open(port: int) -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_SECONDS).close()
+        except ConnectionError:
+            return False
+        return True
+
+    port, other = free_ports("127.0.0.1", [None, None], avoid=[node.port])
+    with WireClient(node.port) as client:
+        allowed = {"listener.security.protocol.map": set_to("PLAINTEXT:PLAINTEXT,BESIDE:PLAINTEXT")}
+        change(client, "1", {"listeners": set_to(beside(port)), **allowed}, kind=RESOURCE_BROKER)
+        with WireClient(port) as late:
+            assert described(late, "1", kind=RESOURCE_BROKER)["listeners"].value == beside(port)
+            change(client, "1", {"listeners": set_to(beside(other))}, kind=RESOURCE_BROKER)
+            assert late.stream.recv(1) == b"", "who is connected to what closes is hung up on"
+        assert (is_open(port), is_open(other)) == (False, True)
+    node.kill()
+    node.restart()
+    assert is_open(other)
+    with WireClient(node.port) as client:
+        change(client, "1", {"listeners": set_to(beside(node.port))}, kind=RESOURCE_BROKER)
+        assert "listener BESIDE: cannot listen" in node.log
+        change(client, "1", {"listeners": DELETED}, kind=RESOURCE_BROKER)
+        assert not is_open(other)
 
 
 def test_what_does_nothing_is_kept_and_told_of_once(node: NodeProcess) -> None:

@@ -35,6 +35,7 @@ from tidelog.metadata.configs import (
 )
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
+from tidelog.metadata.listeners import LISTENERS, PROTOCOL_MAP, check_protocols, parse_listeners, parse_protocols
 from tidelog.metadata.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
@@ -136,6 +137,7 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
             validate_topic_configs(checked, broker)
         else:
             validate_broker_configs(_with(broker, resource, checked))
+            _check_listeners(metadata, resource, checked)
     except ConfigError as error:
         # Kafka answers so for brokers; its clients tell the two apart.
         code = Code.INVALID_CONFIG if scope == "topic" else Code.INVALID_REQUEST
@@ -145,6 +147,21 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     ]
+
+
+def _check_listeners(metadata: MetadataView, resource: ConfigResource, configs: Mapping[str, str]) -> None:
+    """A broker keeps the listeners that it registered: clients and other brokers are told of them."""
+    registered = metadata.brokers[BrokerId(int(resource.name))].endpoints if resource.name else ()
+    names = {one.listener_name for one in registered}
+    if LISTENERS in configs:
+        missing = sorted(names - {one.name for one in parse_listeners(LISTENERS, _elements(configs[LISTENERS]))})
+        if missing:
+            raise ConfigError(
+                f"{LISTENERS}: {', '.join(missing)} is missing, which clients are told of: to close it, "
+                "take it out of the broker's .properties file, and start the broker again"
+            )
+    protocols = parse_protocols(configs.get(PROTOCOL_MAP, ""))
+    check_protocols(protocols, names & protocols.keys())
 
 
 def _changed_text(

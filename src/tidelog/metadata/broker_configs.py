@@ -23,7 +23,11 @@ _NODE: tuple[ConfigKey, ...] = (
         choices=("broker", "controller"),
     ),
     ConfigKey(
-        "listeners", LIST, "PLAINTEXT://:9092", "Where this node listens: NAME://HOST:PORT, with a comma between."
+        "listeners",
+        LIST,
+        "PLAINTEXT://:9092",
+        "Where this node listens: NAME://HOST:PORT, with a comma between. While it runs others can come and go beside "
+        "those of its file; clients are told of those of the file alone, as with Kafka.",
     ),
     ConfigKey("advertised.listeners", LIST, None, "What clients are told to connect to, if not what listeners says."),
     ConfigKey(
@@ -380,6 +384,8 @@ _DYNAMIC = {
     "compression.zstd.level",
     "follower.replication.throttled.rate",
     "leader.replication.throttled.rate",
+    "listener.security.protocol.map",
+    "listeners",
     "log.cleaner.backoff.ms",
     "log.cleaner.dedupe.buffer.size",
     "log.cleaner.delete.retention.ms",

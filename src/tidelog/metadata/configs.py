@@ -18,6 +18,14 @@ from tidelog.metadata.broker_configs import BROKER_CONFIGS
 from tidelog.metadata.config_key import ConfigKey, ConfigType, ConfigValue, Support, Synonym
 from tidelog.metadata.image import ConfigResource, ResourceType
 from tidelog.metadata.ip_overrides import PER_IP_OVERRIDES, parse_per_ip_overrides
+from tidelog.metadata.listeners import (
+    LISTENERS,
+    PROTOCOL_MAP,
+    PROTOCOLS,
+    check_protocols,
+    parse_listeners,
+    parse_protocols,
+)
 from tidelog.metadata.topic_configs import TOPIC_CONFIGS
 
 __all__ = [
@@ -237,6 +245,7 @@ def validate_broker_configs(broker: BrokerSettings) -> None:
                 f"{name} cannot be changed while the broker runs{_changeable_instead(name)}: "
                 "set it in the broker's .properties file, and start the broker again"
             )
+    _check_listeners(broker)
     overrides = parse_per_ip_overrides(broker.text(PER_IP_OVERRIDES) or "")
     if broker.value("max.connections.per.ip") == 0 and not any(overrides.values()):
         raise ConfigError(
@@ -244,6 +253,21 @@ def validate_broker_configs(broker: BrokerSettings) -> None:
             "there would be no one to change it back"
         )
     _check_together(topic_values({}, broker))
+
+
+def _check_listeners(broker: BrokerSettings) -> None:
+    """What is known of them without the broker's file, which may map their names."""
+    of_one = [name for name in broker.dynamic_default if name in (LISTENERS, PROTOCOL_MAP)]
+    if of_one:
+        raise ConfigError(f"{of_one[0]} is each broker's own: set it for one after the other, not for all of them")
+    text = broker.dynamic.get(LISTENERS)
+    listeners = parse_listeners(LISTENERS, _elements(text)) if text is not None else ()
+    protocols = {name: name for name in PROTOCOLS} | parse_protocols(str(broker.value(PROTOCOL_MAP)))
+    check_protocols(protocols, [one.name for one in listeners if one.name in protocols])
+
+
+def _elements(text: str) -> list[str]:
+    return [element.strip() for element in text.split(",") if element.strip()]
 
 
 def _check_together(values: Mapping[str, ConfigValue]) -> None:

@@ -12,23 +12,21 @@ from tidelog.base.ids import BrokerId
 from tidelog.metadata.config_key import INT64_MAX
 from tidelog.metadata.configs import TABLE, ConfigValue, broker_values
 from tidelog.metadata.ip_overrides import PER_IP_OVERRIDES, parse_per_ip_overrides
+from tidelog.metadata.listeners import (
+    LISTENERS,
+    PLAINTEXT,
+    PROTOCOL_MAP,
+    Listener,
+    check_protocols,
+    parse_listeners,
+    parse_protocols,
+)
 from tidelog.server.quorum_config import QuorumConfig, read_quorum_config
 
 BROKER_ROLE = "broker"
 CONTROLLER_ROLE = "controller"
-PLAINTEXT = "PLAINTEXT"
-"""The protocol that is served, and the listener on which brokers ask each other unless another is named."""
-PROTOCOL_MAP = "listener.security.protocol.map"
+DEFAULT_PROTOCOL_MAP = TABLE["broker"][PROTOCOL_MAP].default
 EVERY_ADDRESS = ("0.0.0.0", "::")  # noqa: S104 - to be refused
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """Where to listen under one name. Port 0 takes a free one; an empty host is every interface."""
-
-    name: str
-    host: str
-    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,11 +189,11 @@ def _roles(values: _Values) -> frozenset[str]:
 
 def _listeners(values: _Values, roles: frozenset[str]) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
     """Those for clients, and those for controllers."""
-    listeners = _parse_listeners("listeners", values)
+    listeners = _listed(LISTENERS, values)
     names = cast("tuple[str, ...] | None", values["controller.listener.names"]) or ()
     if not names:
         raise ConfigError("controller.listener.names is missing: name the listener of controllers, such as CONTROLLER")
-    _check_protocols(values, {one.name for one in listeners}, names)
+    check_protocols(_protocols(values, names), {one.name for one in listeners})
     brokers = tuple(one for one in listeners if one.name not in names)
     controllers = tuple(one for one in listeners if one.name in names)
     if BROKER_ROLE in roles and not brokers:
@@ -215,24 +213,11 @@ def _listeners(values: _Values, roles: frozenset[str]) -> tuple[tuple[Listener, 
     return brokers, controllers
 
 
-def _check_protocols(values: _Values, in_use: set[str], of_controllers: tuple[str, ...]) -> None:
-    """Kafka's stock file maps names that no listener has; those are nobody's business.
-
-    A name that is not in the map is that of a protocol: whoever calls a listener SSL must not be served without it.
-    With no map but the default, listeners of controllers speak PLAINTEXT, as at Kafka.
-    """
+def _protocols(values: _Values, of_controllers: tuple[str, ...]) -> Mapping[str, str]:
+    """With no map but the default, listeners of controllers speak PLAINTEXT, as at Kafka."""
     text = cast(str, values[PROTOCOL_MAP])
-    entries = [entry.strip() for entry in text.split(",")]
-    protocols = {name: protocol for name, _, protocol in (entry.partition(":") for entry in entries)}
-    if text == TABLE["broker"][PROTOCOL_MAP].default:
-        protocols = dict.fromkeys(of_controllers, PLAINTEXT) | protocols
-    for name in sorted(in_use):
-        protocol = protocols.get(name, name)
-        if protocol != PLAINTEXT:
-            raise ConfigError(
-                f"{PROTOCOL_MAP}: listener {name} speaks {protocol or 'nothing'}; "
-                f"this release serves PLAINTEXT only ({name}:PLAINTEXT in the map, if that is what you want)"
-            )
+    protocols = parse_protocols(text)
+    return protocols if text != DEFAULT_PROTOCOL_MAP else dict.fromkeys(of_controllers, PLAINTEXT) | protocols
 
 
 def _advertised(
@@ -243,7 +228,7 @@ def _advertised(
     Kafka 4's stock file names the listener of controllers as well; clients are told nothing of it.
     """
     of_controllers = {one.name for one in controller_listeners}
-    told = {one.name: one for one in _parse_listeners("advertised.listeners", values) if one.name not in of_controllers}
+    told = {one.name: one for one in _listed("advertised.listeners", values) if one.name not in of_controllers}
     bound = {one.name: one for one in listeners}
     for name in told.keys() - bound.keys():
         raise ConfigError(
@@ -258,24 +243,15 @@ def _advertised(
     return told
 
 
-def _parse_listeners(key: str, values: _Values) -> tuple[Listener, ...]:
-    listeners: dict[str, Listener] = {}
-    for text in cast("tuple[str, ...] | None", values[key]) or ():
-        name, separator, address = text.partition("://")
-        host, colon, port = address.rpartition(":")
-        if not separator or not name or not colon or not port.isdecimal() or int(port) > 65_535:
-            raise ConfigError(f"{key}: {text!r} is not of the form NAME://HOST:PORT")
-        if name in listeners:
-            raise ConfigError(f"{key}: the name {name} stands there twice; every listener needs its own")
-        listeners[name] = Listener(name, host.strip("[]"), int(port))
-    return tuple(listeners.values())
+def _listed(key: str, values: _Values) -> tuple[Listener, ...]:
+    return parse_listeners(key, cast("tuple[str, ...] | None", values[key]) or ())
 
 
 def _metrics_listener(values: _Values) -> Listener | None:
     text = cast("str | None", values["metrics.listener"])
     if not text:
         return None
-    (listener,) = _parse_listeners("metrics.listener", {"metrics.listener": (text,)})
+    (listener,) = parse_listeners("metrics.listener", (text,))
     if listener.name.upper() != "HTTP":
         raise ConfigError(f"metrics.listener: {text!r} is not of the form HTTP://HOST:PORT; nothing else is served")
     return listener

@@ -110,6 +110,12 @@ class Connections:
     def hold_up(self, listens: Listens) -> None:
         """This one is for clients: `max.connections` is about it. (Controllers are always let in.)"""
         self._held_up.append(listens)
+        if self._counted >= self.limits.connections_max:
+            listens.pause()
+
+    def forget(self, listens: Listens) -> None:
+        """This one is closed."""
+        self._held_up.remove(listens)
 
     def admit(
         self, make: Callable[[Callable[[Closed], None]], ServerConnection], is_counted: bool, ip: str, descriptor: int

@@ -10,14 +10,24 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import cast
 
+from tidelog.base.errors import ConfigError
 from tidelog.log import LogConfig
 from tidelog.metadata import ConfigResource, MetadataDelta, MetadataImage, ResourceType
 from tidelog.metadata.configs import TABLE, BrokerSettings, Scope, broker_settings, without_effect
 from tidelog.metadata.ip_overrides import PER_IP_OVERRIDES, parse_per_ip_overrides
+from tidelog.metadata.listeners import (
+    LISTENERS,
+    PROTOCOL_MAP,
+    Listener,
+    check_protocols,
+    parse_listeners,
+    parse_protocols,
+)
 from tidelog.metadata.min_insync import MIN_INSYNC
 from tidelog.replica import ReplicationSettings
 from tidelog.server.broker import Broker
 from tidelog.server.connections import Connections
+from tidelog.server.listeners import Listeners
 from tidelog.server.log_files import LogFiles
 from tidelog.server.replication_throttles import limits_of
 
@@ -29,12 +39,20 @@ logger = logging.getLogger("tidelog.server.dynamic_configs")
 class DynamicConfigs:
     """Follows the image of one broker."""
 
-    def __init__(self, static: Mapping[str, str], broker: Broker, files: LogFiles, connections: Connections) -> None:
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        broker: Broker,
+        files: LogFiles,
+        connections: Connections,
+        listeners: Listeners,
+    ) -> None:
         """For one node; `static` is its file."""
         self._static = static
         self._broker = broker
         self._files = files
         self._connections = connections
+        self._listeners = listeners
         self._told: set[tuple[Scope, str]] = set()
 
     def tell_what_does_nothing(self) -> None:
@@ -98,6 +116,7 @@ class DynamicConfigs:
         self._files.file_delete_delay_ms = number["log.segment.delete.delay.ms"]
         if self._broker.replication is not None:
             self._broker.replication.configure(fetchers=number["num.replica.fetchers"])
+        self._listeners.listen_beside(listeners_beside(settings))
 
     def _tell_without_effect(self, scope: Scope, names: Iterable[str]) -> None:
         """Once of each setting, and of all that are new in one line."""
@@ -121,6 +140,31 @@ class DynamicConfigs:
                 replication = self._files.replication_settings(topic, image)
                 in_force[topic] = self._files.log_config(topic, image), replication
             partition.configure(*in_force[topic])
+
+
+def listeners_beside(settings: BrokerSettings) -> list[Listener]:
+    """What `listeners` names while the broker runs, and its file does not."""
+    names = settings.dynamic.get(LISTENERS)
+    if names is None:
+        return []
+    key = TABLE["broker"][LISTENERS]
+    of_file, now = (
+        parse_listeners(LISTENERS, cast("tuple[str, ...]", key.parse(text)))
+        for text in (settings.static.get(LISTENERS) or key.default or "", names)
+    )
+    there = {one.name: one for one in of_file}
+    beside = []
+    for listener in now:
+        stays = there.get(listener.name)
+        try:
+            if stays is None:
+                check_protocols(parse_protocols(str(settings.value(PROTOCOL_MAP))), [listener.name])
+                beside.append(listener)
+            elif stays != listener:
+                logger.warning("listener %s stays at %s:%s, as the file says", stays.name, stays.host, stays.port)
+        except ConfigError as error:  # known here alone: the map may be in this node's file
+            logger.error("%s; it is left out", error)
+    return beside
 
 
 def _in_words(settings: BrokerSettings) -> str:

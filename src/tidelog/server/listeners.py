@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from tidelog.base.errors import NetworkError
 from tidelog.base.ports import Clock, Executor, Listening, Network
-from tidelog.server.config import Listener, NodeConfig
+from tidelog.metadata.listeners import Listener
+from tidelog.server.config import NodeConfig
 from tidelog.server.connection_memory import ConnectionMemory
 from tidelog.server.connections import Connections
 from tidelog.server.dispatch import BROKER, CONTROLLER, INTER_BROKER, Dispatcher
@@ -62,6 +63,10 @@ class Listeners:
         }
         self._bound: dict[str, Listener] = {}
         self._acceptors: dict[str, list[Listening]] = {BROKER: [], CONTROLLER: []}
+        self._dispatchers: dict[str, Dispatcher] = {}
+        self._beside: dict[str, Listener] = {}  # those that the file does not name
+        self._acceptors_beside: dict[str, Listening] = {}
+        self._is_accepting = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -77,35 +82,73 @@ class Listeners:
         """Take the ports; nobody is accepted yet. Raises NetworkError: one cannot be taken; says what to do."""
         roles = ((BROKER, self._config.broker_listeners), (CONTROLLER, self._config.controller_listeners))
         for role, listeners in roles:
-            dispatchers = {one: self._new_dispatcher(one) for one in {self._role_of(role, each) for each in listeners}}
             for listener in listeners:
-                role_there = self._role_of(role, listener)
-                memory = self.memory[CLIENTS if role_there == BROKER else NODES]
-                make = partial(self._new_connection, dispatchers[role_there], listener.name, memory)
-                try:
-                    acceptor = self._network.listen(
-                        listener.host or None,
-                        listener.port,
-                        backlog=max(self._config.listen_backlog, LISTEN_BACKLOG_MIN),
-                        admit=partial(self._connections.admit, make, role == BROKER),
-                        on_trouble=self._connections.on_trouble,
-                    )
-                except NetworkError as error:
-                    raise NetworkError(
-                        f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: "
-                        f"{error}; give it another port, or stop what uses it"
-                    ) from error
-                self._acceptors[role].append(acceptor)
-                if role == BROKER:
-                    self._connections.hold_up(acceptor)
-                port = acceptor.port
-                self._bound[listener.name] = Listener(listener.name, listener.host, port)
+                self._acceptors[role].append(self._listen(role, listener))
+                port = self._bound[listener.name].port
                 if role == BROKER and not listener.host and listener.name not in self._config.advertised:
                     logger.warning(
                         "listener %s: clients are told %s:%s, which is this machine for nobody but itself; "
                         "for others set advertised.listeners=%s://HOST:%s",
                         *(listener.name, self.told(listener.name).host, port, listener.name, port),
                     )
+
+    def listen_beside(self, listeners: Sequence[Listener]) -> None:
+        """Have these beside those of the file, from now on: `listeners` changed while the node runs.
+
+        As at Kafka, brokers do not register them: who connects there is told of brokers that registered the name. One
+        that cannot be had is told of in the log, and left out.
+        """
+        wanted = {listener.name: listener for listener in listeners}
+        for name in [name for name, listener in self._beside.items() if wanted.get(name) != listener]:
+            self._stop_listening(name)
+        for name, listener in wanted.items():
+            if name in self._beside:
+                continue
+            try:
+                acceptor = self._listen(BROKER, listener)
+            except NetworkError as error:
+                logger.error("%s; it is left out until `listeners` changes", error)
+                continue
+            self._beside[name] = listener
+            self._acceptors_beside[name] = acceptor
+            if self._is_accepting:
+                acceptor.start()
+            logger.info("listener %s: port %s is open", name, acceptor.port)
+
+    def _listen(self, role: str, listener: Listener) -> Listening:
+        role_there = self._role_of(role, listener)
+        dispatcher = self._dispatchers.get(role_there)
+        if dispatcher is None:
+            dispatcher = self._dispatchers[role_there] = self._new_dispatcher(role_there)
+        memory = self.memory[CLIENTS if role_there == BROKER else NODES]
+        make = partial(self._new_connection, dispatcher, listener.name, memory)
+        try:
+            acceptor = self._network.listen(
+                listener.host or None,
+                listener.port,
+                backlog=max(self._config.listen_backlog, LISTEN_BACKLOG_MIN),
+                admit=partial(self._connections.admit, make, role == BROKER),
+                on_trouble=self._connections.on_trouble,
+            )
+        except NetworkError as error:
+            raise NetworkError(
+                f"listener {listener.name}: cannot listen on {listener.host}:{listener.port}: "
+                f"{error}; give it another port, or stop what uses it"
+            ) from error
+        if role == BROKER:
+            self._connections.hold_up(acceptor)
+        self._bound[listener.name] = Listener(listener.name, listener.host, acceptor.port)
+        return acceptor
+
+    def _stop_listening(self, name: str) -> None:
+        del self._beside[name], self._bound[name]
+        acceptor = self._acceptors_beside.pop(name)
+        self._connections.forget(acceptor)
+        acceptor.close()
+        for connection in list(self._connections.open):
+            if connection.listener_name == name:
+                connection.close_when_answered()
+        logger.info("listener %s is closed", name)
 
     def _role_of(self, role: str, listener: Listener) -> str:
         """Of those of brokers, one is theirs alone if it has the name for that and clients have another.
@@ -119,10 +162,14 @@ class Listeners:
         """Let those in who connect to the listeners of a role."""
         for acceptor in self._acceptors[role]:
             acceptor.start()
+        if role == BROKER:
+            self._is_accepting = True
+            for acceptor in self._acceptors_beside.values():
+                acceptor.start()
 
     def close(self) -> None:
         """Let nobody in any more; who is connected stays."""
-        for acceptors in self._acceptors.values():
+        for acceptors in (*self._acceptors.values(), self._acceptors_beside.values()):
             for acceptor in acceptors:
                 acceptor.close()
 

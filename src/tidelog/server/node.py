@@ -17,13 +17,14 @@ from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
 from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, LostReplica, NewTopic
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.configs import BrokerSettings, broker_settings
+from tidelog.metadata.listeners import Listener
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server import forwarding
 from tidelog.server.broker import Broker
 from tidelog.server.broker_lifecycle import BrokerLifecycle
 from tidelog.server.broker_watch import BrokerWatch
 from tidelog.server.cleaner import Cleaner
-from tidelog.server.config import Listener, NodeConfig
+from tidelog.server.config import NodeConfig
 from tidelog.server.connections import ConnectionLimits, Connections
 from tidelog.server.controller import Controller
 from tidelog.server.controller_channel import ControllerChannel
@@ -105,7 +106,6 @@ class Node:
                 network.file_limit(),
             )
         )
-        self._dynamic_configs = DynamicConfigs(config.static, self.broker, self.files, self.connections)
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
@@ -119,6 +119,7 @@ class Node:
             new_dispatcher=self._new_dispatcher,
             is_timed=self.metrics is not None,
         )
+        self._dynamic_configs = DynamicConfigs(config.static, self.broker, self.files, self.connections, self.listeners)
         self.broker_watch = BrokerWatch(self, clock=clock, network=network)
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.executor = executor

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from tidelog.metadata.configs import broker_values
+from tidelog.metadata.listeners import PLAINTEXT
 
 RACK_AWARE = "RackAwareReplicaSelector"
 
@@ -49,6 +50,6 @@ class ReplicaFetchSettings:
             response_bytes_max=values["replica.fetch.response.max.bytes"],
             backoff_ms=values["replica.fetch.backoff.ms"],
             timeout_ms=values["replica.socket.timeout.ms"],
-            listener_name=str(values["inter.broker.listener.name"] or "PLAINTEXT"),
+            listener_name=str(values["inter.broker.listener.name"] or PLAINTEXT),
             selects_by_rack=str(values["replica.selector.class"]).endswith(RACK_AWARE),
         )

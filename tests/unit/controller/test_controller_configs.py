@@ -267,6 +267,23 @@ def test_what_kafka_changes_while_it_runs_is_kept(name: str, text: str) -> None:
         assert change(state, resource, (name, DELETE, None)).code == Code.NONE
 
 
+def test_a_broker_keeps_the_listeners_that_clients_are_told_of() -> None:
+    state = cluster()
+    both = ("listeners", SET, "PLAINTEXT://:9092,OUTSIDE://:9094")
+    outside = ("listener.security.protocol.map", SET, "OUTSIDE:PLAINTEXT,PLAINTEXT:PLAINTEXT")
+    assert change(state, BROKER, both, outside).code == Code.NONE
+    for name, text, says in (
+        ("listeners", "OUTSIDE://:9094", "PLAINTEXT is missing"),
+        ("listener.security.protocol.map", "OUTSIDE:PLAINTEXT,PLAINTEXT:SSL", "PLAINTEXT speaks SSL"),
+    ):
+        refused = change(state, BROKER, (name, SET, text))
+        assert refused.code == Code.INVALID_REQUEST
+        assert says in (refused.message or "")
+    assert change(state, BROKER, ("listeners", APPEND, "INSIDE://:9095")).code == Code.NONE
+    assert own(state, BROKER)["listeners"] == "PLAINTEXT://:9092,OUTSIDE://:9094,INSIDE://:9095"
+    assert change(state, BROKER, ("listeners", DELETE, None)).code == Code.NONE
+
+
 def test_topics_keep_what_does_nothing_and_refuse_tiers() -> None:
     state = cluster()
     assert change(state, TOPIC, ("segment.jitter.ms", SET, "5")).code == Code.NONE

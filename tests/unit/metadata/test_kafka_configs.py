@@ -36,9 +36,6 @@ from tidelog.metadata.configs import (
 OTHER_DEFAULTS = {"queued.max.request.bytes"}
 """Kafka has no limit there."""
 
-ONLY_AT_START = {"listeners", "listener.security.protocol.map"}
-"""Kafka changes these while it runs. A broker here has the listeners that it is registered with."""
-
 OWN = {
     "broker.early.fencing.enable",
     "group.coordinator.memory.bytes",
@@ -101,7 +98,7 @@ def test_a_setting_of_kafkas_is_what_it_is_there(fact: Fact) -> None:
     key = TABLE[fact.scope][fact.name]
     assert key.type.name == fact.type
     assert key.default == fact.default or key.name in OTHER_DEFAULTS
-    assert key.is_dynamic == (fact.changes != "read-only") or key.name in ONLY_AT_START
+    assert key.is_dynamic == (fact.changes != "read-only")
     with pytest.raises(ConfigError) as error:
         validate(fact.scope, fact.name, "x" * 40_000)
     assert "closest" not in str(error.value)
@@ -195,3 +192,29 @@ def test_other_limits_of_addresses_change_while_brokers_run() -> None:
         validate_broker_configs(BrokerSettings({}, {}, {key: "10.0.0.7"}))
     with pytest.raises(ConfigError, match="lets nobody in either"):
         validate_broker_configs(BrokerSettings({}, {}, {key: "10.0.0.7:0", "max.connections.per.ip": "0"}))
+
+
+MAP = "listener.security.protocol.map"
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"listeners": "PLAINTEXT"}, "NAME://HOST:PORT"),
+        ({"listeners": "A://:1,A://:2"}, "stands there twice"),
+        ({"listeners": "SSL://:1"}, "SSL speaks SSL"),
+        ({"listeners": "A://:1", MAP: "A:SASL_SSL"}, "A speaks SASL_SSL"),
+        ({MAP: "A"}, "NAME:PROTOCOL"),
+        ({MAP: "A:TLS"}, "with a protocol of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL"),
+    ],
+)
+def test_listeners_that_cannot_be_had_beside_others(settings: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        validate_broker_configs(BrokerSettings({}, settings, {}))
+    with pytest.raises(ConfigError, match="each broker's own"):
+        validate_broker_configs(BrokerSettings({}, {}, settings))
+
+
+def test_whose_protocol_only_the_file_of_its_broker_says_is_left_to_that() -> None:
+    validate_broker_configs(BrokerSettings({}, {"listeners": "PLAINTEXT://:1,INSIDE://:2"}, {}))
+    validate_broker_configs(BrokerSettings({}, {"listeners": "SSL://:1", MAP: "SSL:PLAINTEXT"}, {}))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tidelog.base.errors import ConfigError
-from tidelog.server.config import Listener, NodeConfig
+from tidelog.metadata.listeners import Listener
+from tidelog.server.config import NodeConfig
 
 GOOD = {
     "node.id": "7",
