@@ -26,6 +26,7 @@ from tidelog.metadata.configs import (
     BrokerSettings,
     ConfigType,
     Scope,
+    Support,
     broker_entries,
     broker_settings,
     config_key,
@@ -132,7 +133,7 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
         if resource == ALL_BROKERS and MIN_INSYNC not in after and MIN_INSYNC in settings.broker.static:
             after[MIN_INSYNC] = settings.broker.static[MIN_INSYNC]  # the metadata has it, whoever asks
         # What is not known any more, or was another's to know, has no effect: it must not stand in the way of the rest.
-        checked = {name: text for name, text in after.items() if name in names or name in TABLE[scope]}
+        checked = {name: text for name, text in after.items() if name in names or _counts(scope, name)}
         if scope == "topic":
             validate_topic_configs(checked, broker)
         else:
@@ -147,6 +148,11 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
         for name in sorted(before.keys() | after.keys())
         if before.get(name) != after.get(name)
     ]
+
+
+def _counts(scope: Scope, name: str) -> bool:
+    key = TABLE[scope].get(name)
+    return key is not None and key.support != Support.REFUSED
 
 
 def _check_listeners(metadata: MetadataView, resource: ConfigResource, configs: Mapping[str, str]) -> None:

@@ -311,6 +311,8 @@ def topic_values(configs: Mapping[str, str], broker: BrokerSettings) -> dict[str
     values = _topic_defaults().copy()
     places = [settings for _, settings in broker.places() if settings]
     for name, key in TABLE["topic"].items():
+        if key.support == Support.REFUSED:
+            continue  # whatever another's metadata may have: its default is what is so
         text = configs.get(name)
         if text is None and places:
             text = _text_behind(key, places)

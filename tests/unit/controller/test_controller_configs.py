@@ -100,15 +100,24 @@ def test_deleting_writes_a_null() -> None:
     assert decision.records == (ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value=None),)
 
 
-@pytest.mark.parametrize(("kind", "key"), [(TOPIC, "retention.ms"), (BROKER, "log.retention.ms")])
-def test_what_another_release_set_is_in_nobodys_way_and_can_be_deleted(kind: ConfigResource, key: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "key", "old"),
+    [
+        (TOPIC, "retention.ms", "of.another.release"),
+        (TOPIC, "retention.ms", "remote.storage.enable"),
+        (BROKER, "log.retention.ms", "of.another.release"),
+        (BROKER, "log.retention.ms", "ssl.client.auth"),
+    ],
+)
+def test_what_another_release_set_is_in_nobodys_way_and_can_be_deleted(
+    kind: ConfigResource, key: str, old: str
+) -> None:
     state = cluster()
-    old = ConfigRecord(resource_type=kind.type, resource_name=kind.name, name="of.another.release", value="1:1")
-    apply(state, [old])
+    apply(state, [ConfigRecord(resource_type=kind.type, resource_name=kind.name, name=old, value="1:1")])
     assert change(state, kind, (key, SET, "5")).code is Code.NONE
-    assert own(state, kind) == {"of.another.release": "1:1", key: "5"}
-    assert change(state, kind, ("of.another.release", SET, "2")).code is not Code.NONE
-    assert change(state, kind, ("of.another.release", DELETE, None)).code is Code.NONE
+    assert own(state, kind) == {old: "1:1", key: "5"}
+    assert change(state, kind, (old, SET, "2")).code is not Code.NONE
+    assert change(state, kind, (old, DELETE, None)).code is Code.NONE
     assert own(state, kind) == {key: "5"}
 
 

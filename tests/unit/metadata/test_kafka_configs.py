@@ -28,6 +28,7 @@ from tidelog.metadata.configs import (
     broker_entries,
     broker_values,
     topic_entries,
+    topic_values,
     validate,
     validate_broker_configs,
     without_effect,
@@ -183,6 +184,11 @@ def test_all_of_them_are_described_with_their_types_and_no_password() -> None:
     assert entries["principal.builder.class"].type == ConfigType.CLASS
     topic = {one.name: one.value for one in topic_entries({}, BrokerSettings.of({}))}
     assert (topic["remote.log.copy.disable"], topic["local.retention.ms"]) == ("false", "-2")
+
+
+def test_what_is_refused_has_its_default_whatever_a_directory_of_kafkas_says() -> None:
+    values = topic_values({"remote.storage.enable": "true", "local.retention.ms": "5"}, BrokerSettings.of({}))
+    assert (values["remote.storage.enable"], values["local.retention.ms"]) == (False, -2)
 
 
 def test_other_limits_of_addresses_change_while_brokers_run() -> None:
