@@ -381,6 +381,34 @@ def test_a_seek_beyond_the_end_is_out_of_range_and_no_truncation() -> None:
     assert isinstance(bench.error, OffsetOutOfRangeError)
 
 
+def test_out_of_range_at_a_broker_that_turns_out_to_follow_is_asked_of_the_leader_and_is_no_loss() -> None:
+    """A follower may lack what the leader has. Without epochs in the metadata nothing else tells it from the leader."""
+    bench = Bench(LATEST_POLICY)
+    bench.reader.seek(Offset(5), None)
+    bench.out_of_range()
+    assert bench.need() == LookUp(EARLIEST)
+    bench.reader.on_refused(bench.reader.generation, KafkaError(code=Code.NOT_LEADER_OR_FOLLOWER), bench.now_ms)
+    bench.metadata(leader=2)
+    bench.now_ms += 10
+    bench.look_up(EARLIEST, 0)
+    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.resets == []
+    bench.reader.on_out_of_range(bench.reader.generation)  # the leader says so too
+    bench.look_up(EARLIEST, 0)
+    assert [reset.reason for reset in bench.resets] == [ResetReason.OUT_OF_RANGE]
+
+
+def test_out_of_range_at_a_follower_of_what_the_leader_has_is_no_loss() -> None:
+    bench = Bench()
+    bench.read_up_to(5)
+    bench.out_of_range()
+    bench.metadata(epoch=1, leader=2)
+    bench.epoch_end(0, (0, 9))
+    bench.look_up(EARLIEST, 0)
+    assert bench.need() == FetchFrom(Offset(5), 1_000)
+    assert bench.reader.error is None
+
+
 def test_out_of_range_after_reading_is_validated_first() -> None:
     bench = Bench()
     bench.read_up_to(5)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import cast
+from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
+from support.modelled_admin import FAST
+from support.scripted_broker import ScriptedBroker
 from tidelog import Consumer
-from tidelog.base.errors import TopicRecreatedError
+from tidelog.base.errors import Code, TopicRecreatedError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.values import FetchedBatches
 from tidelog.records.batch import BatchBuilder
 from tidelog.spark.options import source_options
 from tidelog.spark.plan import Range
+from tidelog.wire import ApiKey
+from tidelog.wire.messages import api_01_fetch as fetch
+from tidelog.wire.messages import api_02_list_offsets as list_offsets
+from tidelog.wire.messages import api_03_metadata as metadata
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'tidelog[spark]'")
 pytest.importorskip("pyspark.sql.types", reason="pyspark is not installed: pip install 'tidelog[spark-local]'")
@@ -25,6 +33,13 @@ from tidelog.spark.rows import arrow_schema, spark_schema
 
 T0 = TopicPartition("t", PartitionIndex(0))
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+
+
+def three_records() -> bytes:
+    builder = BatchBuilder()
+    for _ in range(3):
+        builder.append(0, None, b"v")
+    return builder.build(0, 0)
 
 
 class LentConsumer:
@@ -45,11 +60,7 @@ class LentConsumer:
         if self.surprises:
             self.surprises -= 1
             raise TopicRecreatedError("t-0", position=0, old_topic_id=OLD, new_topic_id=self.new_topic_id)
-        builder = BatchBuilder()
-        for _ in range(3):
-            builder.append(0, None, b"v")
-        data = memoryview(builder.build(0, 0))
-        return [FetchedBatches(T0, data, 0, 3, 3, 3, 0, 0, self.new_topic_id)]
+        return [FetchedBatches(T0, memoryview(three_records()), 0, 3, 3, 3, 0, 0, self.new_topic_id)]
 
 
 def read(consumer: LentConsumer, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -79,3 +90,71 @@ def test_a_topic_that_is_not_the_planned_one_fails_the_task(
 ) -> None:
     with pytest.raises(TaskTruncatedError, match="recreated"):
         read(LentConsumer(surprises, new_topic_id), monkeypatch)
+
+
+class Replica(ScriptedBroker):
+    """Of two brokers, in a cluster whose metadata tells no leader epochs: the second leads, the first lacks it all."""
+
+    def __init__(self, brokers: list[Replica]) -> None:
+        super().__init__()
+        self.brokers = brokers
+        self.on(ApiKey.METADATA, self._metadata)
+        self.on(ApiKey.FETCH, self._fetch)
+        self.on(ApiKey.LIST_OFFSETS, self._list_offsets)
+
+    @property
+    def leads(self) -> bool:
+        return self is self.brokers[1]
+
+    def _metadata(self, request: metadata.MetadataRequest, version: int) -> metadata.MetadataResponse:
+        is_refuted = bool(self.brokers[0].messages(ApiKey.LIST_OFFSETS))
+        row = metadata.MetadataResponsePartition(
+            partition_index=0, leader_id=int(is_refuted), leader_epoch=-1, replica_nodes=[0, 1]
+        )
+        return metadata.MetadataResponse(
+            brokers=[
+                metadata.MetadataResponseBroker(number, "127.0.0.1", one.port)
+                for number, one in enumerate(self.brokers)
+            ],
+            cluster_id="one",
+            controller_id=1,
+            topics=[metadata.MetadataResponseTopic(name="t", topic_id=UUID(int=2), partitions=[row])],
+        )
+
+    def _fetch(self, request: fetch.FetchRequest, version: int) -> fetch.FetchResponse:
+        row = fetch.PartitionData(
+            partition_index=0, error_code=Code.OFFSET_OUT_OF_RANGE, high_watermark=-1, records=b""
+        )
+        if self.leads:
+            row = fetch.PartitionData(partition_index=0, high_watermark=3, records=three_records())
+        return fetch.FetchResponse(
+            responses=[fetch.FetchableTopicResponse(topic="t", topic_id=UUID(int=2), partitions=[row])]
+        )
+
+    def _list_offsets(self, request: list_offsets.ListOffsetsRequest, version: int) -> list_offsets.ListOffsetsResponse:
+        code = Code.NONE if self.leads else Code.NOT_LEADER_OR_FOLLOWER
+        row = list_offsets.ListOffsetsPartitionResponse(partition_index=0, error_code=code, offset=0)
+        return list_offsets.ListOffsetsResponse(topics=[list_offsets.ListOffsetsTopicResponse("t", [row])])
+
+
+def test_out_of_range_at_a_follower_is_asked_of_the_leader_and_is_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def lend(settings: Mapping[str, object]) -> Iterator[Consumer]:
+        options: dict[str, Any] = {**FAST, **settings}
+        with Consumer(**options, auto_offset_reset="none") as consumer:
+            yield consumer
+
+    async def main() -> None:
+        brokers: list[Replica] = []
+        async with Replica(brokers) as first, Replica(brokers) as second:
+            brokers += [first, second]
+            options = source_options({"kafka.bootstrap.servers": first.address, "subscribe": "t"}, streaming=False)
+            piece = Range(T0, NEW, Offset(0), Offset(3), None, None, LeaderEpoch(0))
+            schema = arrow_schema(spark_schema(include_headers=False))
+            found = await asyncio.to_thread(lambda: list(read_range(piece, options, schema)))
+            assert sum(batch.num_rows for batch in found) == 3
+            assert first.messages(ApiKey.FETCH)
+            assert second.messages(ApiKey.LIST_OFFSETS)
+
+    monkeypatch.setattr(reading, "borrowed_consumer", lend)
+    asyncio.run(main())

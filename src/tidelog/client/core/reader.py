@@ -103,7 +103,8 @@ class PartitionReader:
         self._asked_epoch: LeaderEpoch | None = None
         self._undefined_since_ms: int | None = None
         self._doubts = 0
-        self._out_of_range = False  # the leader said so of the offset; looking up the log start will say which side
+        self._out_of_range = False  # Fetch said so of the offset; looking up the log start will say which side
+        self._fetched_from: BrokerId | None = None  # asked by the last Fetch
         if policy is ResetPolicy.NONE:
             self._stop(_no_position(topic_partition))
 
@@ -143,6 +144,7 @@ class PartitionReader:
         if len(self.held) >= FETCHES_AHEAD_MAX:
             return None
         end = self.held[-1].next_offset if self.held else self.standing.offset
+        self._fetched_from = self.leader_id
         return FetchFrom(Offset(end), self._fetch_size_bytes)
 
     # What the caller wants.
@@ -241,7 +243,10 @@ class PartitionReader:
             self.held.append(fetched)
 
     def on_out_of_range(self, generation: int) -> None:
-        """Fetch answered OFFSET_OUT_OF_RANGE. Why, is found out before anything is done about it."""
+        """Fetch answered OFFSET_OUT_OF_RANGE. Why, is found out before anything is done about it.
+
+        A follower says so too of what it lacks itself, which is no loss. Only the leader answers what is asked next.
+        """
         if not self._is_current(generation, Phase.FETCHING):
             return
         self.held.clear()
@@ -358,7 +363,9 @@ class PartitionReader:
         """The position is outside the log; now we know on which side."""
         standing = self.standing
         assert standing is not None
-        if standing.offset >= log_start_offset and 0 < self._doubts < DOUBTS_MAX:
+        if standing.offset >= log_start_offset and self.leader_id != self._fetched_from:
+            self.phase = Phase.FETCHING  # who said so leads no more, or never did: the leader has not been asked
+        elif standing.offset >= log_start_offset and 0 < self._doubts < DOUBTS_MAX:
             self.phase = Phase.FETCHING  # it has vouched for the offset, so it was not itself yet, or is now
             self.not_before_ms = now_ms + self._retry_delay_ms(self._doubts)
         elif standing.offset >= log_start_offset and standing.was_in_log:
