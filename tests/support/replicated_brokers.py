@@ -429,12 +429,17 @@ class ReplicatedCluster:
         broker: int | None = None,
         index: int = 0,
         epoch: int = -1,
+        last_epoch: int = -1,
         rack: str = "",
         version: int = 12,
     ) -> PartitionData:
         """What a consumer is answered, at once."""
         wanted = FetchPartition(
-            partition=index, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=1 << 20
+            partition=index,
+            current_leader_epoch=epoch,
+            fetch_offset=offset,
+            last_fetched_epoch=last_epoch,
+            partition_max_bytes=1 << 20,
         )
         request = FetchRequest(
             max_wait_ms=0, min_bytes=0, topics=[FetchTopic(topic=TOPIC, partitions=[wanted])], rack_id=rack

@@ -378,8 +378,9 @@ class Partition:
 
         Raises:
             NotCachedError: to find the place takes waiting, and it may not.
-            OffsetOutOfRangeError: below the log start or above the log end. Between the high watermark and the log
-                end there is nothing to see yet, which is no error (rule 4).
+            OffsetOutOfRangeError: below the log start or above the log end, which at a follower may lie below the
+                leader's. Between the high watermark and the log end there is nothing to see yet, which is no error
+                (rule 4).
         """
         self.check_serves(sent_leader_epoch)
         log = self.log
@@ -449,14 +450,9 @@ class Partition:
         else:
             following.replica.check_serves(None if sent_leader_epoch < 0 else LeaderEpoch(sent_leader_epoch))
 
-    def _out_of_range(self, offset: int) -> KafkaError:
-        """A follower may merely not have come so far as its leader yet; who asks it may ask again."""
-        log = self.log
-        if self.following is not None and offset > log.log_end_offset:
-            return refusal(
-                Code.OFFSET_NOT_AVAILABLE, f"{self.topic_partition}: offset {offset} is not at this follower yet"
-            )
-        start, end = log.log_start_offset, log.log_end_offset
+    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        """As in Kafka, a follower says so too of what it lacks yet: whoever reads there asks the leader then."""
+        start, end = self.log.log_start_offset, self.log.log_end_offset
         return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
 
     @property
@@ -481,13 +477,16 @@ class Partition:
     def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
         """Where the fetcher's log ceased to be a prefix of ours, or None if it still is (KIP-320, KIP-595).
 
+        A follower that serves has a prefix of its leader's log: where an epoch ends that another one succeeds, it
+        knows as well. Where the latest ends, the leader alone knows, so a follower calls no such position diverging.
+
         Args:
             last_fetched_epoch: the leader epoch of the last record the fetcher has; -1 if it says nothing.
             fetch_offset: the offset after that record.
 
         Raises:
-            KafkaError: OFFSET_OUT_OF_RANGE: the epoch is newer than any here; nothing can be said of such a position.
-                OFFSET_NOT_AVAILABLE: this follower has not come so far yet.
+            OffsetOutOfRangeError: the epoch is newer than any here, or this follower has not come so far yet; nothing
+                can be said of such a position.
         """
         if last_fetched_epoch < 0:
             return None
@@ -495,6 +494,6 @@ class Partition:
             return self.replica.diverging(LeaderEpoch(last_fetched_epoch), fetch_offset)
         log = self.log
         known = log.lineage.end_offset_for(LeaderEpoch(last_fetched_epoch), log.log_end_offset)
-        if known is None or fetch_offset > log.log_end_offset:
-            raise self._out_of_range(max(fetch_offset, log.log_end_offset + 1))
+        if known is None or (known[0] == log.lineage.latest_leader_epoch and fetch_offset > log.log_end_offset):
+            raise self._out_of_range(fetch_offset)
         return known if known[0] < last_fetched_epoch or known[1] < fetch_offset else None

@@ -197,11 +197,37 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack_and_reads_there_what_is_c
         await until(lambda: near.partition().high_watermark == 2)
         read = await cluster.fetch(1, rack=rack, broker=near.broker_id, epoch=cluster.state().leader_epoch)
         assert (read.error_code, values_of(read.records), read.preferred_read_replica) == (0, [b"a", b"b"], -1)
-        assert (await cluster.fetch(3, broker=near.broker_id)).error_code == Code.OFFSET_NOT_AVAILABLE
+        assert (await cluster.fetch(3, broker=near.broker_id)).error_code == Code.OFFSET_OUT_OF_RANGE
         of_old = await cluster.fetch(1, broker=near.broker_id, version=10)
         assert of_old.error_code == Code.NOT_LEADER_OR_FOLLOWER
 
     run(story, properties=RACK_AWARE, racks=("a", "b", "c"))
+
+
+def test_a_follower_tells_a_reader_where_it_diverged_and_nothing_of_what_it_lacks_itself() -> None:
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        await cluster.produce("a", "b")
+        first_epoch = cluster.state().leader_epoch
+        cluster.controller.fence(cluster.leader.broker_id)
+        await cluster.caught_up()
+        await cluster.produce("c")
+        leader_epoch = cluster.state().leader_epoch
+        follower = next(each for each in cluster.followers if each.broker_id in cluster.state().isr)
+        await until(lambda: follower.partition().high_watermark == 3)
+        number = follower.broker_id
+        for offset in (3, 9):
+            told = await cluster.fetch(offset, broker=number, epoch=leader_epoch, last_epoch=first_epoch)
+            assert told.error_code == Code.NONE
+            assert told.diverging_epoch is not None
+            assert (told.diverging_epoch.epoch, told.diverging_epoch.end_offset) == (first_epoch, 2)
+        for offset, last_epoch in ((9, leader_epoch), (9, leader_epoch + 1), (9, -1), (2, leader_epoch + 1)):
+            told = await cluster.fetch(offset, broker=number, epoch=leader_epoch, last_epoch=last_epoch)
+            assert told.error_code == Code.OFFSET_OUT_OF_RANGE, "the leader may have more: it is to be asked"
+        read = await cluster.fetch(2, broker=number, epoch=leader_epoch, last_epoch=first_epoch)
+        assert (read.error_code, values_of(read.records)) == (Code.NONE, [b"c"])
+
+    run(story)
 
 
 def test_a_follower_serves_nobody_before_the_leader_of_the_epoch_has_accepted_a_fetch() -> None:
