@@ -150,7 +150,9 @@ def default_of(key: ConfigKey) -> str:
 def allowed_of(key: ConfigKey) -> str:
     if key.choices:
         names = ", ".join(f"`{choice}`" for choice in key.choices)
-        return f"any of {names}" if key.type == ConfigType.LIST and len(key.choices) > 1 else names
+        if key.type == ConfigType.LIST and len(key.choices) > 1:
+            return f"any of {names}; or nothing" if key.may_be_empty else f"any of {names}"
+        return names
     if key.type in LARGEST or key.type == ConfigType.DOUBLE:
         low, high = key.minimum, key.maximum
         if high is not None:

@@ -79,6 +79,8 @@ def test_a_topic_that_is_only_compacted_keeps_its_records(client: WireClient) ->
     assert delete_records(client, "kept", 5).error_code == Code.POLICY_VIOLATION
     change(client, "kept", {"cleanup.policy": set_to("compact,delete")})
     assert delete_records(client, "kept", 5).error_code == 0
+    change(client, "kept", {"cleanup.policy": set_to("")})
+    assert delete_records(client, "kept", 6).error_code == 0
 
 
 def test_where_there_is_nothing_to_delete_from(client: WireClient) -> None:

@@ -166,6 +166,10 @@ def test_a_topic_that_becomes_compacted_and_ceases_to_be(client: WireClient) -> 
     change(client, "compacted", {"cleanup.policy": (3, "compact")})
     assert taken(client, "compacted", b"without a key") == Code.NONE
     assert len(client.read_all("compacted")) == 2
+    change(client, "compacted", {"cleanup.policy": (3, "delete"), "retention.ms": set_to("1")})
+    assert described(client, "compacted")["cleanup.policy"].value == ""
+    change(client, "compacted", {"cleanup.policy": (2, "compact")})
+    assert described(client, "compacted")["cleanup.policy"].value == "compact"
 
 
 def test_what_is_set_for_brokers_is_in_force_for_their_topics(node: NodeProcess) -> None:

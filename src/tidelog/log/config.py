@@ -46,7 +46,7 @@ class LogConfig:
         flush_ms: sync once the oldest record that is not synced is as old as this (`flush.ms`).
         retention_size_bytes: delete the oldest segments while more than this would remain (`retention.bytes`).
         retention_ms: delete the segments whose youngest record is older than this (`retention.ms`).
-        cleanup_policy: `delete`, `compact`, or both (`cleanup.policy`).
+        cleanup_policy: `delete`, `compact`, both or neither (`cleanup.policy`).
         min_cleanable_dirty_ratio: compact once more than this share is dirty (`min.cleanable.dirty.ratio`).
         min_compaction_lag_ms: do not compact what is younger than this (`min.compaction.lag.ms`).
         max_compaction_lag_ms: compact what is older, however little it is (`max.compaction.lag.ms`).
@@ -187,6 +187,6 @@ def _policies(value: object) -> frozenset[str]:
     names = value.split(",") if isinstance(value, str) else value
     if isinstance(names, list | tuple | set | frozenset):
         policies = frozenset(str(name).strip() for name in names) - {""}
-        if policies and policies <= {"delete", "compact"}:
+        if policies <= {"delete", "compact"}:
             return policies
-    raise ConfigError(f"cleanup.policy={value}: delete, compact or both, with a comma between, is expected")
+    raise ConfigError(f"cleanup.policy={value}: delete, compact, both with a comma between, or nothing is expected")

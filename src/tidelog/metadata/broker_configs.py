@@ -229,7 +229,14 @@ _TOPICS: tuple[ConfigKey, ...] = (
 )
 
 _LOGS: tuple[ConfigKey, ...] = (
-    ConfigKey("log.cleanup.policy", LIST, "delete", "cleanup.policy, unless set.", choices=("delete", "compact")),
+    ConfigKey(
+        "log.cleanup.policy",
+        LIST,
+        "delete",
+        "cleanup.policy, unless set.",
+        choices=("delete", "compact"),
+        may_be_empty=True,
+    ),
     ConfigKey("log.segment.bytes", INT, "1073741824", "segment.bytes of topics that do not set it.", minimum=14),
     ConfigKey("log.roll.ms", LONG, None, "segment.ms of topics that do not set it.", minimum=1),
     ConfigKey("log.roll.hours", INT, "168", "The same in hours, unless log.roll.ms is set.", minimum=1),

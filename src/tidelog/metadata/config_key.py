@@ -64,6 +64,7 @@ class ConfigKey:
         minimum: inclusive, for numbers.
         maximum: inclusive, for numbers.
         choices: the only values it takes (each element, for a list); empty when there are too many to name.
+        may_be_empty: whether a list with choices takes none of them too.
         pattern: of each element of a list: an expression that it has to match, and what that is in words.
         why: what to tell someone who asks for a value that Kafka takes and we do not, or that has no effect.
         synonyms: for a topic setting, the broker settings behind it, the strongest first.
@@ -77,6 +78,7 @@ class ConfigKey:
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
+    may_be_empty: bool = False
     pattern: tuple[str, str] | None = None
     why: str = ""
     synonyms: tuple[Synonym, ...] = ()
@@ -115,7 +117,7 @@ class ConfigKey:
                 self._check_choice(element, text)
             if self.pattern is not None and not all(fullmatch(self.pattern[0], element) for element in elements):
                 raise self._refuse(text)
-            if self.choices and not elements:
+            if self.choices and not elements and not self.may_be_empty:
                 raise self._refuse(text)
             return elements
         if self.type in (ConfigType.STRING, ConfigType.CLASS, ConfigType.PASSWORD):
@@ -131,7 +133,8 @@ class ConfigKey:
         if self.pattern is not None:
             return self.pattern[1]
         if self.choices:
-            return ("any of " if self.type == ConfigType.LIST else "") + ", ".join(self.choices)
+            one_of = ("any of " if self.type == ConfigType.LIST else "") + ", ".join(self.choices)
+            return f"{one_of}; or nothing" if self.may_be_empty else one_of
         if self.type == ConfigType.BOOLEAN:
             return "true, false"
         if self.type not in (*_RANGES, ConfigType.DOUBLE):

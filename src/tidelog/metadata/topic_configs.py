@@ -31,10 +31,11 @@ _SERVED: tuple[ConfigKey, ...] = (
         LIST,
         "delete",
         "delete: old segments go by retention.ms and retention.bytes. compact: the latest record of each key is kept, "
-        "records without a key are refused (those that were there before stay). compact,delete: both. The segment that "
-        "is written to is never compacted.",
+        "records without a key are refused (those that were there before stay). compact,delete: both. Empty: neither, "
+        "everything is kept. The segment that is written to is never compacted.",
         "log.cleanup.policy",
         choices=("delete", "compact"),
+        may_be_empty=True,
     ),
     _key(
         "compression.gzip.level",

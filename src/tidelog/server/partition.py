@@ -318,7 +318,7 @@ class Partition:
             DiskError: the log is out of use since an earlier failure; the partition has to go offline.
         """
         replica, log = self.leader(), self.log
-        if "delete" not in log.config.cleanup_policy:
+        if log.config.cleanup_policy == {"compact"}:
             raise refusal(
                 Code.POLICY_VIOLATION,
                 f"{self.topic_partition}: its records go by compaction alone (cleanup.policy=compact); "

@@ -64,8 +64,10 @@ def test_even_the_last_segment_goes_once_it_is_too_old() -> None:
     assert values_of(open_log(disk, clean=False)) == ["new"]
 
 
-def test_compacted_topics_are_not_retained_by_time_or_size() -> None:
-    log = filled(MemoryDisk(), retention_ms=1, retention_size_bytes=0, cleanup_policy=frozenset({"compact"}))
+@pytest.mark.parametrize("policy", ["compact", ""])
+def test_without_the_policy_delete_nothing_is_retained_by_time_or_size(policy: str) -> None:
+    policies = LogConfig.from_configs({"cleanup.policy": policy}).cleanup_policy
+    log = filled(MemoryDisk(), retention_ms=1, retention_size_bytes=0, cleanup_policy=policies)
     assert retain(log) == 0
     log.advance_log_start_offset(Offset(7))
     assert retain(log) == 2
@@ -258,7 +260,7 @@ def test_kafkas_keys_are_read_as_text_or_numbers() -> None:
         ("flush.messages", 0),
         ("segment.ms", 2**63),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", ""),
+        ("cleanup.policy", 7),
         ("message.timestamp.type", "Whenever"),
     ],
 )
