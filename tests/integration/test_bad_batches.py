@@ -204,7 +204,8 @@ def test_records_without_a_key_are_named_where_each_needs_one(client: WireClient
         builder.append(1_700_000_000_000, None if index in (1, 4) else b"k%d" % index, b"v")
     answer = client.produce("bad-batches-compacted", builder.build())
     assert Code(answer.error_code) is Code.INVALID_RECORD
-    assert [each.batch_index for each in answer.record_errors] == [1, 4]
+    why = "it has no key, and a compacted topic needs one"
+    assert [(each.batch_index, each.batch_index_error_message) for each in answer.record_errors] == [(1, why), (4, why)]
     assert client.log_end_offset("bad-batches-compacted") == 0
 
 

@@ -118,6 +118,12 @@ def test_readers_from_before_zstd_are_told_so(client: WireClient) -> None:
 
 def test_how_far_from_now_a_record_may_lie(client: WireClient) -> None:
     client.create_topic("limits")
+    refused = client.produce("limits", batch_of(b"a", b"b", timestamp_ms=now_ms() + 7_200_000))
+    assert refused.error_code == Code.INVALID_TIMESTAMP
+    assert [each.batch_index for each in refused.record_errors] == [0, 1]
+    assert all(
+        "message.timestamp.after.max.ms" in (each.batch_index_error_message or "") for each in refused.record_errors
+    )
     assert taken(client, "limits", b"a", timestamp_ms=now_ms() + 7_200_000) == Code.INVALID_TIMESTAMP
     change(
         client,

@@ -6,6 +6,7 @@ stops the partition or the process; the world's failures (`DiskError`, `NetworkE
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 
@@ -322,14 +323,17 @@ class MalformedBatchError(KafkaError):
 class InvalidRecordsError(KafkaError):
     """Some records of a batch may not be stored, and so the whole batch was not (KIP-467).
 
-    Carries their places in the batch, from 0, so that the producer can tell its user whose fault it was.
+    Carries their places in the batch, from 0, each with its fault, so that the producer can tell its user whose fault
+    it was. The list may be shorter than the batch has such records.
     """
 
     code = Code.INVALID_RECORD
 
-    def __init__(self, message: str, *, record_indexes: tuple[int, ...]) -> None:
-        super().__init__(message, code=self.code)
-        self.record_indexes = record_indexes
+    def __init__(
+        self, message: str, *, record_errors: Sequence[tuple[int, str]], code: Code = Code.INVALID_RECORD
+    ) -> None:
+        super().__init__(message, code=code)
+        self.record_errors = tuple(record_errors)
 
 
 class TopicRecreatedError(LogTruncatedError):

@@ -32,6 +32,9 @@ DECOMPRESSED_SIZE_FACTOR = 64
 DECOMPRESSED_SIZE_BYTES_MIN = 64 * 1024 * 1024
 """A compressed batch may grow to 64 times what `max.message.bytes` allows, at least to 64 MiB; beyond is a bomb."""
 
+RECORD_ERRORS_MAX = 1_000
+"""So many records are named when a batch is refused for them: a compressed one may hold millions, and no answer can."""
+
 
 class AppendResult(NamedTuple):
     """What came of an append."""
@@ -128,15 +131,14 @@ class AppendRules:
         if origin == "client":  # whose header counts once its checksum is right
             self._check_client_header(header)
             if self._is_compacted and facts.keyless_record_count:
-                raise self._keyless(batches, position, header)
+                self._check_records(batches, position, header, now_ms, origin)
         if self._uses_log_append_time:
             return _make_accepted((position, header, now_ms, now_ms, None))
         max_timestamp = facts.max_timestamp
         after_ms_max = self._after_ms_max
-        if after_ms_max is not None and max_timestamp - now_ms > after_ms_max:
-            raise self._bad_time(max_timestamp, now_ms, "message.timestamp.after.max.ms", after_ms_max)
-        if self._before_ms_max is not None:
-            self._check_oldest(batches, position, header, now_ms, self._before_ms_max)
+        is_ahead = after_ms_max is not None and max_timestamp - now_ms > after_ms_max
+        if is_ahead or self._before_ms_max is not None:
+            self._check_records(batches, position, header, now_ms, origin)
         corrected_timestamp = None if max_timestamp == header.max_timestamp else max_timestamp
         return _make_accepted((position, header, max_timestamp, None, corrected_timestamp))
 
@@ -189,9 +191,10 @@ class AppendRules:
             if attributes & DELETE_HORIZON_FLAG:
                 raise self._invalid("a producer may not say when compaction removes the marks of deleted keys")
             if attributes & LOG_APPEND_TIME_FLAG:
-                raise refusal(
-                    Code.INVALID_TIMESTAMP, f"{self._topic_partition}: a producer may not set LogAppendTime itself"
-                )
+                why = "a producer may not set LogAppendTime itself"
+                indexes = range(min(header.record_count, RECORD_ERRORS_MAX))
+                errors = [(index, why) for index in indexes]
+                raise self._refused(Code.INVALID_TIMESTAMP, header.record_count, errors)
             if header.producer_id < 0:
                 raise self._invalid("a transactional batch needs a producer id")
         if header.producer_id >= 0 and (header.producer_epoch < 0 or header.base_sequence < 0):
@@ -200,29 +203,43 @@ class AppendRules:
                 f"{header.base_sequence}; neither may be negative"
             )
 
-    def _check_oldest(
-        self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, before_ms_max: int
+    def _check_records(
+        self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin
     ) -> None:
-        # Rarely configured, so the records are read a second time rather than all of them measured always.
+        """Name those at fault. They are read a second time, which is rare, rather than all of them measured always."""
+        needs_key = self._is_compacted and origin == "client"
         records = read_records(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
-        oldest = min((record.timestamp for record in records if record.timestamp >= 0), default=now_ms)
-        if now_ms - oldest > before_ms_max:
-            raise self._bad_time(oldest, now_ms, "message.timestamp.before.max.ms", before_ms_max)
+        code, count = Code.INVALID_RECORD, 0
+        errors: list[tuple[int, str]] = []
+        for index, record in enumerate(records):
+            if needs_key and record.key is None:
+                fault: str | None = "it has no key, and a compacted topic needs one"
+            else:
+                fault = self._wrong_time(record.timestamp, now_ms)
+                if fault is not None:
+                    code = Code.INVALID_TIMESTAMP
+            if fault is not None:
+                count += 1
+                if count <= RECORD_ERRORS_MAX:
+                    errors.append((index, fault))
+        if errors:
+            raise self._refused(code, count, errors)
 
-    def _keyless(self, batches: memoryview, position: int, header: BatchHeader) -> InvalidRecordsError:
-        records = read_records(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
-        indexes = tuple(index for index, record in enumerate(records) if record.key is None)
-        return InvalidRecordsError(
-            f"{self._topic_partition}: {len(indexes)} records have no key; a compacted topic needs one",
-            record_indexes=indexes,
-        )
+    def _wrong_time(self, timestamp: int, now_ms: int) -> str | None:
+        """Why a record may not have this one; -1 is none at all."""
+        if timestamp < 0 or self._uses_log_append_time:
+            return None
+        key, limit_ms, away_ms = "message.timestamp.after.max.ms", self._after_ms_max, timestamp - now_ms
+        if away_ms < 0:
+            key, limit_ms = "message.timestamp.before.max.ms", self._before_ms_max
+        if limit_ms is None or abs(away_ms) <= limit_ms:
+            return None
+        return f"timestamp {timestamp} is {away_ms:+} ms from the leader's clock; {key}={limit_ms}"
 
-    def _bad_time(self, timestamp: int, now_ms: int, key: str, limit_ms: int) -> KafkaError:
-        return refusal(
-            Code.INVALID_TIMESTAMP,
-            f"{self._topic_partition}: timestamp {timestamp} is {timestamp - now_ms:+} ms from the leader's clock; "
-            f"{key}={limit_ms}",
-        )
+    def _refused(self, code: Code, count: int, errors: list[tuple[int, str]]) -> InvalidRecordsError:
+        index, fault = errors[0]
+        what = f"{self._topic_partition}: {count} records are refused; of the first, at {index}: {fault}"
+        return InvalidRecordsError(what, code=code, record_errors=errors)
 
     def _invalid(self, what: str) -> KafkaError:
         return refusal(Code.INVALID_RECORD, f"{self._topic_partition}: {what}")

@@ -8,10 +8,18 @@ import pytest
 
 from support.logs import DIRECTORY, FLIGHTS, NOW_MS, append, batches_of, lineage_of, make_batch, open_log, values_of
 from support.memory_disk import MemoryDisk
-from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DiskError,
+    InvalidRecordsError,
+    InvariantBrokenError,
+    KafkaError,
+)
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import LogConfig
-from tidelog.records import check_crc, end_transaction_batch, read_header, read_records
+from tidelog.log.append import RECORD_ERRORS_MAX
+from tidelog.records import BatchBuilder, check_crc, end_transaction_batch, read_header, read_records
 from tidelog.records.lineage import EpochEntry
 
 EPOCH = LeaderEpoch(3)
@@ -168,6 +176,44 @@ def test_a_batch_that_no_segment_can_hold_is_refused() -> None:
     assert refused.value.code == Code.RECORD_LIST_TOO_LARGE
 
 
+def test_each_record_that_is_at_fault_is_named_with_its_fault() -> None:
+    log = open_log(
+        MemoryDisk(),
+        message_timestamp_before_ms_max=1000,
+        message_timestamp_after_ms_max=1000,
+        cleanup_policy=frozenset({"compact"}),
+    )
+    builder = BatchBuilder()
+    for key, timestamp in (
+        (b"k", NOW_MS),
+        (None, NOW_MS + 9_000),
+        (b"k", NOW_MS + 1001),
+        (b"k", -1),
+        (b"k", NOW_MS - 1001),
+    ):
+        builder.append(timestamp, key, b"v")
+    with pytest.raises(InvalidRecordsError) as refused:
+        log.append_as_leader(bytearray(builder.build()), leader_epoch=EPOCH, now_ms=NOW_MS)
+    assert refused.value.code == Code.INVALID_TIMESTAMP  # which goes before a missing key, as in Kafka
+    keyless, early, late = refused.value.record_errors
+    assert keyless == (1, "it has no key, and a compacted topic needs one")
+    assert early[0] == 2
+    assert "+1001 ms" in early[1]
+    assert "message.timestamp.after.max.ms=1000" in early[1]
+    assert late[0] == 4
+    assert "-1001 ms" in late[1]
+    assert "message.timestamp.before.max.ms=1000" in late[1]
+    assert str(refused.value).endswith("3 records are refused; of the first, at 1: " + keyless[1])
+
+
+def test_no_more_records_are_named_than_an_answer_can_carry() -> None:
+    log = open_log(MemoryDisk(), cleanup_policy=frozenset({"compact"}))
+    batch = make_batch(*"a" * (RECORD_ERRORS_MAX + 5), key=None)
+    with pytest.raises(InvalidRecordsError, match=f"{RECORD_ERRORS_MAX + 5} records are refused") as refused:
+        log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=NOW_MS)
+    assert [index for index, _ in refused.value.record_errors] == list(range(RECORD_ERRORS_MAX))
+
+
 def test_limits_are_inclusive() -> None:
     size = len(make_batch("a"))
     log = open_log(
@@ -206,9 +252,10 @@ def test_a_clients_log_append_time_is_refused_where_create_time_rules() -> None:
     batch = make_batch("a")
     other = open_log(MemoryDisk(), message_timestamp_type="LogAppendTime")
     other.append_as_leader(batch, leader_epoch=EPOCH, now_ms=NOW_MS)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(InvalidRecordsError) as refused:
         log.append_as_leader(batch, leader_epoch=EPOCH, now_ms=NOW_MS)
     assert refused.value.code == Code.INVALID_TIMESTAMP
+    assert [index for index, _ in refused.value.record_errors] == [0]
 
 
 def test_a_wrong_max_timestamp_is_put_right() -> None:

@@ -156,7 +156,7 @@ def _append(
     except KafkaError as error:
         row = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
         if isinstance(error, InvalidRecordsError):
-            row.record_errors = [BatchIndexAndErrorMessage(index) for index in error.record_indexes]
+            row.record_errors = [BatchIndexAndErrorMessage(index, fault) for index, fault in error.record_errors]
         if row.error_code in MISLED:
             owed.misled.append((topic, row))
         return row
