@@ -36,9 +36,9 @@ EITHER = CORRUPT | INVALID
 OLD_FORMAT = {Code.UNSUPPORTED_FOR_MESSAGE_FORMAT}
 
 
-def flipped(batch: bytes, position: int) -> bytes:
+def flipped(batch: bytes, position: int, bits: int = 0x40) -> bytes:
     changed = bytearray(batch)
-    changed[position] ^= 0x40
+    changed[position] ^= bits
     return bytes(changed)
 
 
@@ -58,25 +58,26 @@ BAD: dict[str, tuple[bytes, set[Code]]] = {
     "magic -1": (doctored(WHOLE, magic=-1), CORRUPT),
     "a message of format 0": (message_of_format(0), OLD_FORMAT),
     "a message of format 1": (message_of_format(1), OLD_FORMAT),
-    "cut short": (WHOLE[:-1], CORRUPT),
-    "cut in the header": (WHOLE[:40], CORRUPT),
-    "one byte": (b"\0", CORRUPT),
-    "a byte too many": (WHOLE + b"\0", CORRUPT),
+    "cut short": (WHOLE[:-1], INVALID),
+    "cut in the header": (WHOLE[:40], INVALID),
+    "one byte": (b"\0", INVALID),
+    "a byte too many": (WHOLE + b"\0", INVALID),
     "a length of zero": (doctored(WHOLE, length=0), CORRUPT),
     "a negative length": (doctored(WHOLE, length=-1), CORRUPT),
     "a length without its header": (doctored(WHOLE, length=48), CORRUPT),
     "a length one too small": (doctored(WHOLE, length=len(WHOLE) - 13), CORRUPT),
-    "a length one too large": (doctored(WHOLE, length=len(WHOLE) - 11), CORRUPT),
-    "a length of two gigabytes": (doctored(WHOLE, length=2**31 - 1), CORRUPT),
+    "a length one too large": (doctored(WHOLE, length=len(WHOLE) - 11), INVALID),
+    "a length of two gigabytes": (doctored(WHOLE, length=2**31 - 1), INVALID),
     "nothing but zeros": (bytes(200), EITHER | OLD_FORMAT),
     # The header against the records.
     "one record announced too many": (doctored(WHOLE, count=4, last_offset_delta=3), INVALID),
     "one record announced too few": (doctored(WHOLE, count=2, last_offset_delta=1), INVALID),
     "count and last offset disagree": (doctored(WHOLE, count=3, last_offset_delta=7), INVALID),
     "two billion records announced": (doctored(WHOLE, count=2**31 - 1, last_offset_delta=2**31 - 2), INVALID),
-    "a negative count": (doctored(WHOLE, count=-1), EITHER),
-    "a negative last offset": (doctored(WHOLE, last_offset_delta=-1), EITHER),
-    "no records": (batch_around(b"", count=0), EITHER),
+    "a negative count": (doctored(WHOLE, count=-1), INVALID),
+    "a negative last offset": (doctored(WHOLE, last_offset_delta=-1), INVALID),
+    "a negative count that nobody sent": (flipped(WHOLE, 57, 0x80), CORRUPT),
+    "no records": (batch_around(b"", count=0), INVALID),
     "no records, but announced": (batch_around(b"", count=1), INVALID),
     "records, but none announced": (doctored(WHOLE, count=0, last_offset_delta=0), INVALID),
     "a base offset": (doctored(WHOLE, base_offset=5), INVALID),
@@ -133,7 +134,8 @@ BAD: dict[str, tuple[bytes, set[Code]]] = {
     "a producer without a sequence": (batch_of(b"x", producer=(7, 0), base_sequence=-1), INVALID),
     "a producer without an epoch": (batch_of(b"x", producer=(7, -1), base_sequence=0), INVALID),
     # One of two.
-    "a good batch, then a bad one": (WHOLE + flipped(WHOLE, len(WHOLE) - 3), CORRUPT | INVALID),
+    "a good batch, then a bad one": (WHOLE + flipped(WHOLE, len(WHOLE) - 3), INVALID),
+    "a bad batch, then half a good one": (flipped(WHOLE, len(WHOLE) - 3) + WHOLE[:-9], CORRUPT),
 }
 
 

@@ -84,7 +84,7 @@ class Code(IntEnum):
     UNKNOWN_SERVER_ERROR = -1, False, "The server failed in a way it did not expect; its log says how."
     NONE = 0, False, "No error."
     OFFSET_OUT_OF_RANGE = 1, False, "The offset lies outside the range of the log."
-    CORRUPT_MESSAGE = 2, True, "A batch fails its checksum, or disagrees with itself."
+    CORRUPT_MESSAGE = 2, True, "A batch fails its checksum, or is damaged otherwise."
     UNKNOWN_TOPIC_OR_PARTITION = 3, True, "There is no such topic or partition, or not on this broker."
     INVALID_FETCH_SIZE = 4, False, "The fetch size is not valid."
     LEADER_NOT_AVAILABLE = 5, True, "The partition has no leader at the moment."

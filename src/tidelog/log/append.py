@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal, NamedTuple
 
-from tidelog.base.errors import Code, CorruptLogError, InvalidRecordsError, KafkaError, refusal
+from tidelog.base.errors import Code, CorruptLogError, InvalidRecordsError, KafkaError, MalformedBatchError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.log.config import LogConfig
@@ -13,6 +13,7 @@ from tidelog.log.producer_state import ProducerStates, RememberedBatch
 from tidelog.log.segments import Placed
 from tidelog.records.batch import (
     BatchHeader,
+    as_sent,
     check_crc,
     read_header,
     read_records,
@@ -118,10 +119,12 @@ class AppendRules:
             KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_RECORD, INVALID_TIMESTAMP,
                 MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE, naming what disagrees.
         """
-        header = read_header(batches)
-        if header.size_bytes == len(batches):
-            return [self._check(batches, 0, header, now_ms, origin)]
-        return [self._check(batches, position, header, now_ms, origin) for position, header in split_batches(batches)]
+        try:
+            header = read_header(batches)
+            found = [(0, header)] if header.size_bytes == len(batches) else split_batches(batches)
+        except MalformedBatchError as error:
+            raise as_sent(error, batches) from None
+        return [self._check(batches, position, header, now_ms, origin) for position, header in found]
 
     def _check(self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin) -> Accepted:
         # What the cluster writes for itself cannot be sent in smaller pieces.

@@ -226,6 +226,33 @@ def split_whole_batches(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
     return batches
 
 
+def as_sent(error: MalformedBatchError, buffer: Buffer) -> MalformedBatchError:
+    """What `split_batches` found wrong, for who sent the bytes: CORRUPT_MESSAGE asks for them once more.
+
+    That helps where they were damaged on the way. Where less was sent than a batch announces, or the checksum of a
+    header that no batch can have is right, they are what was meant: INVALID_RECORD, as in Kafka.
+    """
+    position = error.position
+    left = len(buffer) - position
+    if error.code is not Code.CORRUPT_MESSAGE:
+        return error
+    if left > _MAGIC_AT:
+        length, magic = _INT32.unpack_from(buffer, position + 8)[0], buffer[position + _MAGIC_AT]
+        if magic != MAGIC or length < BATCH_OVERHEAD - _LENGTH_END:
+            return error
+        if length + _LENGTH_END <= left and not _is_intact(buffer, position, length):
+            return error
+    if position and not _is_intact(buffer, 0, read_header(buffer).size_bytes - _LENGTH_END):
+        return error  # what comes behind a damaged length says nothing
+    return MalformedBatchError(str(error), position=position)
+
+
+def _is_intact(buffer: Buffer, position: int, length: int) -> bool:
+    end = position + _LENGTH_END + length
+    crc: int = _UINT32.unpack_from(buffer, position + _CRC_AT)[0]
+    return crc32c(memoryview(buffer)[position + _CRC_START : end]) == crc
+
+
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> None:
     """Compare the batch's checksum with its bytes.
 

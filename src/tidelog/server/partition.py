@@ -13,6 +13,7 @@ from tidelog.base.errors import (
     CorruptLogError,
     DiskError,
     KafkaError,
+    MalformedBatchError,
     OffsetOutOfRangeError,
     TidelogError,
     refusal,
@@ -28,7 +29,7 @@ from tidelog.base.ids import (
 from tidelog.log import AppendResult, Log, LogConfig, LogSlice, TimestampOffset, without_waiting
 from tidelog.metadata import PartitionImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
-from tidelog.records import split_batches
+from tidelog.records import as_sent, split_batches
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
@@ -351,8 +352,13 @@ class Partition:
         if len(batch) < BATCH_OVERHEAD:
             return
         length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(batch)
-        if LENGTH_END + length < len(batch) and len(split_batches(batch)) > 1:
-            raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
+        if LENGTH_END + length < len(batch):
+            try:
+                count = len(split_batches(batch))
+            except MalformedBatchError as error:
+                raise as_sent(error, batch) from None
+            if count > 1:
+                raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
         if attributes & TRANSACTIONAL_FLAG:
             raise refusal(
                 Code.INVALID_TXN_STATE,

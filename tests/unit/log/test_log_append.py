@@ -114,13 +114,14 @@ def set_byte(position: int, value: int) -> bytearray:
 
 
 REFUSED: dict[str, tuple[Callable[[], bytearray], Code]] = {
-    "nothing": (bytearray, Code.CORRUPT_MESSAGE),
+    "nothing": (bytearray, Code.INVALID_RECORD),
     "garbage": (lambda: bytearray(b"\x01" * 200), Code.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     "a wrong CRC": (flip_crc, Code.CORRUPT_MESSAGE),
     "an old message format": (lambda: set_byte(16, 1), Code.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     "a message format to come": (lambda: set_byte(16, 3), Code.CORRUPT_MESSAGE),
-    "a batch cut short": (lambda: make_batch("a")[:-1], Code.CORRUPT_MESSAGE),
-    "a second batch cut short": (lambda: make_batch("a") + make_batch("b")[:-1], Code.CORRUPT_MESSAGE),
+    "a batch cut short": (lambda: make_batch("a")[:-1], Code.INVALID_RECORD),
+    "a second batch cut short": (lambda: make_batch("a") + make_batch("b")[:-1], Code.INVALID_RECORD),
+    "a wrong CRC, and a second batch cut short": (lambda: flip_crc() + make_batch("b")[:-1], Code.CORRUPT_MESSAGE),
     "a bad second batch": (lambda: make_batch("a") + flip_crc(), Code.CORRUPT_MESSAGE),
     "a base offset": (lambda: make_batch("a", base_offset=1), Code.INVALID_RECORD),
     "no record": (make_batch, Code.INVALID_RECORD),
