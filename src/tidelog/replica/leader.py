@@ -222,14 +222,15 @@ class LeaderReplica:
             FencedLeaderEpochError: it follows an older leader epoch.
             UnknownLeaderEpochError: it follows a newer one.
             KafkaError: UNKNOWN_LEADER_EPOCH when it is no replica that we know of (the assignment has not come here
-                yet); NOT_LEADER_OR_FOLLOWER when an earlier incarnation of it sent this.
+                yet), NOT_LEADER_OR_FOLLOWER if it does not say in which leader epoch it is one, either of us may be
+                behind then; NOT_LEADER_OR_FOLLOWER also when an earlier incarnation of it sent this.
             OffsetOutOfRangeError: it asks for less than is kept, or for more than was written.
         """
         self.check_leader_epoch(fetch.leader_epoch)
         follower = self._followers.get(fetch.follower)
         if follower is None:
             raise refusal(
-                Code.UNKNOWN_LEADER_EPOCH,
+                Code.NOT_LEADER_OR_FOLLOWER if fetch.leader_epoch is None else Code.UNKNOWN_LEADER_EPOCH,
                 f"{self.partition}: broker {fetch.follower} is not among its replicas, as far as this leader knows",
             )
         registered = self._active_brokers.get(fetch.follower)

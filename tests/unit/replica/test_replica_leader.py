@@ -146,6 +146,7 @@ def test_a_copy_goes_its_own_way() -> None:
         (fetch_of(2, 10, leader_epoch=4), FencedLeaderEpochError, Code.FENCED_LEADER_EPOCH),
         (fetch_of(2, 10, leader_epoch=6), UnknownLeaderEpochError, Code.UNKNOWN_LEADER_EPOCH),
         (fetch_of(4, 10), KafkaError, Code.UNKNOWN_LEADER_EPOCH),
+        (fetch_of(4, 10, leader_epoch=None), KafkaError, Code.NOT_LEADER_OR_FOLLOWER),
         (fetch_of(2, 11), OffsetOutOfRangeError, Code.OFFSET_OUT_OF_RANGE),
         (fetch_of(2, 1), OffsetOutOfRangeError, Code.OFFSET_OUT_OF_RANGE),
         (fetch_of(2, 10, last_fetched_epoch=6), OffsetOutOfRangeError, Code.OFFSET_OUT_OF_RANGE),

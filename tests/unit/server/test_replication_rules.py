@@ -85,6 +85,7 @@ def test_only_an_accepted_fetch_proves_anything() -> None:
             (Code.UNKNOWN_LEADER_EPOCH, fetch_as(cluster, number, 2, leader_epoch=leader_epoch + 1)),
             (Code.NOT_LEADER_OR_FOLLOWER, fetch_as(cluster, number, 2, broker_epoch=epoch - 1)),
             (Code.UNKNOWN_LEADER_EPOCH, fetch_as(cluster, outsider, 2)),
+            (Code.NOT_LEADER_OR_FOLLOWER, fetch_as(cluster, outsider, 2, leader_epoch=-1)),
             (Code.OFFSET_OUT_OF_RANGE, fetch_as(cluster, number, 3)),
         ):
             assert (await fetch).error_code == code
