@@ -213,6 +213,8 @@ def test_what_is_set_for_brokers_is_in_force_for_their_topics(node: NodeProcess)
             "message.max.bytes": ("1000", ConfigSource.DYNAMIC_DEFAULT_BROKER)
         }
         own = described(client, "1", kind=RESOURCE_BROKER)
+        for name in ("node.id", "broker.id"):  # by which tools of before KRaft know a broker
+            assert (own[name].value, own[name].config_source) == ("1", ConfigSource.STATIC_BROKER)
         assert own["message.max.bytes"].value == "3000"
         assert own["num.partitions"].read_only
         change(client, "1", {"message.max.bytes": DELETED}, kind=RESOURCE_BROKER)

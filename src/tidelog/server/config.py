@@ -44,7 +44,7 @@ class NodeConfig:
         log_directories: absolute or relative to the process.
         metadata_log_directory: where `__cluster_metadata-0` lies; mostly the first of them.
         leader_balance_interval_seconds: how often leaderships go back to preferred replicas; None for never.
-        static: the whole file, by Kafka's keys.
+        static: the whole file, by Kafka's keys; the id by both of its names.
     """
 
     node_id: BrokerId
@@ -156,7 +156,7 @@ class NodeConfig:
                 if values["auto.leader.rebalance.enable"]
                 else None
             ),
-            static=dict(properties),
+            static={**properties, "node.id": str(node_id), "broker.id": str(node_id)},
         )
 
 
