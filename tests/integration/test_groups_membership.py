@@ -232,6 +232,7 @@ def test_every_version_joins(client: WireClient, group: str, version: int) -> No
     answer = client.ask(ApiKey.JOIN_GROUP, version, request, JoinGroupResponse)
     if version >= 4:
         assert answer.error_code == Code.MEMBER_ID_REQUIRED
+        assert answer.protocol_name == (None if version >= 7 else "")
         request.member_id = answer.member_id
         answer = client.ask(ApiKey.JOIN_GROUP, version, request, JoinGroupResponse)
     assert (answer.error_code, answer.generation_id, answer.protocol_name) == (0, 1, "range")

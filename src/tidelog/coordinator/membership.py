@@ -169,9 +169,8 @@ def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
         group.add_pending(member_id)
         session = Alarm(Cause.SESSION, group.group_id, member_id)
         ledger.deadlines.set(session, ledger.now_ms + request.session_timeout_ms)
-        ledger.answer(
-            joiner.request_id, JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED.value, member_id=member_id)
-        )
+        come_back = JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED.value, protocol_name=None, member_id=member_id)
+        ledger.answer(joiner.request_id, come_back)
     else:
         ledger.nameless[joiner.request_id] = (group.group_id, member_id)
         _add(ledger, group, joiner, member_id)
