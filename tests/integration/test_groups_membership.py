@@ -17,6 +17,7 @@ from tidelog.wire import ApiKey, api
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol, JoinGroupResponse
 from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest, SyncGroupResponse
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.wire.messages.api_16_list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.wire.messages.api_42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -247,6 +248,23 @@ def test_every_version_joins(client: WireClient, group: str, version: int) -> No
         left = client.ask(ApiKey.LEAVE_GROUP, leave_version, leave, LeaveGroupResponse)
         code = left.error_code if leave_version < 3 else left.members[0].error_code
         assert code == (Code.NONE if leave_version == 0 else Code.UNKNOWN_MEMBER_ID)
+
+
+def test_who_syncs_says_what_it_takes_the_group_for(
+    shared_node: NodeProcess, client: WireClient, group: str, new_member: NewMember
+) -> None:
+    """From version 5 on, type and name (KIP-559); older ones cannot say."""
+    member = new_member(shared_node.port, group)
+    form([member])
+    request = SyncGroupRequest(group_id=group, generation_id=member.generation, member_id=member.member_id)
+    assert client.ask(ApiKey.SYNC_GROUP, 4, request, SyncGroupResponse).error_code == Code.NONE
+    for told in (("connect", "range"), ("consumer", "sticky"), (None, "range"), ("consumer", None)):
+        request.protocol_type, request.protocol_name = told
+        answer = client.ask(ApiKey.SYNC_GROUP, 5, request, SyncGroupResponse)
+        assert answer.error_code == Code.INCONSISTENT_GROUP_PROTOCOL, told
+    request.protocol_type, request.protocol_name = "consumer", "range"
+    answer = client.ask(ApiKey.SYNC_GROUP, 5, request, SyncGroupResponse)
+    assert (answer.error_code, answer.protocol_name) == (Code.NONE, "range")
 
 
 def test_groups_are_listed_described_and_deleted(

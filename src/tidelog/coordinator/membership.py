@@ -295,7 +295,7 @@ def on_sync(ledger: Ledger, group: Group, request: SyncGroupRequest, request_id:
         (request.protocol_type, group.protocol_type),
         (request.protocol_name, group.protocol_name),
     ):
-        if told is not None and told != actual:
+        if told is not None and actual is not None and told != actual:
             raise refusal(
                 Code.INCONSISTENT_GROUP_PROTOCOL,
                 f"group {group.group_id!r} is of type {group.protocol_type!r} with {group.protocol_name!r}, "

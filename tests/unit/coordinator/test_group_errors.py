@@ -143,6 +143,14 @@ def test_each_request_in_each_state(ask: str, state: str) -> None:
         assert world.described().group_state == before
 
 
+def test_a_sync_before_any_protocol_was_chosen_is_told_to_wait_whatever_it_names() -> None:
+    world = Coordinated()
+    member = world.member_id_required()
+    world.join(member)
+    assert world.described().group_state == GroupState.PREPARING_REBALANCE
+    assert world.refused(world.sync(member, 0, protocol_type="consumer", protocol_name="range")) == REBALANCING
+
+
 def test_every_state_can_be_reached_and_left() -> None:
     reached = {GroupState.EMPTY, *TRANSITIONS.values()}
     assert reached == set(GroupState)

@@ -1,7 +1,7 @@
 """SyncGroup 0-5: the leader of a generation says who gets what; every member is told its part once that is written.
 
 Behaviour: fenced by generation, member id and static name (KIP-345); from 5 on a member that believes in another
-protocol gets INCONSISTENT_GROUP_PROTOCOL (KIP-559).
+protocol, or does not say in which, gets INCONSISTENT_GROUP_PROTOCOL (KIP-559).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.group_answers import when_answered
 from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest, SyncGroupResponse
@@ -17,10 +17,15 @@ from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest, SyncGroupR
 if TYPE_CHECKING:
     from tidelog.server.node import Node
 
+PROTOCOL_FROM_VERSION = 5
+
 
 def handle(
     node: Node, request: SyncGroupRequest, context: RequestContext
 ) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
+    names_protocol = request.protocol_type is not None and request.protocol_name is not None
+    if context.api_version >= PROTOCOL_FROM_VERSION and not names_protocol:
+        return SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL)
     return when_answered(
         node.groups.ask(
             request.group_id,
