@@ -58,7 +58,7 @@ def nodes(tmp_path: Path) -> Iterator[Nodes]:
 
 
 def test_a_cluster_begins_with_one_voter_and_at_the_level_that_is_said(nodes: Nodes) -> None:
-    assert nodes.format(1, "--standalone", "--feature", "metadata.version=20") == 0
+    assert nodes.format(1, "--standalone", "--feature", "metadata.version=20", "--feature", "group.version=0") == 0
     assert nodes.format(2, "--no-initial-controllers") == 0
     nodes.of[1].start()
     nodes.of[2].start()
@@ -67,7 +67,8 @@ def test_a_cluster_begins_with_one_voter_and_at_the_level_that_is_said(nodes: No
             cluster = admin.describe_cluster()
             assert cluster.cluster_id == CLUSTER_ID
             assert [broker.broker_id for broker in cluster.brokers] == [1, 2]
-            assert admin.describe_features()["metadata.version"].level == 20
+            levels = {name: feature.level for name, feature in admin.describe_features().items()}
+            assert (levels["metadata.version"], levels["group.version"]) == (20, None)
     assert nodes.of[2].end() == 0
     nodes.of[2].start()
     assert nodes.of[2].end() == 0
@@ -102,6 +103,7 @@ def test_the_initial_voters_are_named_with_their_directories(nodes: Nodes) -> No
         (("--initial-controllers", f"3@h:1:{'A' * 22}"), "this node, 1, is not among them"),
         (("--initial-controllers", f"1@h:1:{'A' * 22},1@h:2:{'B' * 21}A"), "1 stands there twice"),
         (("--standalone", "--feature", "metadata.version=3"), "this release works at levels"),
+        (("--standalone", "--feature", "group.version=1"), "this release works at level 0"),
         (("--standalone", "--feature", "nonsense=3"), "there is no such feature"),
     ],
 )

@@ -175,8 +175,10 @@ class FormatStorage:
                 )
             lowest, highest = SUPPORTED_FEATURES[name]
             if not (text.isascii() and text.isdecimal() and lowest <= int(text) <= highest):
-                raise UsageError(f"--feature {name}={text}: this release works at levels {lowest} to {highest}")
-            levels[name] = int(text)
+                at = f"levels {lowest} to {highest}" if highest else "level 0 alone, since it does not serve it"
+                raise UsageError(f"--feature {name}={text}: this release works at {at}")
+            if int(text):  # a feature at level 0 is one that nobody speaks of
+                levels[name] = int(text)
         return levels
 
     def _format(self, path: str, node_id: BrokerId, directory_id: UUID | None = None) -> Row:

@@ -66,8 +66,20 @@ FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (METADATA_VERSION_MIN, 15))
 FeatureRange = tuple[str, int, int]
 """The name of a feature, and the lowest and the highest level that a node can work at."""
 
+NOT_SERVED_FEATURES = (
+    "eligible.leader.replicas.version",
+    "group.version",
+    "kraft.version",
+    "share.version",
+    "streams.version",
+    "transaction.version",
+)
+"""Kafka's others. Its tools name them all when they ask for a release, so each is known, at level 0. None is ever
+finalized: a client changes what it does by that (Java its transactions)."""
+
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION),
+    **dict.fromkeys(NOT_SERVED_FEATURES, (0, 0)),
 }
 """Each feature's lowest and highest level here."""
 
@@ -137,6 +149,8 @@ def why_unsupported(name: str, level: int, supported: tuple[int, int] | None) ->
     lowest, highest = supported
     if lowest <= level <= highest or level == 0 == lowest:
         return None
+    if highest == 0:
+        return "does not serve it"
     return f"supports {level_name(name, lowest)} to {level_name(name, highest)}"
 
 

@@ -150,6 +150,21 @@ def test_all_are_updated_or_none() -> None:
     assert level_of(cluster) == 21
 
 
+@pytest.mark.parametrize("upgrade_type", [UP, SAFELY, UNSAFELY])
+def test_a_feature_that_is_not_served_is_at_level_0_and_stays_there(upgrade_type: UpgradeType) -> None:
+    """Kafka's tools name all features of a release at once, each with a level."""
+    cluster = at(27, ONE)
+    cluster.run(cluster.decide_register(replace(cluster.registration(TWO), features=((NAME, 10, 27),))))
+    before = cluster.journal.next_offset
+    off = [FeatureUpdate(name, 0, upgrade_type) for name in ("transaction.version", "group.version")]
+    assert [one.code for one in update(cluster, FeatureUpdate(NAME, 27), *off)] == [Code.NONE] * 3
+    assert cluster.journal.next_offset == before, "nobody finalizes a feature at level 0"
+    _, on = update(cluster, off[0], FeatureUpdate("group.version", 1))
+    assert on.code == Code.INVALID_UPDATE_VERSION
+    assert on.message == "group.version 1: the active controller does not serve it"
+    assert set(cluster.image.features) == {NAME}
+
+
 # Who joins.
 
 

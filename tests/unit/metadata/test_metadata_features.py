@@ -76,6 +76,21 @@ def test_between_which_levels_the_records_differ() -> None:
     assert not changes_metadata(27, 27)
 
 
+def test_every_feature_of_kafka_is_named_and_those_that_are_not_served_have_level_0_alone() -> None:
+    lowest_and_highest = {name: levels for name, *levels in own_features()}
+    assert lowest_and_highest.pop("metadata.version") == [METADATA_VERSION_MIN, METADATA_VERSION]
+    assert lowest_and_highest == {
+        "eligible.leader.replicas.version": [0, 0],
+        "group.version": [0, 0],
+        "kraft.version": [0, 0],
+        "share.version": [0, 0],
+        "streams.version": [0, 0],
+        "transaction.version": [0, 0],
+    }
+    assert unsupported({"group.version": 0}) is None
+    assert unsupported({"group.version": 1}) == "the cluster is at group.version 1, and this node does not serve it"
+
+
 def test_who_cannot_work_at_a_level_is_told_why() -> None:
     old = (("metadata.version", 10, 21),)
     assert unsupported({}, old) is None

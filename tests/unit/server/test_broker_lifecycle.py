@@ -21,6 +21,7 @@ from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.log.incarnation import Incarnation
 from tidelog.metadata import Endpoint
+from tidelog.metadata.features import own_features
 from tidelog.metadata.records.brokers import (
     FENCED,
     IN_CONTROLLED_SHUTDOWN,
@@ -232,7 +233,8 @@ def test_it_says_what_it_is() -> None:
         assert request.incarnation_id == UUID(int=US)
         assert [(one.name, one.host, one.port) for one in request.listeners] == [("PLAINTEXT", "127.0.0.1", 9092)]
         assert request.log_dirs == list(world.files.directory_ids)
-        assert [one.name for one in request.features] == ["metadata.version"]
+        features = [(one.name, one.min_supported_version, one.max_supported_version) for one in request.features]
+        assert tuple(features) == own_features()
         assert request.previous_broker_epoch == -1
 
     run(scenario)

@@ -1,0 +1,62 @@
+"""Features over the wire: what ApiVersions tells of them, and what UpdateFeatures makes of those not served."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.node import NodeProcess
+from support.wire_client import WireClient
+from tidelog.base.errors import Code
+from tidelog.metadata.features import METADATA_VERSION
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.api_57_update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+NOT_SERVED = {
+    "eligible.leader.replicas.version",
+    "group.version",
+    "kraft.version",
+    "share.version",
+    "streams.version",
+    "transaction.version",
+}
+
+
+def api_versions(node: NodeProcess, version: int) -> ApiVersionsResponse:
+    with WireClient(node.port) as client:
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="1")
+        return client.ask(ApiKey.API_VERSIONS, version, request, ApiVersionsResponse)
+
+
+def test_those_not_served_are_told_to_who_can_read_of_level_0_and_none_is_finalized(shared_node: NodeProcess) -> None:
+    """Older clients than version 4 take a lowest level of 0 for an error."""
+    told = {row.name: (row.min_version, row.max_version) for row in api_versions(shared_node, 4).supported_features}
+    assert {name for name, levels in told.items() if levels == (0, 0)} == NOT_SERVED
+    assert set(told) == {"metadata.version", *NOT_SERVED}
+    old = api_versions(shared_node, 3)
+    assert [row.name for row in old.supported_features] == ["metadata.version"]
+    assert [row.name for row in old.finalized_features] == ["metadata.version"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_release_is_asked_for_with_the_levels_of_all_its_features(shared_node: NodeProcess, version: int) -> None:
+    def update(**levels: int) -> UpdateFeaturesResponse:
+        updates = [
+            FeatureUpdateKey(feature=name.replace("_", "."), max_version_level=level, upgrade_type=1)
+            for name, level in {"metadata_version": METADATA_VERSION, **levels}.items()
+        ]
+        with WireClient(shared_node.port) as client:
+            request = UpdateFeaturesRequest(feature_updates=updates, timeout_ms=10_000)
+            return client.ask(ApiKey.UPDATE_FEATURES, version, request, UpdateFeaturesResponse)
+
+    answer = update(**dict.fromkeys((name.replace(".", "_") for name in NOT_SERVED), 0))
+    assert (answer.error_code, {row.error_code for row in answer.results} - {0}) == (0, set())
+    refused = update(transaction_version=2)
+    rows = [(row.error_code, row.error_message) for row in refused.results]
+    code, message = rows[1] if rows else (refused.error_code, refused.error_message)
+    assert code == Code.INVALID_UPDATE_VERSION
+    assert "transaction.version" in (message or "")
