@@ -5,7 +5,8 @@ divergence are answered at once, and so is a fetch of nothing. From version 7 th
 epoch is checked (KIP-320), of what a session remembers too; whoever sends LastFetchedEpoch learns where its log
 diverged. A follower (`replica_id`, from 15 on `replica_state`) is read to up to the log end, and its fetch proves what
 it has if it is accepted. Consumers of version 11 and up are also answered by a follower, once it has reconciled with
-its leader. The HighWatermark field (KIP-1166) is for the metadata quorum and means nothing here.
+its leader; OFFSET_OUT_OF_RANGE of a follower means that the leader is to be asked, as in Kafka. The HighWatermark field
+(KIP-1166) is for the metadata quorum and means nothing here.
 """
 
 from __future__ import annotations
