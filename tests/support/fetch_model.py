@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import Any
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
+from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log, LogConfig, LogSlice
 from tidelog.metadata import MetadataImage, PartitionImage
@@ -99,21 +101,29 @@ class ToyBroker:
 
 
 class ToyNode:
-    """What the handler of Fetch asks of a node."""
+    """What the handler of Fetch asks of a node.
+
+    Attributes:
+        is_long: whether every request counts as one that lists much.
+    """
 
     def __init__(self, partitions: int, *, slots: int = 10, size_bytes_max: int = 1 << 20) -> None:
         self.broker = ToyBroker(partitions)
         self.fetch_sessions = FetchSessions(slots, 1_000, SystemRng())
         self.clock = SimpleNamespace(now_ms=lambda: 0)
         self.config = SimpleNamespace(fetch_size_bytes_max=size_bytes_max)
+        self.executor = InlineExecutor()
+        self.is_long = False
 
     def fetch(self, request: FetchRequest, *, version: int = 12) -> Any:
         header = RequestHeader(ApiKey.FETCH, version, 1, None, None)
-        context = RequestContext(header, None, BROKER)  # type: ignore[arg-type]
+        context = RequestContext(header, None, BROKER, is_long=self.is_long)  # type: ignore[arg-type]
         return api_01_fetch.handle(self, request, context)  # type: ignore[arg-type]
 
     def fetch_now(self, request: FetchRequest, *, version: int = 12) -> FetchResponse:
         response = self.fetch(request, version=version)
+        if self.is_long:
+            return asyncio.run(response)  # type: ignore[no-any-return]
         assert not isinstance(response, Awaitable)
         return response  # type: ignore[no-any-return]
 

@@ -6,7 +6,9 @@ stands. Nothing here waits for a disk: a place in a log that is not in memory is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
 
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
@@ -28,6 +30,9 @@ from tidelog.wire.messages.api_01_fetch import (
 )
 
 ZSTD_FROM_VERSION = 10
+
+READ_AT_ONCE_MAX = 500
+"""Partitions, before others have their turn: they take some microseconds each."""
 
 LOOK_UPS_MAX = 8
 """How often a place is looked up without waiting. After that it waits: memory is so short that nothing stays in it."""
@@ -78,6 +83,7 @@ class FetchReading:
         self._min_bytes = min(request.min_bytes, self._size_bytes_max)
         self._size_bytes = 0
         self._look_ups = 0
+        self._unread: list[FetchedPartition] = []  # due, the next one last
         self._throttle = None if broker.replication is None else broker.replication.leader_throttle
         self._throttled: set[FetchedPartition] = set()  # those whose bytes count
 
@@ -90,13 +96,22 @@ class FetchReading:
     def has_enough(self) -> bool:
         return self.must_answer or self._size_bytes >= self._min_bytes
 
+    @property
+    def is_partway(self) -> bool:
+        """Whether `read_due` left some for another turn."""
+        return bool(self._unread)
+
     def read_due(self) -> None:
-        """Read everything that is due, as far as the limits of the request allow."""
-        session = self._session
+        """Read what is due, as far as the limits of the request allow, and as one turn of the loop allows."""
+        session, unread = self._session, self._unread
         found = session.found
-        self._look_ups += 1
-        self.not_cached.clear()
-        for fetched in session.take_due():
+        if not unread:
+            self._look_ups += 1
+            self.not_cached.clear()
+            unread = self._unread = session.take_due()
+            unread.reverse()
+        for _ in range(min(len(unread), READ_AT_ONCE_MAX)):
+            fetched = unread.pop()
             before = found.pop(fetched, None)
             if before is not None and before.records is not None:
                 self._size_bytes -= len(before.records)
@@ -104,11 +119,43 @@ class FetchReading:
             if row is not None:
                 found[fetched] = row
 
+    def give_back(self) -> None:
+        """It ends before its time: what was not read stays due, unless it is not wanted any more."""
+        session = self._session
+        for fetched in reversed(self._unread):
+            if session.follows(fetched):
+                session.due[fetched] = None
+        self._unread.clear()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so much was found that to tell it takes more than one turn of the loop."""
+        return len(self._session.found) > READ_AT_ONCE_MAX
+
     def answer(self) -> FetchResponse:
         """What the reader is told: in a session, what it does not know yet."""
-        session = self._session
         topics: dict[object, FetchableTopicResponse] = {}
-        for fetched, row in session.tell():
+        self._tell(self._session.tell(), topics)
+        return self._response(topics)
+
+    async def answer_in_turns(self) -> FetchResponse:
+        """As `answer`, with turns for others in between."""
+        topics: dict[object, FetchableTopicResponse] = {}
+        told = self._session.tell()
+        while self._tell(islice(told, READ_AT_ONCE_MAX), topics):
+            await asyncio.sleep(0)
+        return self._response(topics)
+
+    def _response(self, topics: dict[object, FetchableTopicResponse]) -> FetchResponse:
+        return FetchResponse(session_id=self._session.session_id, responses=list(topics.values()))
+
+    def _tell(
+        self, told: Iterable[tuple[FetchedPartition, PartitionData]], topics: dict[object, FetchableTopicResponse]
+    ) -> int:
+        """Returns how many were told."""
+        session, count = self._session, 0
+        for fetched, row in told:
+            count += 1
             if fetched in self._throttled and row.records and self._throttle is not None:
                 self._throttle.record(len(row.records))
             if row.current_leader is not None:
@@ -119,7 +166,7 @@ class FetchReading:
                 topic = FetchableTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id, partitions=[])
                 topics[of_topic] = topic
             topic.partitions.append(row)
-        return FetchResponse(session_id=session.session_id, responses=list(topics.values()))
+        return count
 
     def _read(self, fetched: FetchedPartition) -> PartitionData | None:
         """What is there; None if that cannot be told yet, be it for lack of room or of the disk. It stays due then."""

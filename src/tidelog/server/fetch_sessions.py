@@ -197,6 +197,11 @@ class FetchSession:
                     gone.unwatch()
                     due.pop(gone, None)
 
+    def follows(self, fetched: FetchedPartition) -> bool:
+        """Whether the reader still wants it."""
+        of_topic = fetched.topic_id if self.is_by_id else fetched.topic
+        return self.partitions.get((of_topic, fetched.wanted.partition)) is fetched
+
     def on_due_again(self, fetched: FetchedPartition) -> None:
         """It is to be read."""
         self.due[fetched] = None
@@ -282,8 +287,8 @@ class FetchSessions:
             KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or FETCH_SESSION_TOPIC_ID_ERROR: the
                 reader has to start anew.
         """
-        if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            return self._begin_anew(request, is_by_id, now_ms)
+        if begins_anew(request):
+            return self.begin_anew(request, self.new(request, is_by_id=is_by_id, now_ms=now_ms), now_ms)
         session = self._sessions.get(request.session_id)
         if session is None:
             raise refusal(Code.FETCH_SESSION_ID_NOT_FOUND, f"there is no fetch session {request.session_id}")
@@ -297,11 +302,7 @@ class FetchSessions:
                 Code.FETCH_SESSION_TOPIC_ID_ERROR,
                 f"fetch session {session.session_id} speaks of topics by {'id' if session.is_by_id else 'name'}",
             )
-        before = len(session.partitions)
-        if self.partition_count + sum(len(topic.partitions) for topic in request.topics) > self._partitions_max:
-            self._check_growth(session, request)
-        session.update(request)
-        self.partition_count += len(session.partitions) - before
+        self._update(session, request)
         session.epoch = next_epoch(session.epoch)
         if session.on_due is not None:
             session.on_due()  # an earlier fetch of the session waits: its reader does not wait for it any more
@@ -312,16 +313,38 @@ class FetchSessions:
             session.session_id = NO_SESSION
         return session
 
-    def _begin_anew(self, request: FetchRequest, is_by_id: bool, now_ms: int) -> FetchSession:
+    def go_on(self, session: FetchSession, request: FetchRequest, now_ms: int) -> None:
+        """Take in more of a request that is taken in by parts; `begin` was given the first one.
+
+        Raises:
+            KafkaError: FETCH_SESSION_ID_NOT_FOUND: there is no room, or the session ended meanwhile.
+        """
+        if self._sessions.get(session.session_id) is not session:
+            raise refusal(Code.FETCH_SESSION_ID_NOT_FOUND, f"fetch session {session.session_id} ended meanwhile")
+        self._update(session, request)
+        self._touch(session, now_ms)
+
+    def _update(self, session: FetchSession, request: FetchRequest) -> None:
+        before = len(session.partitions)
+        if self.partition_count + sum(len(topic.partitions) for topic in request.topics) > self._partitions_max:
+            self._check_growth(session, request)
+        session.update(request)
+        self.partition_count += len(session.partitions) - before
+
+    def new(self, request: FetchRequest, *, is_by_id: bool, now_ms: int) -> FetchSession:
+        """What a request wants that begins anew, on any thread: see `begin_anew`."""
+        state = request.replica_state
+        is_follower = (request.replica_id if state is None else state.replica_id) >= 0
+        return FetchSession(request, is_by_id=is_by_id, is_follower=is_follower, now_ms=now_ms)
+
+    def begin_anew(self, request: FetchRequest, session: FetchSession, now_ms: int) -> FetchSession:
+        """Keep a new session, if it is to be one and there is room; the one that its reader had ends."""
         replaced = self._sessions.get(request.session_id)
         if replaced is not None:
             self._remove(replaced)
             replaced.overtake()
-        state = request.replica_state
-        is_follower = (request.replica_id if state is None else state.replica_id) >= 0
-        session = FetchSession(request, is_by_id=is_by_id, is_follower=is_follower, now_ms=now_ms)
         size = len(session.partitions)
-        if request.session_epoch == INITIAL_EPOCH and size and self._has_room(is_follower, size, now_ms):
+        if request.session_epoch == INITIAL_EPOCH and size and self._has_room(session.is_follower, size, now_ms):
             session.session_id = self._new_id()
             session.epoch = next_epoch(INITIAL_EPOCH)
             self._sessions[session.session_id] = session
@@ -400,6 +423,11 @@ class FetchSessions:
         if session.eviction_key is not None:
             del self._evictable[bisect_left(self._evictable, session.eviction_key)]
             session.eviction_key = None
+
+
+def begins_anew(request: FetchRequest) -> bool:
+    """Whether a request goes on with no session."""
+    return request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH)
 
 
 def next_epoch(epoch: int) -> int:

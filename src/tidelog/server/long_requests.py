@@ -76,7 +76,7 @@ class Division(NamedTuple):
                     weight = 0
                 pieces[-1] += part
                 weight += added
-        return [_with(request, field, piece) for piece in pieces]
+        return [with_value(request, field, piece) for piece in pieces]
 
     def _parts_of(self, group: list[Any]) -> Iterator[list[Any]]:
         if sum(map(self.weight_of, group)) <= self.weight_max:
@@ -88,7 +88,7 @@ class Division(NamedTuple):
                 continue
             within = getattr(one, self.inner)
             for start in range(0, max(len(within), 1), self.weight_max - 1):
-                yield [_with(one, self.inner, within[start : start + self.weight_max - 1])]
+                yield [with_value(one, self.inner, within[start : start + self.weight_max - 1])]
 
     def joined(self, answers: Sequence[Any]) -> Any:
         """One answer of those to the pieces; the first error that counts for a whole piece counts for it all."""
@@ -107,7 +107,8 @@ class Division(NamedTuple):
         return whole
 
 
-def _with(message: Any, field: str, value: object) -> Any:
+def with_value(message: Any, field: str, value: object) -> Any:
+    """Another message, which says something else in one field."""
     changed = copy(message)
     setattr(changed, field, value)
     return changed

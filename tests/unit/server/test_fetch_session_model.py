@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from support.fetch_model import SessionReader, ToyNode, View
 from tidelog.base.errors import Code
+from tidelog.server import fetch_reading
+from tidelog.server.handlers import api_01_fetch
 
 PARTITIONS = 3
 INDEXES = st.integers(0, PARTITIONS - 1)
@@ -150,5 +153,24 @@ class SessionModel(RuleBasedStateMachine):
                 assert view.position >= partition.high_watermark
 
 
+class SessionInTurnsModel(SessionModel):
+    """The same, where a turn of the loop is for one partition and no more, and every request is a long one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node.is_long = True
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(fetch_reading, "READ_AT_ONCE_MAX", 1)
+        self._patch.setattr(api_01_fetch, "BY_PARTS", api_01_fetch.BY_PARTS._replace(weight_max=2))
+
+    def teardown(self) -> None:
+        try:
+            super().teardown()
+        finally:
+            self._patch.undo()
+
+
 SessionModel.TestCase.settings = settings(max_examples=300, stateful_step_count=30)
 TestSessions = SessionModel.TestCase
+SessionInTurnsModel.TestCase.settings = SessionModel.TestCase.settings
+TestSessionsInTurns = SessionInTurnsModel.TestCase

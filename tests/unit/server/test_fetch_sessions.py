@@ -12,6 +12,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.io.rng import SystemRng
 from tidelog.log import NotCachedError
+from tidelog.server import fetch_reading
 from tidelog.server.fetch_sessions import EVICTION_MS, INT32_MAX, FetchSession, FetchSessions, next_epoch
 from tidelog.server.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
@@ -394,6 +395,29 @@ def test_what_was_found_for_a_reader_that_vanished_is_found_again() -> None:
         reader.epoch += 1  # against the rules: it never saw the answer
         assert reader.on_answer(node.fetch_now(reader.request()))
         assert reader.read == {0: [0]}
+
+    run(scenario)
+
+
+def test_what_was_not_read_yet_when_a_fetch_ended_is_read_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_reading, "READ_AT_ONCE_MAX", 1)
+
+    async def scenario() -> None:
+        node = ToyNode(3)
+        node.is_long = True
+        reader = SessionReader(followed={index: View() for index in range(3)})
+        assert reader.on_answer(await node.fetch(reader.request()))
+        for index in range(3):
+            node.broker.append(index)
+        partway = asyncio.ensure_future(node.fetch(reader.request()))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        partway.cancel()
+        await asyncio.gather(partway, return_exceptions=True)
+        reader.epoch += 1  # against the rules: it never saw the answer
+        del reader.followed[1]
+        assert reader.on_answer(await node.fetch(reader.request()))
+        assert reader.read == {0: [0], 2: [0]}
 
     run(scenario)
 

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.fetch_reading import ZSTD_FROM_VERSION, FetchReading
-from tidelog.server.fetch_sessions import FetchSession
+from tidelog.server.fetch_sessions import FetchSession, begins_anew
 from tidelog.server.leader_hints import endpoints_of
+from tidelog.server.long_requests import Division, with_value
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:
@@ -31,12 +33,43 @@ FOLLOWERS_FROM_VERSION = 11
 """Readers of older versions know nothing of replicas to read from, and expect the leader (KIP-392)."""
 
 
+BY_PARTS = Division("topics", "responses", "partitions", weight_max=2_000)
+
+
 def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
     is_by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
+    if context.is_long:
+        return _handle_long(node, request, context, is_by_id=is_by_id)
     try:
         session = node.fetch_sessions.begin(request, is_by_id=is_by_id, now_ms=node.clock.now_ms())
     except KafkaError as error:
         return FetchResponse(error_code=code_of(error, "Fetch"))
+    return _read(node, request, context, session)
+
+
+async def _handle_long(node: Node, request: FetchRequest, context: RequestContext, *, is_by_id: bool) -> FetchResponse:
+    """What begins anew is taken in on another thread, where nobody else knows of it yet; what changes, by parts."""
+    sessions, now_ms = node.fetch_sessions, node.clock.now_ms()
+    try:
+        if begins_anew(request):
+            session = await node.executor.run(partial(sessions.new, request, is_by_id=is_by_id, now_ms=now_ms))
+            sessions.begin_anew(request, session, now_ms)
+        else:
+            forgotten = request.forgotten_topics_data
+            first, *rest = BY_PARTS.pieces_of(with_value(request, "forgotten_topics_data", []))
+            session = sessions.begin(first, is_by_id=is_by_id, now_ms=now_ms)
+            for part in (*rest, with_value(with_value(request, "topics", []), "forgotten_topics_data", forgotten)):
+                await asyncio.sleep(0)
+                sessions.go_on(session, part, now_ms)
+    except KafkaError as error:
+        return FetchResponse(error_code=code_of(error, "Fetch"))
+    response = _read(node, request, context, session)
+    return await response if isinstance(response, Awaitable) else response
+
+
+def _read(
+    node: Node, request: FetchRequest, context: RequestContext, session: FetchSession
+) -> FetchResponse | Awaitable[FetchResponse]:
     reads_zstd = context.header.api_version >= ZSTD_FROM_VERSION
     reading = FetchReading(
         node.broker,
@@ -50,7 +83,8 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchR
     has_ended = True
     try:
         reading.read_due()
-        if not reading.not_cached and (reading.has_enough or request.max_wait_ms <= 0):
+        is_done = reading.has_enough or request.max_wait_ms <= 0
+        if is_done and not reading.not_cached and not reading.is_partway and not reading.is_long:
             return _answer(node, reading, context)
         has_ended = False
     finally:
@@ -60,7 +94,15 @@ def handle(node: Node, request: FetchRequest, context: RequestContext) -> FetchR
 
 
 def _answer(node: Node, reading: FetchReading, context: RequestContext) -> FetchResponse:
-    response = reading.answer()
+    return _with_leaders(reading.answer(), node, reading, context)
+
+
+async def _answer_in_turns(node: Node, reading: FetchReading, context: RequestContext) -> FetchResponse:
+    context.is_long = True
+    return _with_leaders(await reading.answer_in_turns(), node, reading, context)
+
+
+def _with_leaders(response: FetchResponse, node: Node, reading: FetchReading, context: RequestContext) -> FetchResponse:
     if reading.leaders and context.api_version >= LEADERS_FROM_VERSION:
         name = context.connection.listener_name
         response.node_endpoints = endpoints_of(node.broker.image, reading.leaders, name, NodeEndpoint)
@@ -86,18 +128,23 @@ async def _wait(
     timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_deadline)
     try:
         while True:
-            if reading.not_cached:
+            if reading.is_partway:
+                await asyncio.sleep(0)
+            elif reading.not_cached:
                 await node.broker.bring_into_memory(reading.not_cached)
             if reading.is_overtaken:
                 return FetchResponse(error_code=Code.INVALID_FETCH_SESSION_EPOCH, session_id=session.session_id)
-            if session.due:
+            if reading.is_partway or session.due:
                 reading.read_due()
-            if not reading.not_cached:
+            if not reading.not_cached and not reading.is_partway:
                 if reading.has_enough or is_late:
+                    if reading.is_long:
+                        return await _answer_in_turns(node, reading, context)
                     return _answer(node, reading, context)
                 news.clear()
                 await news.wait()
     finally:
         timer.cancel()
+        reading.give_back()
         if session.on_due is on_due:
             session.on_fetch_ended()
