@@ -28,6 +28,7 @@ from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
 from tidelog.controller.sessions import BrokerSessions
+from tidelog.controller.unclean_elections import UncleanElection, unclean_election
 from tidelog.controller.values import (
     AlteredConfigs,
     BrokerChange,
@@ -66,6 +67,7 @@ class ControllerState:
     Attributes:
         lost: who lost a replica by what was applied since somebody took the list away; None where nobody wants to know,
             as of every clone.
+        unclean_elections: those that were applied since somebody took the list away; None likewise.
     """
 
     def __init__(self, settings: ControllerSettings, image: MetadataImage | None = None) -> None:
@@ -73,12 +75,17 @@ class ControllerState:
         self.settings = settings
         self.metadata = MetadataDraft(image or MetadataImage.empty())
         self.lost: list[LostReplica] | None = None
+        self.unclean_elections: list[UncleanElection] | None = None
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
 
     def apply(self, record: object) -> None:
         """Take a record of the metadata log in."""
         if self.lost is not None and isinstance(record, PartitionChangeRecord | RemoveTopicRecord):
             self.lost += lost_replicas(self.metadata, record)
+        if self.unclean_elections is not None and isinstance(record, PartitionChangeRecord):
+            election = unclean_election(self.metadata, record, self.settings)
+            if election is not None:
+                self.unclean_elections.append(election)
         if isinstance(record, TopicRecord):
             self._names_taken[collision_key(record.name)] = record.name
         elif isinstance(record, RemoveTopicRecord):

@@ -137,6 +137,11 @@ class FollowerReplica:
         """Whether the leader of this epoch accepted a fetch: what is here is a prefix of its log."""
         return self._is_reconciled
 
+    @property
+    def unclean_epoch(self) -> LeaderEpoch | None:
+        """The newest leader epoch from which on a leader may lack what was committed before."""
+        return self._unclean_epoch
+
     def check_serves(self, sent: LeaderEpoch | None) -> None:
         """Whether consumers may be served, up to `high_watermark` (rule 9).
 

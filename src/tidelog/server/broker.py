@@ -457,6 +457,9 @@ class Broker:
         partition.follow(Following(partition, machine, replication))
 
     async def _lead(self, to_lead: list[tuple[Assigned, Partition]], image: MetadataImage) -> None:
+        for one, partition in to_lead:
+            if one.state.is_recovering and one.state.unclean_epoch == one.state.leader_epoch:
+                _tell_what_is_left(one, partition)
         errors = await self._files.assign_leader_epochs(
             [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
         )
@@ -562,6 +565,18 @@ class Broker:
         partition.stop(leader_epoch)
         if has_led:
             self.on_leadership_changed(partition)
+
+
+def _tell_what_is_left(one: Assigned, partition: Partition) -> None:
+    """An unclean election made this replica the leader: say which records it has."""
+    log = partition.log
+    logger.warning(
+        "%s: this broker leads after an UNCLEAN ELECTION, in leader epoch %d. Its log holds offsets %d to %d "
+        "(exclusive), the last of leader epoch %s, and its high watermark is %d. Records of other replicas from offset "
+        "%d on are lost, acknowledged ones too; the active controller logs who ordered the election",
+        *(one.topic_partition, one.state.leader_epoch, log.log_start_offset, log.log_end_offset),
+        *(log.lineage.epoch_at(Offset(log.log_end_offset - 1)), partition.high_watermark, log.log_end_offset),
+    )
 
 
 def _nobody_asked(*_: object) -> None:

@@ -8,6 +8,7 @@ published, and only then answered.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -21,6 +22,8 @@ from tidelog.metadata.difference import records_between
 from tidelog.metadata.features import METADATA_VERSION
 from tidelog.server.metadata_log import MetadataBatch
 from tidelog.server.metadata_snapshots import Snapshot
+
+logger = logging.getLogger("tidelog.server.controller")
 
 OnCommitted = Callable[[tuple[object, ...], Offset], None]
 
@@ -51,6 +54,7 @@ class Controller:
         on_resigned: called when it is not any more.
         on_replicas_lost: told, while this is the active one, who lost replicas by what was just committed, and of the
             exclusive end offset of that.
+        unclean_elections: how many were committed while this was the active one.
     """
 
     def __init__(self, state: ControllerState, quorum: AppendsDecisions, *, on_committed: OnCommitted) -> None:
@@ -59,6 +63,7 @@ class Controller:
         self.on_leader_gone: Callable[[BrokerId], None] = _nobody_told
         self.on_resigned: Callable[[], None] = _nobody_asked
         self.on_replicas_lost: Callable[[list[LostReplica], Offset], None] = _nobody_asked
+        self.unclean_elections = 0
         self.first_metadata_version = METADATA_VERSION  # of a metadata log that does not say any yet
         self._quorum = quorum
         self._on_committed = on_committed
@@ -123,6 +128,7 @@ class Controller:
         """This node leads, and all that came before it, its own first records included, is committed and known."""
         self.journal.become_active(leader_epoch, end_offset)
         self.journal.committed.lost = []
+        self.journal.committed.unclean_elections = []
         self.on_active()
         self.journal.propose(lambda state: state.decide_bootstrap(self.first_metadata_version))
         self._advance()
@@ -136,6 +142,7 @@ class Controller:
         if self.journal.is_active:
             self.journal.resign()
             self.journal.committed.lost = None
+            self.journal.committed.unclean_elections = None
             self.on_resigned()
             self._advance()
 
@@ -162,6 +169,7 @@ class Controller:
                     self._published_end_offset = end_offset
                     self._on_committed(ready.committed, end_offset)
                     self._tell_of_lost_replicas(end_offset)
+                    self._tell_of_unclean_elections()
                 for reply in ready.replies:
                     future = self._waiting.pop(reply.ticket, None)
                     if future is None or future.done():
@@ -178,6 +186,22 @@ class Controller:
         if lost:
             self.journal.committed.lost = []
             self.on_replicas_lost(lost, end_offset)
+
+    def _tell_of_unclean_elections(self) -> None:
+        """Say of each what it is, and count it. The leader says which records it has."""
+        elections = self.journal.committed.unclean_elections
+        if not elections:
+            return
+        self.journal.committed.unclean_elections = []
+        self.unclean_elections += len(elections)
+        for each in elections:
+            logger.warning(
+                "%s: UNCLEAN ELECTION: broker %d leads from leader epoch %d on, ordered by %s. It was not in sync; "
+                "the last that were are %s. Committed records that it lacks are lost; broker %d logs which offsets "
+                "it has",
+                *(each.topic_partition, each.leader, each.leader_epoch, each.ordered_by),
+                *(list(each.was_in_sync) or "not known", each.leader),
+            )
 
 
 def _nobody_asked(*_: object) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
@@ -30,6 +30,20 @@ logger = logging.getLogger("tidelog.server.replication")
 BACKOFF_FIRST_MS = 20
 """After the first refusal in a row; each further one doubles it, up to `replica.fetch.backoff.ms`. Leader and followers
 hear of an election at different times, mostly a few milliseconds apart."""
+
+
+class TruncatedRecords(NamedTuple):
+    """What a truncation removes, in offsets.
+
+    Attributes:
+        committed: below the high watermark of this replica: they are lost.
+        unknown: above it, and removed by an unclean election: nobody here knows which of them were acknowledged.
+        uncommitted: the rest, which nobody was promised.
+    """
+
+    committed: int = 0
+    unknown: int = 0
+    uncommitted: int = 0
 
 
 class FollowingHost(Protocol):
@@ -52,6 +66,10 @@ class FollowingHost(Protocol):
 
     def forget(self, following: Following) -> None:
         """Nothing more is to be sent for it."""
+        ...
+
+    def on_truncating(self, counts: TruncatedRecords) -> None:
+        """So many records are about to be removed from the end of a log."""
         ...
 
     def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
@@ -266,23 +284,49 @@ class Following:
 
     def _begin_to_cut(self, truncation: Truncation) -> None:
         partition = self.partition
-        if truncation.below_high_watermark is not None:
-            logger.error(
-                "%s: COMMITTED RECORDS ARE LOST: the leader of epoch %d has other records than this follower from "
-                "offset %d on, and the high watermark here was %d: an unclean election, or more was lost than "
-                "min.insync.replicas covers",
-                *(partition.topic_partition, self.replica.leader_epoch, truncation.end_offset),
-                truncation.below_high_watermark,
-            )
-        elif truncation.end_offset < partition.log.log_end_offset or truncation.starts_anew:
-            logger.info(
-                "%s: truncated to offset %d of %d, where the log of leader epoch %d goes on otherwise",
-                *(partition.topic_partition, truncation.end_offset, partition.log.log_end_offset),
-                self.replica.leader_epoch,
-            )
         if truncation.end_offset < partition.high_watermark:
             partition.on_committed(truncation.end_offset)
         self.cutting = self._host.start(self._cut(truncation))
+
+    def _tell_truncation(self, truncation: Truncation) -> None:
+        """Say what is removed, as loudly as it deserves, and have it counted.
+
+        A process that was killed knows its high watermark as of the last checkpoint: what an unclean election removes
+        above that may have been acknowledged, and is told as well.
+        """
+        log = self.partition.log
+        start, end = log.log_start_offset if truncation.starts_anew else truncation.end_offset, log.log_end_offset
+        if start >= end:
+            return  # only epochs go, which no record is of
+        if truncation.starts_anew and truncation.below_high_watermark is None:
+            logger.info(
+                "%s: begins anew at offset %d, where the leader's log starts: all that is here ends at offset %d",
+                *(self.partition.topic_partition, truncation.end_offset, end),
+            )
+            return
+        unclean_epoch, last_epoch = self.replica.unclean_epoch, log.lineage.epoch_at(Offset(end - 1))
+        is_unclean = unclean_epoch is not None and (last_epoch is None or last_epoch < unclean_epoch)
+        high_watermark = truncation.below_high_watermark
+        committed = 0 if high_watermark is None else max(min(high_watermark, end) - start, 0)
+        rest = end - start - committed
+        self._host.on_truncating(TruncatedRecords(committed, rest if is_unclean else 0, 0 if is_unclean else rest))
+        epochs = f"{log.lineage.epoch_at(Offset(start))} to {last_epoch}" if last_epoch is not None else "unknown"
+        what = (
+            f"{self.partition.topic_partition}: offsets {start} to {end - 1} (leader epochs {epochs}) are truncated, "
+            f"which the leader of epoch {self.replica.leader_epoch} does not have"
+        )
+        cause = (
+            f"leader epoch {unclean_epoch} began with an unclean election, or without what a loss of power took; the "
+            "active controller logged who ordered an election"
+            if is_unclean
+            else "more was lost than min.insync.replicas covers"
+        )
+        if committed:
+            logger.error("COMMITTED RECORDS ARE LOST: %s. All below %d were committed: %s", what, high_watermark, cause)
+        elif is_unclean:
+            logger.warning("RECORDS ARE LOST: %s. Of these, acknowledged ones are lost: %s", what, cause)
+        else:
+            logger.info("%s; they were not committed", what)
 
     def _tell_halt(self, halt: Halt) -> None:
         partition, leader = self.partition, self.replica.leader
@@ -301,6 +345,7 @@ class Following:
         if self._is_stopped:  # before it began: the log is the next role's by now
             self.cutting = None
             return
+        self._tell_truncation(truncation)
         try:
             await self._host.cut(partition, truncation)
         except (CorruptLogError, DiskError) as error:

@@ -23,6 +23,7 @@ from tidelog.coordinator.group import GroupState
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.connections import Refused
 from tidelog.server.drive import Closed
+from tidelog.server.following import TruncatedRecords
 from tidelog.server.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
 
 if TYPE_CHECKING:
@@ -314,6 +315,13 @@ def _about_partitions(node: Node) -> Iterator[Metric]:
     shrinks, expands = (0, 0) if replication is None else (replication.isr_shrinks, replication.isr_expands)
     yield _counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
     yield _counter("tidelog_isr_expands", "Times they became more.", expands)
+    truncated = TruncatedRecords() if replication is None else replication.truncated
+    yield _counters(
+        "tidelog_truncated_records",
+        "Records that replicas here removed because the leader does not have them.",
+        ["committed"],
+        (([text], count) for text, count in zip(("yes", "unknown", "no"), truncated, strict=True)),
+    )
 
 
 def _about_each_partition(node: Node) -> Iterator[Metric]:
@@ -358,6 +366,11 @@ def _about_metadata(node: Node) -> Iterator[Metric]:
     )
     yield _gauge("tidelog_controller_active", "Whether this node's controller leads the cluster.", epoch is not None)
     yield _gauge("tidelog_controller_epoch", "The leader epoch of the metadata log.", -1 if epoch is None else epoch)
+    yield _counter(
+        "tidelog_unclean_leader_elections",
+        "Elections of leaders that may lack committed records, by this controller while it was active.",
+        node.unclean_elections,
+    )
     yield _gauge("tidelog_brokers", "Brokers in the metadata that are not fenced.", _active_brokers(node))
 
 

@@ -201,6 +201,11 @@ class Node:
         return controller if controller is not None and controller.is_active else None
 
     @property
+    def unclean_elections(self) -> int:
+        """How many its controller held while it was active."""
+        return 0 if self._controller is None else self._controller.unclean_elections
+
+    @property
     def metadata_heard_end_offset(self) -> Offset:
         """Exclusive: so much of the metadata is known to be committed here, be it applied by the broker or not."""
         return Offset(0) if self._controller is None else self._controller.journal.committed_end_offset

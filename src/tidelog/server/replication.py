@@ -17,7 +17,7 @@ from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
 from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
 from tidelog.server.deadlines import Deadlines, Due
-from tidelog.server.following import Following
+from tidelog.server.following import Following, TruncatedRecords
 from tidelog.server.isr_changes import AlterPartitions, IsrChanges
 from tidelog.server.leading import Leading
 from tidelog.server.log_files import LogFiles
@@ -50,6 +50,7 @@ class Replication:
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
         leader_throttle: of what is sent to followers; follower_throttle: of what is fetched.
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
+        truncated: records that were removed from the ends of logs that follow.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Replication:
         self.active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
         self.isr_shrinks = 0
         self.isr_expands = 0
+        self.truncated = TruncatedRecords()
         self._broker_id = broker_id
         self._files = files
         self._settings = settings
@@ -165,6 +167,10 @@ class Replication:
     def forget(self, following: Following) -> None:
         """Nothing more is to be sent for it."""
         self._fetchers.forget(following)
+
+    def on_truncating(self, counts: TruncatedRecords) -> None:
+        """So many records are about to be removed from the end of a log."""
+        self.truncated = TruncatedRecords(*(sum(pair) for pair in zip(self.truncated, counts, strict=True)))
 
     def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run something beside; `stop` waits for it."""

@@ -6,13 +6,15 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, cast
 
+import pytest
+
 from support.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
 from tidelog.replica import FollowerReplica, FollowerRequest, FollowerSettings, Truncation
-from tidelog.server.following import Following, FollowingHost
+from tidelog.server.following import Following, FollowingHost, TruncatedRecords
 from tidelog.server.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -30,6 +32,7 @@ class Host:
         self.asked: list[FollowerRequest] = []
         self.started: list[Coroutine[object, object, None]] = []
         self.cuts: list[Truncation] = []
+        self.truncated: list[TruncatedRecords] = []
 
     def now_ms(self) -> int:
         return 0
@@ -46,6 +49,9 @@ class Host:
     def forget(self, following: Following) -> None:
         pass
 
+    def on_truncating(self, counts: TruncatedRecords) -> None:
+        self.truncated.append(counts)
+
     def start(self, work: Coroutine[object, object, None]) -> Any:
         self.started.append(work)
         return work
@@ -55,7 +61,7 @@ class Host:
         partition.log.truncate_to(truncation.end_offset)
 
 
-def followed(host: Host) -> Partition:
+def followed(host: Host, *, high_watermark: int | None = None, unclean_epoch: int | None = None) -> Partition:
     """A partition of three records of epoch 0, which follows the leader of epoch 1."""
     log = Log.open(
         MemoryDisk(), "logs/flights-0", PARTITION, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
@@ -65,8 +71,16 @@ def followed(host: Host) -> Partition:
         builder = BatchBuilder()
         builder.append(NOW_MS, None, b"x")
         log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
-    partition = Partition(PARTITION, TopicId(ZERO_UUID), log)
-    state = PartitionImage((LEADER, BROKER), (LEADER,), LEADER, LeaderEpoch(1), PartitionEpoch(1))
+    checkpointed = None if high_watermark is None else Offset(high_watermark)
+    partition = Partition(PARTITION, TopicId(ZERO_UUID), log, high_watermark=checkpointed)
+    state = PartitionImage(
+        (LEADER, BROKER),
+        (LEADER,),
+        LEADER,
+        LeaderEpoch(1),
+        PartitionEpoch(1),
+        unclean_epoch=None if unclean_epoch is None else LeaderEpoch(unclean_epoch),
+    )
     machine = FollowerReplica(
         PARTITION, BROKER, state, partition.bounds, log.lineage, settings=FollowerSettings(fetch_backoff_ms=20)
     )
@@ -90,3 +104,37 @@ def test_what_a_leader_had_cut_is_not_cut_in_the_next_epoch() -> None:
 
     assert asyncio.run(story(is_stopped=False)) == (1, [Truncation(Offset(1))])
     assert asyncio.run(story(is_stopped=True)) == (3, [])
+
+
+@pytest.mark.parametrize(
+    ("high_watermark", "unclean_epoch", "level", "said", "counts"),
+    [
+        (3, 1, "ERROR", "COMMITTED RECORDS ARE LOST: flights-0: offsets 1 to 2 (leader epochs 0 to 0)", (2, 0, 0)),
+        (2, 1, "ERROR", "All below 2 were committed: leader epoch 1 began with an unclean election", (1, 1, 0)),
+        (1, 1, "WARNING", "RECORDS ARE LOST: flights-0: offsets 1 to 2 (leader epochs 0 to 0)", (0, 2, 0)),
+        (1, 0, "INFO", "flights-0: offsets 1 to 2 (leader epochs 0 to 0) are truncated", (0, 0, 2)),
+        (None, None, "INFO", "they were not committed", (0, 0, 2)),
+    ],
+)
+def test_what_a_truncation_removes_is_said_as_loudly_as_it_deserves(
+    *,
+    high_watermark: int | None,
+    unclean_epoch: int | None,
+    level: str,
+    said: str,
+    counts: tuple[int, int, int],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def story() -> None:
+        host = Host()
+        partition = followed(host, high_watermark=high_watermark, unclean_epoch=unclean_epoch)
+        assert partition.following is not None
+        with caplog.at_level("INFO"):
+            partition.following.on_epoch_end(host.asked[0].number, (LeaderEpoch(0), Offset(1)))
+            for work in host.started:
+                await work
+        assert [line.levelname for line in caplog.records] == [level]
+        assert said in caplog.messages[0]
+        assert host.truncated == [counts]
+
+    asyncio.run(story())

@@ -140,7 +140,13 @@ def test_what_an_unclean_election_lost_is_reported_by_those_that_had_it(caplog: 
         await cluster.produce("b")
         await first.start()
         await until(lambda: first.values() == [b"a", b"b"])
-        assert any("COMMITTED RECORDS ARE LOST" in line and "offset 1 " in line for line in caplog.messages)
+        (election,) = (line for line in caplog.messages if "UNCLEAN ELECTION" in line)
+        assert "offsets 0 to 1 (exclusive)" in election
+        assert f"in leader epoch {cluster.state().unclean_epoch}" in election
+        (loss,) = (line for line in caplog.messages if "COMMITTED RECORDS ARE LOST" in line)
+        assert "offsets 1 to 2 " in loss
+        assert first.broker.replication is not None
+        assert first.broker.replication.truncated == (2, 0, 0)
         directory = first.files.directory_of(PARTITION)
         assert directory is not None
         assert (directory.high_watermark(PARTITION) or 0) <= 2
