@@ -10,6 +10,7 @@ replication-offset-checkpoint      the high watermarks
 log-start-offset-checkpoint        where each log starts, if not at its first segment
 flights-0/                         partition 0 of the topic `flights`
 flights-0.<32 hex digits>-delete/  one that is to be removed
+flights-0.<32 hex digits>-stray/   one that the metadata does not assign to this node
 flights-0.<32 hex digits>-future/  one that is being made, and is to be the copy of one in another directory
 """
 
@@ -48,6 +49,7 @@ HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
+STRAY_SUFFIX = "-stray"
 NAME_SIZE_MAX = 255
 """What file systems allow; Kafka cuts a topic's name to fit before `.<32 hex digits>-delete`."""
 
@@ -235,10 +237,31 @@ class LogDirectory:
 
         Its files are to be removed by `remove_doomed`, which may take long. The log is to be released before.
         """
-        path = self._unique_path(topic_partition, DELETE_SUFFIX, rng)
-        self._disk.rename(self.log_path(topic_partition), path)
+        return self._rename(self.log_path(topic_partition), topic_partition, DELETE_SUFFIX, rng)
+
+    def set_aside(self, topic_partition: TopicPartition, rng: Rng) -> str:
+        """Rename a log's directory, so that it is a stray. Returns the new path."""
+        return self._rename(self.log_path(topic_partition), topic_partition, STRAY_SUFFIX, rng)
+
+    def strays(self) -> list[tuple[str, TopicPartition]]:
+        """The directories that were set aside, with their partitions; a long name of a topic may be cut short."""
+        found = []
+        for name in self._disk.list(self.path):
+            if _has_unique_suffix(name, STRAY_SUFFIX):
+                topic_partition = parse_directory_name(name.removesuffix(STRAY_SUFFIX).rpartition(".")[0])
+                if topic_partition is not None:
+                    found.append((f"{self.path}/{name}", topic_partition))
+        return found
+
+    def doom_stray(self, path: str, topic_partition: TopicPartition, rng: Rng) -> str:
+        """As `doom`, of a directory that was set aside."""
+        return self._rename(path, topic_partition, DELETE_SUFFIX, rng)
+
+    def _rename(self, path: str, topic_partition: TopicPartition, suffix: str, rng: Rng) -> str:
+        renamed = self._unique_path(topic_partition, suffix, rng)
+        self._disk.rename(path, renamed)
         self._disk.sync_dir(self.path)
-        return path
+        return renamed
 
     def remove_doomed(self) -> int:
         """Remove the directories that are to be removed, those of earlier runs included. Returns how many.

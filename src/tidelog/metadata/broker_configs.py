@@ -249,7 +249,13 @@ _LOGS: tuple[ConfigKey, ...] = (
         "log.retention.bytes", LONG, "-1", "retention.bytes of topics that do not set it; -1 for no limit.", minimum=-1
     ),
     ConfigKey("log.retention.check.interval.ms", LONG, "300000", "How often old segments are looked for.", minimum=1),
-    ConfigKey("log.segment.delete.delay.ms", LONG, "60000", "file.delete.delay.ms, unless set.", minimum=0),
+    ConfigKey(
+        "log.segment.delete.delay.ms",
+        LONG,
+        "60000",
+        "file.delete.delay.ms, unless set; of removed logs too.",
+        minimum=0,
+    ),
     ConfigKey("log.index.size.max.bytes", INT, "10485760", "segment.index.bytes, unless set.", minimum=12),
     ConfigKey("log.index.interval.bytes", INT, "4096", "index.interval.bytes, unless set.", minimum=0),
     ConfigKey("log.flush.interval.messages", LONG, str(INT64_MAX), "flush.messages, unless set.", minimum=1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicId
 from tidelog.metadata.draft import MetadataDraft
-from tidelog.metadata.image import ConfigResource, MetadataImage, ResourceType, TopicImage
+from tidelog.metadata.image import ConfigResource, MetadataImage, MetadataView, ResourceType, TopicImage
 from tidelog.metadata.records.brokers import (
     BrokerRegistrationChangeRecord,
     RegisterBrokerRecord,
@@ -34,6 +34,11 @@ class MetadataDelta:
         """Whose settings changed; a topic that was deleted takes its settings along without being listed."""
         self.are_features_changed = False
         self._draft = MetadataDraft(base)
+
+    @property
+    def view(self) -> MetadataView:
+        """The metadata with all that was replayed so far."""
+        return self._draft
 
     def replay(self, record: object) -> None:
         """Take in the next committed record."""

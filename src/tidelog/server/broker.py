@@ -27,9 +27,11 @@ from tidelog.base.errors import (
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
+from tidelog.controller.lost_replicas import lost_replicas
 from tidelog.log import Log, NotCachedError
 from tidelog.log.replica_list import ListedReplica
 from tidelog.metadata import MetadataDelta, MetadataImage
+from tidelog.metadata.image import MetadataView
 from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica, ReplicationSettings
 from tidelog.server.applied_offset import AppliedOffset
 from tidelog.server.assignments import Assigned, assigned, is_held, taken_away
@@ -60,6 +62,7 @@ class LostReplicaLog:
 class _Committed:
     records: tuple[object, ...]
     end_offset: Offset
+    from_snapshot: bool
 
 
 class Broker:
@@ -101,6 +104,7 @@ class Broker:
         self.lost: dict[ListedReplica, LostReplicaLog] = {}
         """Replicas whose logs are gone. They have no role until `begin_anew`, and nothing is made in their place."""
         self._is_registered = False
+        self._are_strays_aside = False
         self._has_just_registered = False
         self._clock = clock
         self._executor = executor
@@ -171,9 +175,13 @@ class Broker:
 
     # What happened.
 
-    def on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
-        """The metadata log grew for good. Applied in order, as soon as what came before is."""
-        self._committed.append(_Committed(records, end_offset))
+    def on_committed(self, records: tuple[object, ...], end_offset: Offset, *, from_snapshot: bool = False) -> None:
+        """The metadata log grew for good. Applied in order, as soon as what came before is.
+
+        Args:
+            from_snapshot: whether there are records that are not of the log, but what a snapshot makes different.
+        """
+        self._committed.append(_Committed(records, end_offset, from_snapshot))
         if self._applying is None:
             self._applying = asyncio.get_running_loop().create_task(self._apply_all())
 
@@ -186,9 +194,15 @@ class Broker:
         await self._applied.reached(end_offset)
 
     async def set_strays_aside(self) -> None:
-        """Rename logs that are assigned to nobody here. No image comes meanwhile: its logs would lie there first."""
+        """Rename logs that are assigned to nobody here. No image comes meanwhile: its logs would lie there first.
+
+        Those that the metadata log has removed go for good, later: from here on, at once when they are removed.
+        """
         async with self.image_lock:
             await self._executor.run(partial(self._files.set_strays_aside, self.image))
+            self._are_strays_aside = True
+            self._files.removed.clear()
+        self._files.remove_doomed_later()
 
     def on_disk_error(self, partition: Partition, error: DiskError) -> None:
         """The disk failed under a partition: it goes offline, and the others serve on.
@@ -254,14 +268,19 @@ class Broker:
     async def _apply(self, committed: _Committed) -> None:
         delta = MetadataDelta(self.image)
         for record in committed.records:
+            if not self._are_strays_aside and not committed.from_snapshot:
+                self._note_removals(delta.view, record)
             delta.replay(record)
         image = delta.apply(Offset(committed.end_offset - 1))
+        was_registered = self._is_registered
         self._follow_brokers(delta, image)
         self.stops.on_image(image)
         gone = taken_away(self.broker_id, delta, image)
         for topic_partition, topic_id in gone:
             await self._cut_off(self._forget(topic_partition, topic_id))
             await self.moves.end(topic_partition)
+        if not was_registered:
+            gone = []  # it may be assigned again further on: `set_strays_aside` looks at what is left then
         await self._files.delete([*gone, *self.stops.take_strays()])
         ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
         ours += [one for one in self.stops.take_resumed() if one not in ours]
@@ -276,6 +295,11 @@ class Broker:
         self.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
+
+    def _note_removals(self, before: MetadataView, record: object) -> None:
+        for lost in lost_replicas(before, record):
+            if lost.broker_id == self.broker_id:
+                self._files.removed.note(lost)
 
     async def _open_missing(self, ours: Sequence[Assigned], image: MetadataImage) -> None:
         """Open the logs that are not open yet. Before the metadata tells of the registration of this process none is

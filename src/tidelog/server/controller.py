@@ -25,7 +25,7 @@ from tidelog.server.metadata_snapshots import Snapshot
 
 logger = logging.getLogger("tidelog.server.controller")
 
-OnCommitted = Callable[[tuple[object, ...], Offset], None]
+OnCommitted = Callable[[tuple[object, ...], Offset, bool], None]
 
 
 class AppendsDecisions(Protocol):
@@ -46,7 +46,8 @@ class Controller:
     Args:
         state: empty.
         quorum: appends what is decided.
-        on_committed: told of committed records, with the exclusive end offset that they bring the metadata to.
+        on_committed: told of committed records, with the exclusive end offset that they bring the metadata to, and
+            whether some are not of the log, but what a snapshot makes different.
 
     Attributes:
         on_active: called when this becomes the active controller, before it decides anything.
@@ -70,6 +71,7 @@ class Controller:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._published_end_offset = Offset(0)
         self._is_advancing = False
+        self._has_loaded = False
 
     @property
     def is_active(self) -> bool:
@@ -117,6 +119,7 @@ class Controller:
             draft.apply(record)
         known = self.journal.committed.image(None)
         self.journal.load(records_between(known, draft.image(None)), snapshot.snapshot_id.end_offset)
+        self._has_loaded = True
         self._advance()
 
     def on_committed(self, end_offset: Offset) -> None:
@@ -167,7 +170,8 @@ class Controller:
                         break
                 if end_offset > self._published_end_offset:
                     self._published_end_offset = end_offset
-                    self._on_committed(ready.committed, end_offset)
+                    has_loaded, self._has_loaded = self._has_loaded, False
+                    self._on_committed(ready.committed, end_offset, has_loaded)
                     self._tell_of_lost_replicas(end_offset)
                     self._tell_of_unclean_elections()
                 for reply in ready.replies:

@@ -20,13 +20,15 @@ from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, Offset, TopicId, Top
 from tidelog.base.ports import Disk, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
-from tidelog.log.directory import META_PROPERTIES_FILE, NAME_SIZE_MAX, LogDirectory
+from tidelog.log.directory import META_PROPERTIES_FILE, LogDirectory
 from tidelog.log.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
 from tidelog.log.incarnation import NOTHING, Incarnation
+from tidelog.log.lineage_file import read_lineage
 from tidelog.log.recovery import PARTITION_METADATA_FILE, lost_segments, set_aside_from
 from tidelog.log.replica_list import ListedReplica
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.listed_replicas import ListedReplicas
+from tidelog.server.removed_replicas import RemovedReplicas
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -109,7 +111,10 @@ class HeldDirectory:
 
     def topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """Of the topic that a log's directory belongs to, if it says so. Raises CorruptLogError."""
-        file = f"{self.log_path(topic_partition)}/{PARTITION_METADATA_FILE}"
+        return self._topic_id_in(self.log_path(topic_partition))
+
+    def _topic_id_in(self, path: str) -> TopicId | None:
+        file = f"{path}/{PARTITION_METADATA_FILE}"
         return parse_partition_metadata(self._disk.read_bytes(file), file) if self._disk.exists(file) else None
 
     def partitions(self) -> list[TopicPartition]:
@@ -405,22 +410,62 @@ class HeldDirectory:
         """Remove the files of what was deleted. May take long."""
         self._directory.remove_doomed()
 
-    def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool]) -> None:
-        """Rename the logs that are nobody's here, so that they are in nobody's way, nor lost."""
+    def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], removed: RemovedReplicas) -> None:
+        """Rename the logs that are nobody's here, so that they are in nobody's way, nor lost.
+
+        Those that the metadata log has removed, and strays of topics that it has removed, are to be deleted.
+        """
         for topic_partition in self._directory.partitions():
             if topic_partition == CLUSTER_METADATA or is_ours(topic_partition):
                 continue
-            if not self._directory.is_log(topic_partition):
-                continue  # somebody's own, like `backup-2024`
-            self.set_aside(topic_partition, "is in no topic that the metadata assigns to this node")
+            if self._directory.is_log(topic_partition):  # else it is somebody's own, like `backup-2024`
+                self.doom_or_set_aside(
+                    topic_partition, removed, "is in no topic that the metadata assigns to this node"
+                )
+        for path, topic_partition in self._directory.strays():
+            try:
+                topic_id = self._topic_id_in(path)
+            except CorruptLogError as error:
+                logger.warning("%s: whose log it is cannot be told: %s", path, error)
+                continue
+            if topic_id is not None and removed.has_topic_of((topic_id, topic_partition.partition)):
+                doomed = self._directory.doom_stray(path, topic_partition, self._rng)
+                logger.info("%s is of a topic that the metadata log has removed: renamed to %s", path, doomed)
+
+    def doom_or_set_aside(self, topic_partition: TopicPartition, removed: RemovedReplicas, why: str) -> None:
+        """Have a log that is nobody's here deleted, if the metadata log has removed it; else keep it under another
+        name. Raises DiskError.
+        """
+        if not self._is_removed(topic_partition, removed):
+            self.set_aside(topic_partition, why)
+            return
+        self.doom(topic_partition)
+        logger.info("%s: the metadata log has removed it from this node, and its log goes", topic_partition)
+
+    def _is_removed(self, topic_partition: TopicPartition, removed: RemovedReplicas) -> bool:
+        try:
+            topic_id = self.topic_id_of(topic_partition)
+            if topic_id is None:
+                return False
+            replica = topic_id, topic_partition.partition
+            removed_in = removed.removed_in(replica)
+            if removed.has_topic_of(replica) or removed_in is None:
+                return removed.has_topic_of(replica)
+            latest = read_lineage(self._disk, self.log_path(topic_partition)).latest_leader_epoch
+        except CorruptLogError as error:
+            logger.warning("%s: whose log it is, or how old, cannot be told: %s", topic_partition, error)
+            return False
+        return latest is None or latest < removed_in
 
     def set_aside(self, topic_partition: TopicPartition, why: str) -> None:
         """Rename a log. Raises DiskError."""
         self._unlist(topic_partition)
         path = self.log_path(topic_partition)
-        suffix = f"-{topic_partition.partition}.{self._rng.uuid().hex}-stray"
-        aside = f"{self.path}/{topic_partition.topic[: NAME_SIZE_MAX - len(suffix)]}{suffix}"
-        self._disk.rename(path, aside)
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            log.retire()
+        aside = self._directory.set_aside(topic_partition, self._rng)
+        self._failed_logs.discard(topic_partition)
         self.partition_count -= 1
         logger.warning("%s %s: renamed to %s; remove it once you are sure that nobody misses it", path, why, aside)
 

@@ -13,7 +13,16 @@ from functools import partial
 from uuid import UUID
 
 from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, LostLogError, TidelogError
-from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, ClusterId, LeaderEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ids import (
+    CLUSTER_METADATA,
+    BrokerEpoch,
+    ClusterId,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.incarnation import NOTHING, Incarnation, incarnation_of_all
@@ -31,6 +40,7 @@ from tidelog.server.log_directories import LogDirectories
 from tidelog.server.log_places import LogPlaces, WantedLog
 from tidelog.server.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.partition import Partition
+from tidelog.server.removed_replicas import RemovedReplicas
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -47,6 +57,7 @@ class LogFiles:
     Attributes:
         places: where each log lies, or is to be made.
         file_delete_delay_ms: how long files stay on the disk that were deleted; changes while the node runs.
+        removed: replicas of this node that the metadata log has removed since it began to be replayed.
         on_cut: told on the loop of each log that is about to be truncated, and where.
     """
 
@@ -58,6 +69,7 @@ class LogFiles:
         self._executor = executor
         self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
         self.places = LogPlaces(self, clock=clock)
+        self.removed = RemovedReplicas()
         self.on_cut: Callable[[Partition, Offset], None] = lambda partition, end_offset: None
         self._metadata: MetadataFiles | None = None
         self._held_at: dict[TopicPartition, HeldDirectory] = {}  # where each open log lies
@@ -404,7 +416,9 @@ class LogFiles:
             task.add_done_callback(self._removing.discard)
 
     def set_strays_aside(self, image: MetadataImage) -> None:
-        """Rename the logs that the metadata assigns to nobody here, and remove what was to be removed before."""
+        """Rename the logs that the metadata assigns to nobody here: to be removed, if its log says that they were
+        removed, else to be kept.
+        """
 
         def is_ours(topic_partition: TopicPartition) -> bool:
             state = image.partition(topic_partition.topic, topic_partition.partition)
@@ -412,10 +426,21 @@ class LogFiles:
 
         for held in self.online:
             try:
-                held.set_strays_aside(is_ours)
-                held.remove_doomed()
+                held.listed.remove(
+                    (topic_id, index)
+                    for topic_id, index in self.removed
+                    if not self._is_assigned(image, topic_id, index)
+                )
+                held.set_strays_aside(is_ours, self.removed)
             except DiskError as error:  # they are in nobody's way; the next start tries again
                 logger.error("%s: what is not served there stays: %s", held.path, error)
+        for topic_partition, held in list(self._held_at.items()):
+            if topic_partition not in held.logs:
+                del self._held_at[topic_partition]
+
+    def _is_assigned(self, image: MetadataImage, topic_id: TopicId, index: PartitionIndex) -> bool:
+        topic = image.topic_by_id(topic_id)
+        return topic is not None and self._config.node_id in topic.partitions[index].replicas
 
     # While it runs.
 

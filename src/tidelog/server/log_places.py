@@ -129,7 +129,7 @@ class LogPlaces:
                 if held_id is not None and held_id != topic_id and not makes:
                     return None
                 if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
-                    held.doom(topic_partition)  # of a topic that no longer is
+                    held.doom_or_set_aside(topic_partition, self._files.removed, "is of an older topic of this name")
                 else:
                     holders.append(held)
         marks = {held: mark for held in holders if (mark := held.future_mark_of(topic_partition)) is not None}

@@ -501,5 +501,5 @@ class Node:
     def _push_stops(self, lost: list[LostReplica], end_offset: Offset) -> None:
         self.replica_stops.push(lost, self.controller.journal.committed.metadata, Offset(end_offset - 1))
 
-    def _on_committed(self, records: tuple[object, ...], end_offset: Offset) -> None:
-        self.broker.on_committed(records, end_offset)
+    def _on_committed(self, records: tuple[object, ...], end_offset: Offset, from_snapshot: bool) -> None:
+        self.broker.on_committed(records, end_offset, from_snapshot=from_snapshot)

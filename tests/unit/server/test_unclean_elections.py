@@ -50,7 +50,7 @@ def batch(records: tuple[object, ...]) -> MetadataBatch:
 def test_an_unclean_election_is_said_and_counted_once_when_it_is_committed(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
         quorum = Quorum()
-        controller = Controller(ControllerState(ControllerSettings()), quorum, on_committed=lambda records, end: None)
+        controller = Controller(ControllerState(ControllerSettings()), quorum, on_committed=lambda *news: None)
         quorum.end_offset = len(HISTORY)
         controller.on_replayed(batch(HISTORY))
         controller.on_leading(LeaderEpoch(1), Offset(3))
@@ -80,7 +80,7 @@ def test_what_another_controller_held_is_not_counted_here(caplog: pytest.LogCapt
         for record in HISTORY:
             state.apply(record)
         elected = state.decide_elect_leaders(ElectionType.UNCLEAN, [FLIGHTS]).records
-        controller = Controller(ControllerState(ControllerSettings()), Quorum(), on_committed=lambda records, end: None)
+        controller = Controller(ControllerState(ControllerSettings()), Quorum(), on_committed=lambda *news: None)
         controller.on_replayed(batch((*HISTORY, *elected)))
         assert controller.unclean_elections == 0
         assert not caplog.records
