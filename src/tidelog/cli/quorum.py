@@ -141,7 +141,7 @@ class RemoveVoter:
 def _summary(quorum: QuorumDescription) -> Row:
     leader_end = _leader_end(quorum)
     behind = [
-        leader_end - each.log_end_offset
+        max(0, leader_end - each.log_end_offset)
         for each in quorum.voters
         if leader_end is not None and each.log_end_offset is not None
     ]
@@ -164,7 +164,11 @@ def _replicas(quorum: QuorumDescription) -> Iterable[Row]:
                 "node": each.node_id,
                 "role": "leader" if is_leader else role,
                 "log_end_offset": each.log_end_offset,
-                "lag": None if leader_end is None or each.log_end_offset is None else leader_end - each.log_end_offset,
+                "lag": (
+                    None
+                    if leader_end is None or each.log_end_offset is None
+                    else max(0, leader_end - each.log_end_offset)
+                ),
                 "last_fetch": _time(each.last_fetch_ms),
                 "last_caught_up": _time(each.last_caught_up_ms),
                 "directory_id": each.directory_id,

@@ -19,6 +19,7 @@ from tidelog.client.core.values import (
     FetchedBatches,
     IsolationLevel,
     OffsetAndEpoch,
+    PartitionStatistics,
     Position,
     ResetPolicy,
 )
@@ -142,6 +143,12 @@ class AsyncConsumer:
                 f"{partition}: no position within {limit_ms} ms; last: {last or 'no broker answered yet'}"
             ) from None
         return position
+
+    def statistics(self) -> dict[TopicPartition, PartitionStatistics]:
+        """How the consumer stands in each partition that is assigned, as of the last answers. Asks nobody."""
+        is_committed_only = self._isolation_level is IsolationLevel.READ_COMMITTED
+        readers = sorted(self._subscription.readers.items())
+        return {key: reader.statistics(is_committed_only=is_committed_only) for key, reader in readers}
 
     # Reading.
     async def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:

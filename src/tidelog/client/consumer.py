@@ -10,7 +10,7 @@ from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
-from tidelog.client.core.values import ConsumerRecord, FetchedBatches, OffsetAndEpoch, Position
+from tidelog.client.core.values import ConsumerRecord, FetchedBatches, OffsetAndEpoch, PartitionStatistics, Position
 from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options
 
@@ -103,6 +103,10 @@ class Consumer:
             TidelogError: the partition stopped, as `poll` would say.
         """
         return self._thread.run(self._async.position(partition))
+
+    def statistics(self) -> dict[TopicPartition, PartitionStatistics]:
+        """How the consumer stands in each partition that is assigned, as of the last answers. Asks nobody."""
+        return self._there(self._async.statistics)
 
     # Reading.
     def poll(self, timeout_ms: int = 1_000, max_records: int | None = None) -> list[ConsumerRecord]:

@@ -105,6 +105,18 @@ def test_records_come_in_order_with_all_that_there_is_to_know() -> None:
     run(work)
 
 
+def test_statistics_say_where_it_stands() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t").append(*numbered(0, 10))
+        async with aio.Consumer(cluster.address, auto_offset_reset="earliest", **FAST) as consumer:
+            consumer.assign([P0])
+            assert consumer.statistics()[P0].lag is None
+            await consumer.poll(WAIT_MS, 4)
+            assert consumer.statistics() == {P0: (4, 0, 10, 10, 6, 0)}
+
+    run(work)
+
+
 def test_new_records_end_a_long_poll_at_once() -> None:
     async def work(cluster: ModelCluster) -> None:
         log = cluster.create("t")

@@ -58,7 +58,7 @@ class Bench:
             self.reader.in_flight = self.reader.generation
         return need
 
-    def fetch(self, *batches: tuple[int, int, int]) -> None:
+    def fetch(self, *batches: tuple[int, int, int], high_watermark: int = 1_000) -> None:
         """Answer a fetch with batches of (base offset, leader epoch, records)."""
         need = self.need()
         assert isinstance(need, FetchFrom), need
@@ -73,8 +73,8 @@ class Bench:
             need.offset,
             aborted=None,
             check_crcs=True,
-            high_watermark=1_000,
-            last_stable_offset=1_000,
+            high_watermark=high_watermark,
+            last_stable_offset=high_watermark - 1,
             log_start_offset=0,
         )
         self.reader.on_fetched(self.reader.generation, found)
@@ -582,3 +582,36 @@ def test_a_second_truncation_below_the_divergence_is_seen_before_anything_is_rea
     bench.metadata(epoch=5)
     bench.epoch_end(2, (2, 35))
     assert [reset.divergent_offset for reset in bench.resets] == [40, 35]
+
+
+# What it says of itself.
+
+
+def test_a_high_watermark_that_goes_back_is_counted_and_no_lag_is_negative() -> None:
+    """A new leader cannot know that of the old one, and goes on from its own."""
+    bench = Bench()
+    bench.reader.seek(Offset(379), None)
+    assert bench.reader.statistics(is_committed_only=False) == (379, None, None, None, None, 0)
+    bench.fetch((379, 0, 3), high_watermark=383)
+    assert bench.reader.statistics(is_committed_only=False) == (379, 0, 383, 382, 4, 0)
+    assert bench.reader.statistics(is_committed_only=True).lag == 3
+    bench.deliver()
+    bench.metadata(epoch=1)
+    bench.epoch_end(0, (0, 382))
+    bench.fetch(high_watermark=380)
+    assert bench.reader.statistics(is_committed_only=False) == (382, 0, 380, 379, 0, 1)
+    assert bench.reader.statistics(is_committed_only=True).lag == 0
+    bench.fetch(high_watermark=382)
+    bench.fetch(high_watermark=382)
+    assert bench.reader.statistics(is_committed_only=False) == (382, 0, 382, 381, 0, 1)
+
+
+def test_the_high_watermark_of_a_topic_that_was_made_anew_is_another_one() -> None:
+    bench = Bench(EARLIEST_POLICY)
+    bench.reader.seek(Offset(0), None)
+    bench.fetch((0, 0, 3), high_watermark=3)
+    bench.metadata(topic_id=2)
+    assert bench.reader.statistics(is_committed_only=False) == (None, None, None, None, None, 0)
+    bench.look_up(EARLIEST, 0, 0)
+    bench.fetch(high_watermark=0)
+    assert bench.reader.statistics(is_committed_only=False) == (0, 0, 0, -1, 0, 0)

@@ -208,3 +208,8 @@ def test_lag() -> None:
         },
         "v": 1,
     }
+
+
+def test_no_lag_is_negative_where_a_high_watermark_went_back() -> None:
+    behind = lag_json({tp(0): at(92)}, ClusterFacts({"t": None}, {tp(0): FACTS}))
+    assert (behind["minOffsetsBehindLatest"], behind["maxOffsetsBehindLatest"]) == (0, 0)

@@ -40,7 +40,7 @@ from tidelog.client.core.positions import (
     place_after_truncation,
     place_in_range,
 )
-from tidelog.client.core.values import Position, PositionReset, ResetPolicy, ResetReason
+from tidelog.client.core.values import PartitionStatistics, Position, PositionReset, ResetPolicy, ResetReason
 
 DOUBTS_MAX = 5
 """So often may a leader call an offset out of range that it has just vouched for."""
@@ -90,6 +90,7 @@ class PartitionReader:
         self.high_watermark: int | None = None
         self.last_stable_offset: int | None = None
         self.log_start_offset: int | None = None
+        self.high_watermark_regressions = 0
         self.held: deque[Fetched] = deque()
         self.not_before_ms = 0
         self._policy = policy
@@ -118,6 +119,19 @@ class PartitionReader:
     def position(self) -> Position | None:
         """Where the caller stands; None while that is being looked up."""
         return None if self.standing is None else self.standing.position
+
+    def statistics(self, *, is_committed_only: bool) -> PartitionStatistics:
+        """How it stands; the lag is that of a reader of decided transactions alone, or of all that is committed."""
+        end_offset = self.last_stable_offset if is_committed_only else self.high_watermark
+        offset = self.offset
+        return PartitionStatistics(
+            offset,
+            self.log_start_offset,
+            self.high_watermark,
+            self.last_stable_offset,
+            None if offset is None or end_offset is None else max(end_offset - offset, 0),
+            self.high_watermark_regressions,
+        )
 
     @property
     def is_idle(self) -> bool:
@@ -231,6 +245,8 @@ class PartitionReader:
         end = self.held[-1].next_offset if self.held else self.offset
         if not self._is_current(generation, Phase.FETCHING) or fetched.fetch_offset != end:
             return
+        if self.high_watermark is not None and fetched.high_watermark < self.high_watermark:
+            self.high_watermark_regressions += 1
         self.high_watermark = fetched.high_watermark
         self.last_stable_offset = fetched.last_stable_offset
         self.log_start_offset = fetched.log_start_offset
@@ -381,6 +397,7 @@ class PartitionReader:
             self._on_lost(standing.position, ResetReason.OUT_OF_RANGE, error, None, place)
 
     def _on_recreated(self, old: TopicId, new: TopicId) -> None:
+        self.high_watermark = self.last_stable_offset = self.log_start_offset = None  # of another log
         position = self.position
         if position is None:
             self.generation += 1

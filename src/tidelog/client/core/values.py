@@ -94,6 +94,24 @@ class FetchedBatches(NamedTuple):
     """As Kafka prints it; None where the broker has none."""
 
 
+class PartitionStatistics(NamedTuple):
+    """How a consumer stands in one partition, as of the last answer to a fetch. None where nothing is known yet."""
+
+    position: int | None
+    """Offset of the next record to deliver."""
+    log_start_offset: int | None
+    high_watermark: int | None
+    """As the leader said it last."""
+    last_stable_offset: int | None
+    lag: int | None
+    """Offsets from the position to the end of what may be read (under read_committed: that is decided); never negative,
+    though the position may be above a high watermark that went back."""
+    high_watermark_regressions: int
+    """How often a leader said a lower high watermark than was said before, since the partition was assigned. A new
+    leader cannot know the old one's: it goes on from its own and catches up within a fetch of its followers. After an
+    unclean election it stays lower."""
+
+
 class ResetReason(Enum):
     """Why a consumer moved a position by itself."""
 
