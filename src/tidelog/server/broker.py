@@ -282,6 +282,8 @@ class Broker:
         if not was_registered:
             gone = []  # it may be assigned again further on: `set_strays_aside` looks at what is left then
         await self._files.delete([*gone, *self.stops.take_strays()])
+        if self._are_strays_aside and not committed.from_snapshot:
+            await self._files.delete_strays(delta.deleted_topics.keys())
         ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
         ours += [one for one in self.stops.take_resumed() if one not in ours]
         self._has_just_registered = False

@@ -422,13 +422,17 @@ class HeldDirectory:
                 self.doom_or_set_aside(
                     topic_partition, removed, "is in no topic that the metadata assigns to this node"
                 )
+        self.doom_strays(removed.has_topic_of)
+
+    def doom_strays(self, is_removed: Callable[[ListedReplica], bool]) -> None:
+        """Have the strays deleted whose topics the metadata log has removed. Raises DiskError."""
         for path, topic_partition in self._directory.strays():
             try:
                 topic_id = self._topic_id_in(path)
             except CorruptLogError as error:
                 logger.warning("%s: whose log it is cannot be told: %s", path, error)
                 continue
-            if topic_id is not None and removed.has_topic_of((topic_id, topic_partition.partition)):
+            if topic_id is not None and is_removed((topic_id, topic_partition.partition)):
                 doomed = self._directory.doom_stray(path, topic_partition, self._rng)
                 logger.info("%s is of a topic that the metadata log has removed: renamed to %s", path, doomed)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -402,6 +402,20 @@ class LogFiles:
                         held.doom(topic_partition)
                 except (DiskError, CorruptLogError) as error:
                     logger.error("%s: its files stay behind: %s", topic_partition, error)
+
+    async def delete_strays(self, topic_ids: Collection[TopicId]) -> None:
+        """The metadata log has just removed these topics: what was set aside of them goes as well, later."""
+
+        def doom() -> None:
+            for held in self.online:
+                try:
+                    held.doom_strays(lambda replica: replica[0] in topic_ids)
+                except DiskError as error:
+                    logger.error("%s: strays stay: %s", held.path, error)
+
+        if topic_ids:
+            await self._executor.run(doom)
+            self.remove_doomed_later()
 
     def remove_doomed_later(self) -> None:
         """Remove the files of what was deleted, after `log.segment.delete.delay.ms`."""

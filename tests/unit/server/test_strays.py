@@ -125,6 +125,23 @@ def test_a_stray_goes_once_the_metadata_log_says_that_its_topic_was_removed() ->
     run(story)
 
 
+def test_a_stray_goes_when_its_topic_is_removed_while_the_node_runs() -> None:
+    async def story(disk: MemoryDisk) -> None:
+        node = await started(disk)
+        topic_id = await create(node)
+        name = f"logs/flights-1.{'0' * 32}-stray"  # a partition that was assigned to this node by metadata that is lost
+        put_back(disk, {path.replace(LOG, name): data for path, data in copy_of(disk, LOG).items()})
+        await asyncio.sleep(LATER_SECONDS)
+        assert named(disk) == ["flights-0", "flights-1.*-stray"]
+        await delete(node, topic_id)
+        assert named(disk) == ["flights-0.*-delete", "flights-1.*-delete"]
+        await asyncio.sleep(LATER_SECONDS)
+        assert named(disk) == []
+        await node.stop()
+
+    run(story)
+
+
 def test_what_metadata_from_a_backup_does_not_know_is_kept() -> None:
     async def story(disk: MemoryDisk) -> None:
         await (await started(disk)).stop()
