@@ -166,7 +166,7 @@ def _commit() -> str:
 
 
 def _describe(fault: Fault) -> str:
-    doc = (fault.strike.__doc__ or "").strip().splitlines()
+    doc = (getattr(fault.strike, "func", fault.strike).__doc__ or "").strip().splitlines()  # of what is partial, too
     least, most = fault.seconds
     return f"{fault.kind}: {doc[0] if doc else ''} ({least:g} to {most:g} s; may cost {fault.cost.value})"
 
