@@ -23,7 +23,7 @@ Choose = Callable[[Stage, Sequence[Path]], Sequence[Path]]
 
 
 def lose(stage: Stage, *, choose: Choose, remove: Callable[[Path], None]) -> Iterator[str]:
-    """What is chosen of a node's partitions is gone before it starts again, the first with one that is intact."""
+    """What is chosen of a node's partitions is gone before it starts again, among the first of the nodes."""
     cluster, node = stage.cluster, stage.victim()
     intact = stage.another(node)
     chosen = choose(stage, _partitions(node))
@@ -39,11 +39,13 @@ def lose(stage: Stage, *, choose: Choose, remove: Callable[[Path], None]) -> Ite
         remove(directory)
     yield f"{node}{', all are down' if is_all else ''}: {', '.join(each.name for each in chosen)}"
     down = [each for each in (node, intact, *cluster.nodes.values()) if not each.is_running]
-    for each in dict.fromkeys(down[:2]):
+    order = list(dict.fromkeys(down))
+    majority = len(cluster.nodes) // 2 + 1  # fewer cannot serve
+    for each in order[:majority]:
         each.start_soon()
-    for each in dict.fromkeys(down[:2]):
+    for each in order[:majority]:
         each.wait_until_serving()
-    for each in dict.fromkeys(down[2:]):
+    for each in order[majority:]:
         if not each.is_running:
             each.start()
 
