@@ -4,7 +4,8 @@ Behaviour: topics by name or (10+) by id; a topic that is not there is created w
 and `auto.create.topics.enable` allow it, and is in this same answer. "No leader" (-1) comes with the leader epoch that
 is in force: it is no rewind. Fenced brokers are not shown. A replica whose disk failed here is among the offline
 replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers: every client waits and asks
-again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten times a second.
+again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten times a second. What one
+is authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import TopicId
 from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from tidelog.server.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_03_metadata import (
     MetadataRequest,
@@ -73,13 +75,20 @@ def _answer(node: Node, request: MetadataRequest, context: RequestContext) -> Me
         distinct = {(one.topic_id, one.name): one for one in asked}  # each once, as Kafka does
         no_name = None if context.api_version >= NAMELESS_SINCE_VERSION else ""
         topics = [_asked_topic(node, image, one, no_name) for one in distinct.values()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code != Code.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
     brokers = []
     for broker in image.brokers.values():
         endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
         if endpoint is not None:
             brokers.append(MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
     controller_id = -1 if node.controller_id is None else node.controller_id
-    return MetadataResponse(brokers=brokers, cluster_id=node.cluster_id, controller_id=controller_id, topics=topics)
+    answer = MetadataResponse(brokers=brokers, cluster_id=node.cluster_id, controller_id=controller_id, topics=topics)
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer
 
 
 def _asked_topic(

@@ -1,7 +1,7 @@
 """DescribeGroups 0-6: state and members of classic groups that this broker coordinates.
 
 Behaviour: a group that is not there is "Dead", without an error before version 6, with GROUP_ID_NOT_FOUND since
-(KIP-1043). There are no access rules yet, so authorized operations are answered as if nobody had asked.
+(KIP-1043). Who asks what one is authorized to do (KIP-430) learns it of each group that has no error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError
+from tidelog.server.authorized_operations import GROUP_OPERATIONS
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.server.group_answers import when_each_answered
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
@@ -26,6 +27,10 @@ def handle(
 
     def respond(answers: list[Any]) -> DescribeGroupsResponse:
         rows = [_row(group_id, answer) for group_id, answer in zip(names, answers, strict=True)]
+        if request.include_authorized_operations:
+            for row in rows:
+                if row.error_code == Code.NONE:
+                    row.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=rows)
 
     return when_each_answered(names, partial(_ask, node, context.api_version), respond)

@@ -1,7 +1,8 @@
 """DescribeCluster 0-2: the cluster's id, its controller and its nodes.
 
 Behaviour: a broker listener describes brokers, fenced ones where asked (2+); a controller listener describes
-controllers; asked for the other kind, each refuses with MISMATCHED_ENDPOINT_TYPE, as Kafka does.
+controllers; asked for the other kind, each refuses with MISMATCHED_ENDPOINT_TYPE, as Kafka does. Who asks what one is
+authorized to do (KIP-430) learns it from either.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code
+from tidelog.server.authorized_operations import CLUSTER_OPERATIONS
 from tidelog.server.dispatch import CONTROLLER, RequestContext
 from tidelog.wire.messages.api_60_describe_cluster import (
     ENDPOINT_BROKERS,
@@ -43,9 +45,12 @@ def handle(node: Node, request: DescribeClusterRequest, context: RequestContext)
                         broker.broker_id, endpoint.host, endpoint.port, broker.rack, is_fenced=broker.is_fenced
                     )
                 )
-    return DescribeClusterResponse(
+    answer = DescribeClusterResponse(
         endpoint_type=ours, cluster_id=node.cluster_id, controller_id=controller_id, brokers=nodes
     )
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer
 
 
 def _refused(endpoint_type: int, code: Code, message: str) -> DescribeClusterResponse:

@@ -2,7 +2,7 @@
 
 Behaviour: topics in the order of their names, each once; all of them if none is named. At most
 `response_partition_limit` partitions (and at most `max.request.partition.size.limit`) come at once; the cursor says
-where to go on.
+where to go on. What one is authorized to do (KIP-430) always comes with them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code
 from tidelog.metadata import MetadataImage, PartitionImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from tidelog.server.authorized_operations import TOPIC_OPERATIONS
 from tidelog.server.dispatch import RequestContext
 from tidelog.wire.messages.api_75_describe_topic_partitions import (
     Cursor,
@@ -54,7 +55,11 @@ def handle(
         left -= len(rows)
         topics.append(
             DescribeTopicPartitionsResponseTopic(
-                name=name, topic_id=found.topic_id, is_internal=name in INTERNAL_TOPICS, partitions=rows
+                name=name,
+                topic_id=found.topic_id,
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=rows,
+                topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
         if end < len(found.partitions):
@@ -63,7 +68,9 @@ def handle(
 
 
 def _refused(name: str, code: Code) -> DescribeTopicPartitionsResponseTopic:
-    return DescribeTopicPartitionsResponseTopic(name=name, error_code=code)
+    return DescribeTopicPartitionsResponseTopic(
+        name=name, error_code=code, topic_authorized_operations=TOPIC_OPERATIONS
+    )
 
 
 def _partition(image: MetadataImage, index: int, state: PartitionImage) -> DescribeTopicPartitionsResponsePartition:

@@ -1,0 +1,55 @@
+"""What one is authorized to do, a bit for each operation by Kafka's number (KIP-430).
+
+Kafka's counterpart is `AuthHelper.authorizedOperations`. There are no access rules, so everybody may do whatever there
+is to do with a resource, as in an Apache Kafka that has no authorizer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+
+class AclOperation(IntEnum):
+    """Kafka's numbers of the operations that some kind of resource knows by themselves."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+def _bits(operations: Iterable[AclOperation]) -> int:
+    return sum(1 << operation for operation in operations)
+
+
+_CONFIGS = {AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS}
+
+TOPIC_OPERATIONS = _bits(
+    {
+        AclOperation.READ,
+        AclOperation.WRITE,
+        AclOperation.CREATE,
+        AclOperation.DELETE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        *_CONFIGS,
+    }
+)
+GROUP_OPERATIONS = _bits({AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, *_CONFIGS})
+CLUSTER_OPERATIONS = _bits(
+    {
+        AclOperation.CREATE,
+        AclOperation.ALTER,
+        AclOperation.DESCRIBE,
+        AclOperation.CLUSTER_ACTION,
+        AclOperation.IDEMPOTENT_WRITE,
+        *_CONFIGS,
+    }
+)
