@@ -9,7 +9,7 @@
 # make mutants  change one place of the replication rules at a time, and see whether a test fails: a minute or two
 # make peers    Apache Kafka and Spark's Kafka connector into peers/, for the tests and benchmarks beside them
 # make setup    what each of these does first: everything it needs, in .venv, once
-# make librdkafka  librdkafka's own tests against a node: built from source, a quarter of an hour
+# make librdkafka  librdkafka's own tests against three nodes: built from source, half an hour in all
 # make clean    forget .venv, peers/ and everything built
 #
 # A Python of your choice: make test PYTHON=/path/to/python3.12
@@ -81,7 +81,8 @@ peers/%/.fetched: constraints/peers/%.xml
 	@mvn --batch-mode --quiet -f $< dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$(CURDIR)/peers/$*"
 	@touch $@
 
-# librdkafka's sources, with its tests, come within the package of its JavaScript client.
+# librdkafka's sources, with its tests, come within the package of its JavaScript client. It is built with OpenSSL and
+# RapidJSON where their headers are there; without, the tests that need them say so, and skip.
 LIBRDKAFKA := peers/librdkafka/package/deps/librdkafka
 LIBRDKAFKA_PACKAGE := @confluentinc/kafka-javascript@1.10.1
 
@@ -90,11 +91,11 @@ librdkafka: $(READY) $(LIBRDKAFKA)/tests/test-runner
 
 $(LIBRDKAFKA)/tests/test-runner:
 	@for tool in npm gcc g++; do command -v $$tool >/dev/null 2>&1 || { \
-	  echo "error: there is no $$tool here. make librdkafka needs npm, a C and a C++ compiler and the headers of zlib and zstd. On Debian and Ubuntu: apt install npm build-essential zlib1g-dev libzstd-dev" >&2; \
+	  echo "error: there is no $$tool here. make librdkafka needs npm, a C and a C++ compiler and the headers of zlib and zstd; with those of OpenSSL and RapidJSON more tests run. On Debian and Ubuntu: apt install npm build-essential zlib1g-dev libzstd-dev libssl-dev rapidjson-dev" >&2; \
 	  exit 1; }; done
 	@rm -rf peers/librdkafka && mkdir -p peers/librdkafka
 	@cd peers/librdkafka && npm pack --silent $(LIBRDKAFKA_PACKAGE) && tar xzf *.tgz
-	@cd $(LIBRDKAFKA) && chmod +x configure lds-gen.py && ./configure --disable-gssapi --disable-sasl --disable-ssl --disable-curl > build.log
+	@cd $(LIBRDKAFKA) && chmod +x configure lds-gen.py && ./configure --disable-gssapi --disable-sasl --disable-curl > build.log
 	@cd $(LIBRDKAFKA) && $(MAKE) libs >> build.log 2>&1 && $(MAKE) -C tests build >> build.log 2>&1 \
 	  || { tail -n 30 build.log >&2; exit 1; }
 
