@@ -31,6 +31,7 @@ LEADER, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 EPOCH = LeaderEpoch(5)
 LAG_MS_MAX = 1000
 BACKOFF_MS = 300
+SILENCE_MS_MAX = 5000
 
 
 def state_of(
@@ -65,7 +66,10 @@ def leader_of(
         LogBounds(Offset(log_start), Offset(log_end), None if checkpoint is None else Offset(checkpoint)),
         lineage,
         settings=ReplicationSettings(
-            min_insync_replicas=min_insync, lag_ms_max=LAG_MS_MAX, proposal_backoff_ms=BACKOFF_MS
+            min_insync_replicas=min_insync,
+            lag_ms_max=LAG_MS_MAX,
+            proposal_backoff_ms=BACKOFF_MS,
+            silence_ms_max=SILENCE_MS_MAX,
         ),
         now_ms=0,
         join=join,

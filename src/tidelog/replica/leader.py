@@ -8,6 +8,11 @@
 ```
 
 One machine lives for one leader epoch: what a leader knows of its followers starts empty in each (rule 3).
+
+A leader that too few fetch from for a session (`broker.session.timeout.ms`) is *cut off*: it can commit nothing, and a
+controller that it cannot reach either has others lead by then. It refuses acks=all with NOT_LEADER_OR_FOLLOWER until
+enough fetch again, since stock clients ask who leads on that code, and on NOT_ENOUGH_REPLICAS do not. Only fetches
+count: whether a controller is there makes no difference.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ class LeaderReplica:
     __slots__ = (
         "_acks",
         "_active_brokers",
+        "_cut_off_ms",
         "_followers",
         "_isr",
         "_join_rule",
@@ -95,6 +101,7 @@ class LeaderReplica:
         self._followers = {broker: FollowerProgress(now_ms) for broker in state.replicas if broker != broker_id}
         self._active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
         self._waiting: list[tuple[Offset, CorrelationId, int]] = []
+        self._cut_off_ms: int | None = None  # when that was found out
         self._acks: list[Acknowledgement] = []
         self._propose(self._isr.committed)  # after an unclean election: that the leader has recovered (rule 7)
 
@@ -141,6 +148,34 @@ class LeaderReplica:
         """How many must be in sync before anything is committed."""
         return isr_size_min(self._isr.state, self._settings.min_insync_replicas)
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether too few have fetched for so long that nothing is expected to be committed here."""
+        return self._cut_off_ms is not None
+
+    @property
+    def cut_off_from_ms(self) -> int | None:
+        """When this leader is cut off, unless somebody fetches before; None while enough have all that there is.
+
+        Those count that may be in sync, or could be again where these are too few.
+        """
+        needed = self.isr_size_min - 1
+        followers = self._followers
+        if needed <= 0:
+            return None
+        counted = self._isr.maximal & followers.keys()
+        silent_since_ms = []
+        for broker in counted if len(counted) >= needed else followers:
+            since_ms = followers[broker].silent_since_ms(self.log_end_offset)
+            if since_ms is None:
+                needed -= 1
+            else:
+                silent_since_ms.append(since_ms)
+        if needed <= 0:
+            return None
+        silent_since_ms.sort()
+        return silent_since_ms[-needed] + self._settings.silence_ms_max + 1
+
     def check_leader_epoch(self, sent: LeaderEpoch | None) -> None:
         """Refuse a sender that speaks of another epoch (KIP-320); None is not checked.
 
@@ -154,12 +189,19 @@ class LeaderReplica:
         """Before an append with acks=all (rule 4).
 
         Raises:
-            KafkaError: NOT_ENOUGH_REPLICAS; nothing was written.
+            KafkaError: NOT_ENOUGH_REPLICAS, or NOT_LEADER_OR_FOLLOWER of a leader that is cut off; nothing was written.
         """
         if len(self.isr) < self.isr_size_min:
             raise refusal(
                 Code.NOT_ENOUGH_REPLICAS,
                 f"{self.partition}: in sync are {sorted(self.isr)}, min.insync.replicas asks for {self.isr_size_min}",
+            )
+        if self.is_cut_off:
+            raise refusal(
+                Code.NOT_LEADER_OR_FOLLOWER,
+                f"{self.partition}: of {sorted(self.isr)}, which are in sync, so few have fetched for "
+                f"{self._settings.silence_ms_max} ms (broker.session.timeout.ms) that nothing can be committed here; "
+                f"min.insync.replicas asks for {self.isr_size_min}, this leader included",
             )
 
     def latest_offset(self) -> Offset:
@@ -267,6 +309,8 @@ class LeaderReplica:
         if follower is None or follower.is_overtaken(fetch.broker_epoch, self._active_brokers.get(fetch.follower)):
             return  # no replica any more, or overtaken by its next incarnation, since it was accepted
         follower.on_fetch(fetch, self.log_end_offset)
+        if self._cut_off_ms is not None:
+            self._look_who_fetches(fetch.now_ms)
         if fetch.follower in self.isr:
             if fetch.fetch_offset < self.high_watermark:
                 self._propose(self.isr - {fetch.follower})  # it lost what it once had
@@ -282,6 +326,8 @@ class LeaderReplica:
         known = self._followers
         others = (broker for broker in state.replicas if broker != self.broker_id)
         self._followers = {broker: known.get(broker) or FollowerProgress(0) for broker in others}
+        if self._cut_off_ms is not None:
+            self._look_who_fetches(self._cut_off_ms)
         self._propose(self.isr)  # newer state may have come from elsewhere, and not know yet that the leader recovered
 
     def on_proposal_unanswered(self, now_ms: int) -> None:
@@ -300,6 +346,8 @@ class LeaderReplica:
     def on_settings(self, settings: ReplicationSettings) -> None:
         """The topic's configuration changed."""
         self._settings = settings
+        if self._cut_off_ms is not None:
+            self._look_who_fetches(self._cut_off_ms)
 
     def on_produced(self, correlation_id: CorrelationId, end_offset: Offset, deadline_ms: int) -> None:
         """A producer with acks=all waits until all below `end_offset` is committed; a duplicate waits for its original.
@@ -309,7 +357,16 @@ class LeaderReplica:
         heappush(self._waiting, (end_offset, correlation_id, deadline_ms))
 
     def on_tick(self, now_ms: int) -> None:
-        """Time has passed: who waited too long is told, who lagged too long is proposed to leave (always safe)."""
+        """Time has passed: who waited too long is told, who lagged too long is proposed to leave (always safe).
+
+        Who waits on a leader that is cut off is told to look for another: it may be committed there, or here yet.
+        """
+        self._look_who_fetches(now_ms)
+        if self._cut_off_ms is not None and self._waiting:
+            is_enough = len(self.isr) >= self.isr_size_min
+            code = Code.NOT_LEADER_OR_FOLLOWER if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            self._acks.extend(Acknowledgement(waiting[1], code) for waiting in self._waiting)
+            self._waiting.clear()
         expired = [waiting for waiting in self._waiting if waiting[2] <= now_ms]
         if expired:
             self._acks.extend(Acknowledgement(waiting[1], Code.REQUEST_TIMED_OUT) for waiting in expired)
@@ -359,6 +416,8 @@ class LeaderReplica:
     def next_deadline_ms(self) -> int | None:
         """When to call `on_tick`, unless something else comes first; None when nothing is waited for."""
         deadlines = [waiting[2] for waiting in self._waiting]
+        if self._cut_off_ms is None and (cut_off_ms := self.cut_off_from_ms) is not None:
+            deadlines.append(cut_off_ms)
         if self._proposal_retry_ms is not None:
             deadlines.append(self._proposal_retry_ms)
         elif not self._isr.is_proposal_open:  # who lags cannot be proposed to leave before that is answered
@@ -399,6 +458,7 @@ class LeaderReplica:
             frozenset((broker, f.end_offset, f.broker_epoch) for broker, f in self._followers.items()),
             frozenset(self._active_brokers.items()),
             self._proposal_retry_ms is not None,
+            self.is_cut_off,
             tuple(sorted((offset, waiting) for offset, waiting, _ in self._waiting)),
             tuple(self._acks),
         )
@@ -407,6 +467,14 @@ class LeaderReplica:
         """Ask for another ISR, but let a question that was refused or not answered rest for a while."""
         if self._proposal_retry_ms is None:
             self._isr.propose(isr, self._active_brokers)
+
+    def _look_who_fetches(self, now_ms: int) -> None:
+        """Whether this leader is cut off."""
+        from_ms = self.cut_off_from_ms
+        if from_ms is None or now_ms < from_ms:
+            self._cut_off_ms = None
+        elif self._cut_off_ms is None:
+            self._cut_off_ms = now_ms
 
     def _may_join(self, fetch: AcceptedFetch, follower: FollowerProgress) -> bool:
         """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5).

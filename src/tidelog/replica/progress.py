@@ -62,6 +62,13 @@ class FollowerProgress:
         """Whether it is behind, and has been ever since before `since_ms`."""
         return self.end_offset != log_end_offset and self.caught_up_ms < since_ms
 
+    def silent_since_ms(self, log_end_offset: Offset) -> int | None:
+        """Since when there is something for it, and it has not fetched; None while it has all there is.
+
+        In a fetch session a follower does not name what has not changed: its silence counts from the next append.
+        """
+        return None if self.end_offset == log_end_offset else max(self.fetched_ms, self.caught_up_ms)
+
     def clone(self) -> FollowerProgress:
         return FollowerProgress(
             self.caught_up_ms, self.end_offset, self.broker_epoch, self.fetched_ms, self.log_end_offset_at_fetch

@@ -39,11 +39,14 @@ class ReplicationSettings:
         min_insync_replicas: the topic's `min.insync.replicas`.
         lag_ms_max: `replica.lag.time.max.ms`: who has not caught up for so long leaves the ISR.
         proposal_backoff_ms: after a proposal that was refused or not answered, none is made for so long.
+        silence_ms_max: `broker.session.timeout.ms`: who has not fetched for so long, though there is something to
+            fetch, is taken to be out of reach.
     """
 
     min_insync_replicas: int = 1
     lag_ms_max: int = 30_000
     proposal_backoff_ms: int = 1_000
+    silence_ms_max: int = 9_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class Acknowledgement:
     """The answer to a producer that waited until its records are committed.
 
     `code` is NONE; NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR fell below `min.insync.replicas` meanwhile;
-    REQUEST_TIMED_OUT; or NOT_LEADER_OR_FOLLOWER when the leadership ended first.
+    REQUEST_TIMED_OUT; or NOT_LEADER_OR_FOLLOWER when the leadership ended first, or when the leader is cut off.
     """
 
     correlation_id: CorrelationId

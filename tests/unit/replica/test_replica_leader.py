@@ -9,6 +9,7 @@ from support.led_replica import (
     LAG_MS_MAX,
     LEADER,
     PARTITION,
+    SILENCE_MS_MAX,
     TWO,
     fetch,
     fetch_of,
@@ -325,6 +326,99 @@ def test_a_producer_is_told_when_too_few_are_left() -> None:
     assert [ack.code for ack in leader.take_ready().acks] == [Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
 
 
+# Cut off.
+
+
+def code_for_a_new_append(leader: LeaderReplica) -> Code:
+    """What a producer with acks=all is told before anything is written."""
+    try:
+        leader.check_enough_replicas()
+    except KafkaError as refused:
+        return refused.code
+    return Code.NONE
+
+
+def test_a_leader_that_nobody_fetches_from_refuses_those_who_wait_and_those_who_come() -> None:
+    leader = leader_of(min_insync=2)
+    fetch(leader, 2, 10)
+    fetch(leader, 3, 10)
+    leader.on_appended(Offset(12), now_ms=500)
+    leader.on_produced(CorrelationId(1), Offset(11), 30_000)
+    leader.on_produced(CorrelationId(2), Offset(12), 30_000)
+    leader.on_tick(500 + SILENCE_MS_MAX)
+    assert (leader.take_ready().acks, code_for_a_new_append(leader), leader.is_cut_off) == ((), Code.NONE, False)
+    assert leader.next_deadline_ms() == 500 + SILENCE_MS_MAX + 1
+    leader.on_tick(500 + SILENCE_MS_MAX + 1)
+    told = [(ack.correlation_id, ack.code) for ack in leader.take_ready().acks]
+    assert told == [(1, Code.NOT_LEADER_OR_FOLLOWER), (2, Code.NOT_LEADER_OR_FOLLOWER)]
+    assert code_for_a_new_append(leader) is Code.NOT_LEADER_OR_FOLLOWER
+    assert leader.is_cut_off
+    fetch(leader, 3, 11, now_ms=500 + SILENCE_MS_MAX + 2)
+    assert (code_for_a_new_append(leader), leader.is_cut_off) == (Code.NONE, False)
+
+
+def test_as_many_have_to_fetch_as_have_to_be_in_sync() -> None:
+    now_ms = SILENCE_MS_MAX + 1
+    for min_insync, fetching, is_cut_off in [(1, [], False), (2, [], True), (2, [3], False), (3, [3], True)]:
+        leader = leader_of(min_insync=min_insync)
+        for follower in fetching:
+            fetch(leader, follower, 9, now_ms=now_ms)
+        leader.on_tick(now_ms)
+        assert leader.is_cut_off == is_cut_off, (min_insync, fetching)
+
+
+def test_a_follower_with_nothing_to_fetch_is_not_silent() -> None:
+    """In a fetch session it names nothing that has not changed; its silence counts from the next append."""
+    leader = leader_of(state_of([1, 2], [1, 2]), min_insync=2)
+    fetch(leader, 2, 10)
+    assert leader.cut_off_from_ms is None
+    leader.on_tick(100 * SILENCE_MS_MAX)
+    assert code_for_a_new_append(leader) is Code.NONE
+    leader.on_appended(Offset(11), now_ms=100 * SILENCE_MS_MAX)
+    assert leader.cut_off_from_ms == 101 * SILENCE_MS_MAX + 1
+
+
+def test_whoever_may_be_in_sync_counts_and_where_these_are_too_few_whoever_could_be() -> None:
+    leader = leader_of(state_of([1, 2, 3], [1, 2]), min_insync=2)
+    now_ms = SILENCE_MS_MAX + 1
+    fetch(leader, 3, 1, now_ms=now_ms)
+    leader.on_tick(now_ms)
+    assert leader.is_cut_off, "broker 3 is far behind, and broker 2 has to have what is committed"
+    fetch(leader, 3, 10, now_ms=now_ms)
+    assert leader.is_cut_off, "one question at a time: that broker 2 leaves is asked first"
+    leader.on_state(state_of([1, 2, 3], [1], partition_epoch=10))
+    assert not leader.is_cut_off, "broker 3 is on its way to the ISR"
+    assert code_for_a_new_append(leader) is Code.NOT_ENOUGH_REPLICAS
+    leader.on_appended(Offset(12), now_ms=now_ms)
+    leader.on_produced(CorrelationId(1), Offset(12), 30_000)
+    leader.on_tick(now_ms + SILENCE_MS_MAX + 1)
+    assert [ack.code for ack in leader.take_ready().acks] == [Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+
+
+def test_a_leader_that_needs_fewer_is_not_cut_off_any_more() -> None:
+    leader = leader_of(state_of([1, 2], [1, 2]), min_insync=2)
+    leader.on_tick(SILENCE_MS_MAX + 1)
+    assert leader.is_cut_off
+    copy = leader.clone()
+    assert copy.canonical_key() == leader.canonical_key()
+    leader.on_settings(ReplicationSettings(min_insync_replicas=1, silence_ms_max=SILENCE_MS_MAX))
+    assert not leader.is_cut_off
+    assert copy.canonical_key() != leader.canonical_key()
+
+
+def test_a_leader_that_is_cut_off_commits_what_it_refused_once_it_is_fetched() -> None:
+    """Nobody waits any more; who retries is a duplicate then, and is told where the original is."""
+    leader = leader_of(state_of([1, 2], [1, 2]), min_insync=2)
+    leader.on_appended(Offset(12), now_ms=0)
+    leader.on_produced(CorrelationId(1), Offset(12), 30_000)
+    leader.on_tick(SILENCE_MS_MAX + 1)
+    assert len(leader.take_ready().acks) == 1
+    fetch(leader, 2, 12, now_ms=SILENCE_MS_MAX + 2)
+    assert leader.high_watermark == 12
+    leader.on_produced(CorrelationId(2), Offset(12), 30_000)
+    assert leader.take_ready().acks == (Acknowledgement(CorrelationId(2), Code.NONE),)
+
+
 # The rest.
 
 
@@ -370,6 +464,7 @@ def test_what_is_not_said_is_as_kafka_has_it() -> None:
     values, settings = broker_values({}), ReplicationSettings()
     assert settings.min_insync_replicas == values["min.insync.replicas"]
     assert settings.lag_ms_max == values["replica.lag.time.max.ms"]
+    assert settings.silence_ms_max == values["broker.session.timeout.ms"]
     assert settings.proposal_backoff_ms == FollowerSettings().fetch_backoff_ms == 1000
 
 

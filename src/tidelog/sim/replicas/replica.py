@@ -145,7 +145,9 @@ class HostedReplica:
             state,
             bounds,
             self.log.lineage,
-            settings=ReplicationSettings(plan.min_insync_replicas, plan.lag_ms_max, PROPOSAL_BACKOFF_MS),
+            settings=ReplicationSettings(
+                plan.min_insync_replicas, plan.lag_ms_max, PROPOSAL_BACKOFF_MS, plan.session_ms
+            ),
             now_ms=self._host.now_ms(),
         )
         self.leader.on_brokers(self._host.active_brokers)
