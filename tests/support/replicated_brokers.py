@@ -412,6 +412,7 @@ class ReplicatedCluster:
         topic: str = TOPIC,
         timeout_ms: int = 30_000,
         batch: Mapping[str, Any] | None = None,
+        version: int = 9,
     ) -> PartitionProduceResponse:
         """One batch to the leader, or to who is named."""
         data = PartitionProduceData(index=index, records=memoryview(make_batch(*values, **(batch or {}))))
@@ -419,7 +420,7 @@ class ReplicatedCluster:
             acks=acks, timeout_ms=timeout_ms, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
         )
         to = self.leader.broker_id if broker is None else broker
-        answer = await self.ask(to, request, ProduceResponse, version=9)
+        answer = await self.ask(to, request, ProduceResponse, version=version)
         return answer.responses[0].partition_responses[0]
 
     async def fetch(

@@ -44,6 +44,10 @@ class LeadingHost(Protocol):
         """So many were in sync, and now are."""
         ...
 
+    def on_cut_off(self, leading: Leading, is_cut_off: bool) -> None:
+        """Too few fetch from this leader for it to commit anything; or enough do again."""
+        ...
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold does not: the partition is to stop."""
         ...
@@ -64,6 +68,9 @@ class NoHost:
     def on_isr_changed(self, before: int, after: int) -> None:
         """Nobody counts."""
 
+    def on_cut_off(self, leading: Leading, is_cut_off: bool) -> None:
+        """There is nobody to be cut off from."""
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """Nobody else would hear of it."""
         raise error
@@ -80,6 +87,7 @@ class Leading:
         "_deletions",
         "_due_ms",
         "_host",
+        "_is_cut_off",
         "_is_stopped",
         "_last_correlation_id",
         "_log_starts",
@@ -97,6 +105,7 @@ class Leading:
         self._last_correlation_id = 0
         self._due_ms: int | None = None
         self._is_stopped = False
+        self._is_cut_off = False  # as the host was told
         self._log_starts: dict[BrokerId, int] = {}  # of followers, as they told last
         self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
 
@@ -110,6 +119,8 @@ class Leading:
             if not future.done():
                 future.set_result(False)
         self._deletions.clear()
+        if self._is_cut_off:
+            self._host.on_cut_off(self, False)
 
     # What happened.
 
@@ -146,6 +157,7 @@ class Leading:
         """Those of the topic changed: with fewer to wait for, more may be committed."""
         self.replica.on_settings(settings)
         self.settle()
+        self._mind_deadline()  # with more to wait for, it may be cut off
 
     def on_proposal_unanswered(self) -> None:
         """The controller refused an ISR, or did not answer."""
@@ -181,7 +193,8 @@ class Leading:
         self._waiting[correlation_id] = future
         deadline_ms = self._host.now_ms() + max(timeout_ms, 0)
         self.replica.on_produced(correlation_id, Offset(end_offset), deadline_ms)
-        self._due_at(deadline_ms)
+        cut_off_from_ms = self.replica.cut_off_from_ms
+        self._due_at(deadline_ms if cut_off_from_ms is None else min(deadline_ms, cut_off_from_ms))
         return future
 
     def on_log_start_told(self, follower: BrokerId, log_start_offset: int) -> None:
@@ -223,6 +236,9 @@ class Leading:
             self._tell(ack.correlation_id, ack.code)
         if proposal is not None:
             self._host.propose(self, proposal)
+        if replica.is_cut_off != self._is_cut_off:
+            self._is_cut_off = replica.is_cut_off
+            self._host.on_cut_off(self, self._is_cut_off)
         if self._due_ms is None and replica.has_followers:
             self._mind_deadline()
 

@@ -349,7 +349,9 @@ class LogFiles:
         settings = broker_settings(self._config.static, image.configs, self._config.node_id)
         lag_ms_max = settings.value("replica.lag.time.max.ms")
         assert isinstance(lag_ms_max, int)
-        return ReplicationSettings(min_insync_replicas(topic, image.configs), lag_ms_max)
+        return ReplicationSettings(
+            min_insync_replicas(topic, image.configs), lag_ms_max, silence_ms_max=self._config.broker_session_timeout_ms
+        )
 
     async def write_high_watermarks(self, partitions: Sequence[Partition]) -> None:
         """Write those of some partitions now, each beside the others of its directory. Raises DiskError."""

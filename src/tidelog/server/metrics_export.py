@@ -282,7 +282,7 @@ def _about_topics(node: Node, metrics: NodeMetrics) -> Iterator[Metric]:
 
 
 def _about_partitions(node: Node) -> Iterator[Metric]:
-    led = under_replicated = under_min_isr = at_min_isr = moving = lag_max = 0
+    led = under_replicated = under_min_isr = at_min_isr = cut_off = moving = lag_max = 0
     partitions = node.broker.partitions
     for partition in partitions:
         replica = partition.replica
@@ -297,6 +297,7 @@ def _about_partitions(node: Node) -> Iterator[Metric]:
         in_sync, needed = len(replica.isr), replica.isr_size_min
         under_min_isr += in_sync < needed
         at_min_isr += in_sync == needed
+        cut_off += replica.is_cut_off
         lag_max = max(lag_max, replica.lag_max)
     states = [state for topic in node.image.topics_by_id.values() for state in topic.partitions]
     leaderless = sum(state.leader is None for state in states)
@@ -308,6 +309,7 @@ def _about_partitions(node: Node) -> Iterator[Metric]:
     yield _gauge("tidelog_partitions_under_replicated", "Led, with replicas that are not in sync.", under_replicated)
     yield _gauge("tidelog_partitions_under_min_isr", "Led, and refusing acks=all for want of replicas.", under_min_isr)
     yield _gauge("tidelog_partitions_at_min_isr", "Led, and refusing acks=all if one more leaves.", at_min_isr)
+    yield _gauge("tidelog_partitions_cut_off", "Led, and refusing acks=all while too few followers fetch.", cut_off)
     yield _gauge("tidelog_partitions_leaderless", "Partitions of the cluster that nobody leads.", leaderless)
     yield _gauge("tidelog_partitions_unpreferred", "Partitions that their first replica does not lead.", unpreferred)
     yield _gauge("tidelog_partitions_reassigning", "Led, and on their way to other brokers.", moving)

@@ -16,6 +16,7 @@ from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
 from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
+from tidelog.server.cut_off import CutOffLeaders
 from tidelog.server.deadlines import Deadlines, Due
 from tidelog.server.following import Following, TruncatedRecords
 from tidelog.server.isr_changes import AlterPartitions, IsrChanges
@@ -94,6 +95,7 @@ class Replication:
             broker_epoch=lambda: self.broker_epoch,
             throttle=self.follower_throttle,
         )
+        self._cut_off = CutOffLeaders()
         self._racks: Mapping[BrokerId, str | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -131,6 +133,7 @@ class Replication:
         """Ask nobody any more. What is being truncated is finished."""
         self._deadlines.stop()
         self.isr_changes.stop()
+        self._cut_off.stop()
         await self._fetchers.stop()
         await self._peers.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -159,6 +162,10 @@ class Replication:
         """So many were in sync, and now are."""
         self.isr_shrinks += after < before
         self.isr_expands += after > before
+
+    def on_cut_off(self, leading: Leading, is_cut_off: bool) -> None:
+        """Too few fetch from this leader for it to commit anything; or enough do again."""
+        self._cut_off.on_changed(leading, is_cut_off)
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
         """Send a request to a leader."""

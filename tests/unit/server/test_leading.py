@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import pytest
+
 from support.memory_disk import MemoryDisk
-from tidelog.base.errors import Code, InvariantBrokenError
+from tidelog.base.errors import Code, InvariantBrokenError, KafkaError
 from tidelog.base.ids import (
     BrokerEpoch,
     BrokerId,
@@ -28,6 +30,7 @@ from tidelog.wire.primitives import ZERO_UUID
 PARTITION = TopicPartition("flights", PartitionIndex(0))
 LEADER, TWO, THREE = BrokerId(1), BrokerId(2), BrokerId(3)
 LAG_MS_MAX = 1_000
+SILENCE_MS_MAX = 600
 NOW_MS = 1_700_000_000_000
 
 
@@ -38,6 +41,7 @@ class Host:
         self.time_ms = 0
         self.due_ms: list[int] = []
         self.proposed: list[list[BrokerId]] = []
+        self.cut_off: list[bool] = []
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -51,6 +55,9 @@ class Host:
     def on_isr_changed(self, before: int, after: int) -> None:
         pass
 
+    def on_cut_off(self, leading: Leading, is_cut_off: bool) -> None:
+        self.cut_off.append(is_cut_off)
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         raise error
 
@@ -59,13 +66,13 @@ def state_of(isr: Sequence[BrokerId], partition_epoch: int) -> PartitionImage:
     return PartitionImage((LEADER, TWO, THREE), tuple(isr), LEADER, LeaderEpoch(0), PartitionEpoch(partition_epoch))
 
 
-def led(host: Host, state: PartitionImage) -> Partition:
+def led(host: Host, state: PartitionImage, *, min_insync: int = 1) -> Partition:
     log = Log.open(
         MemoryDisk(), "logs/flights-0", PARTITION, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
     )
     log.assign_leader_epoch(LeaderEpoch(0))
     partition = Partition(PARTITION, TopicId(ZERO_UUID), log, host=host)
-    settings = ReplicationSettings(lag_ms_max=LAG_MS_MAX)
+    settings = ReplicationSettings(min_insync, lag_ms_max=LAG_MS_MAX, silence_ms_max=SILENCE_MS_MAX)
     replica = LeaderReplica(PARTITION, LEADER, state, partition.bounds, log.lineage, settings=settings, now_ms=0)
     replica.on_brokers({TWO: BrokerEpoch(20), THREE: BrokerEpoch(30)})
     partition.lead(replica)
@@ -76,6 +83,12 @@ def fetch(partition: Partition, follower: BrokerId, host: Host) -> None:
     broker_epoch = BrokerEpoch(10 * follower)
     asked = FollowerFetch(follower, Offset(0), LeaderEpoch(0), None, broker_epoch, host.time_ms)
     assert partition.on_fetched(asked) is None
+
+
+def append(partition: Partition) -> None:
+    builder = BatchBuilder()
+    builder.append(NOW_MS, None, b"x")
+    partition.append(memoryview(bytearray(builder.build())), acks_all=True, now_ms=NOW_MS)
 
 
 def test_who_lags_is_found_out_though_a_producer_waits_for_longer() -> None:
@@ -90,9 +103,7 @@ def test_who_lags_is_found_out_though_a_producer_waits_for_longer() -> None:
         host.time_ms = LAG_MS_MAX + 1
         assert partition.leading is not None
         partition.leading.on_due(host.time_ms)  # of the start: nobody lags
-        builder = BatchBuilder()
-        builder.append(NOW_MS, None, b"x")
-        partition.append(memoryview(bytearray(builder.build())), acks_all=True, now_ms=NOW_MS)
+        append(partition)
         waiting = partition.committed(1, 1_000_000)
         assert host.due_ms[-1] == host.time_ms + 1_000_000
         partition.on_state(state_of([LEADER, TWO, THREE], 2))
@@ -102,6 +113,50 @@ def test_who_lags_is_found_out_though_a_producer_waits_for_longer() -> None:
         assert host.proposed[-1] == [LEADER]
         partition.on_state(state_of([LEADER], 3))
         assert await waiting is Code.NONE
+
+    asyncio.run(story())
+
+
+def test_who_waits_on_a_leader_that_is_cut_off_is_told_before_its_time_is_up() -> None:
+    """The deadline of the start may lie far ahead: what is appended moves it up."""
+
+    async def story() -> None:
+        host = Host()
+        partition = led(host, state_of([LEADER, TWO, THREE], 1), min_insync=2)
+        leading = partition.leading
+        assert leading is not None
+        for follower in (TWO, THREE):
+            fetch(partition, follower, host)
+        append(partition)
+        waiting = partition.committed(1, 30_000)
+        assert host.due_ms[-1] == SILENCE_MS_MAX + 1
+        host.time_ms = host.due_ms[-1]
+        leading.on_due(host.time_ms)
+        assert await waiting is Code.NOT_LEADER_OR_FOLLOWER
+        with pytest.raises(KafkaError) as refused:
+            append(partition)
+        assert refused.value.code is Code.NOT_LEADER_OR_FOLLOWER
+        assert partition.log.log_end_offset == 1, "nothing was written"
+        assert host.cut_off == [True]
+        fetch(partition, TWO, host)
+        append(partition)
+        assert host.cut_off == [True, False]
+        host.time_ms += SILENCE_MS_MAX + 1
+        leading.on_due(host.time_ms)
+        partition.stop()
+        assert host.cut_off == [True, False, True, False]
+
+    asyncio.run(story())
+
+
+def test_a_leader_that_has_to_wait_for_more_of_them_looks_whether_it_is_cut_off() -> None:
+    async def story() -> None:
+        host = Host()
+        partition = led(host, state_of([LEADER, TWO, THREE], 1))
+        leading = partition.leading
+        assert leading is not None
+        leading.on_settings(ReplicationSettings(2, lag_ms_max=LAG_MS_MAX, silence_ms_max=SILENCE_MS_MAX))
+        assert host.due_ms[-1] == SILENCE_MS_MAX + 1
 
     asyncio.run(story())
 

@@ -13,6 +13,7 @@ from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.controller import ElectionType
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -333,3 +334,37 @@ def test_a_new_replica_of_a_log_that_starts_within_a_batch_comes_to_be_in_sync()
         assert (await cluster.fetch(2)).records
 
     run(story)
+
+
+# A leader that is cut off from its followers.
+
+
+def test_a_leader_that_is_cut_off_refuses_and_takes_what_is_sent_again_once() -> None:
+    """It writes nothing more, points nobody to itself, and knows what it has of an idempotent producer."""
+
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create()
+        leader = cluster.leader
+
+        async def produce(sequence: int) -> PartitionProduceResponse:
+            numbers = {"producer_id": 7, "producer_epoch": 0, "base_sequence": sequence}
+            return await cluster.produce(f"m{sequence}", batch=numbers, timeout_ms=60_000, version=10)
+
+        assert (await produce(0)).error_code == Code.NONE
+        for follower in cluster.followers:
+            follower.kill()
+        for sequence in (1, 1, 2):
+            refused = await produce(sequence)
+            assert refused.error_code == Code.NOT_LEADER_OR_FOLLOWER
+            assert refused.current_leader is None
+        assert leader.values() == [b"m0", b"m1"]
+        assert leader.partition().leader().is_cut_off
+        assert (await cluster.produce("x", acks=1)).error_code == Code.NONE, "who asks for less is not refused"
+        await cluster.followers[0].start()
+        await until(lambda: not leader.partition().leader().is_cut_off)
+        answers = [await produce(sequence) for sequence in (1, 2)]
+        assert [(answer.error_code, answer.base_offset) for answer in answers] == [(Code.NONE, 1), (Code.NONE, 3)]
+        await cluster.followers[1].start()
+        await cluster.alike()
+
+    run(story, properties={"broker.session.timeout.ms": "1000", "min.insync.replicas": "2"})

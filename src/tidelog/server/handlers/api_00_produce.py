@@ -2,11 +2,13 @@
 
 Behaviour: each partition stands for itself; what is acknowledged has been written, stamped with the leader epoch
 (KIP-101), and synced first where `flush.messages` asks for it. acks=all is answered once all in sync have it, and
-`min.insync.replicas` at least; REQUEST_TIMED_OUT says that this took longer than the request allows: the records may
-be committed yet. A duplicate of an idempotent producer is answered with the offsets of the original, and with acks=all
-once that is committed. Who asked the wrong broker is told where the leader is (10+, KIP-951). acks=0 has no answer:
-where it fails, the connection is closed, which is all that the protocol offers. Internal topics take records from their
-coordinators and, as in Kafka, from clients that call themselves `__admin_client`.
+`min.insync.replicas` at least; REQUEST_TIMED_OUT says that this took longer than the request allows: the records may be
+committed yet. A leader that is cut off from its followers answers acks=all with NOT_LEADER_OR_FOLLOWER within a
+broker's session, before and after the append: on NOT_ENOUGH_REPLICAS clients do not look for another leader. A
+duplicate of an idempotent producer is answered with the offsets of the original, and with acks=all once that is
+committed. Who asked the wrong broker is told where the leader is (10+, KIP-951). acks=0 has no answer: where it fails,
+the connection is closed, which is all that the protocol offers. Internal topics take records from their coordinators
+and, as in Kafka, from clients that call themselves `__admin_client`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ ADMIN_CLIENT_ID = "__admin_client"
 WHY_NOT_COMMITTED = {
     Code.REQUEST_TIMED_OUT: "written, and not committed within the time that the request allows; it may be yet",
     Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, and then too few replicas were in sync; it may be committed yet",
-    Code.NOT_LEADER_OR_FOLLOWER: "written, and then the leadership ended; what the next leader has stays",
+    Code.NOT_LEADER_OR_FOLLOWER: "written, and then the leadership ended, or too few followers fetch for anything to "
+    "be committed here; what the next leader has stays",
 }
 
 
@@ -76,9 +79,11 @@ def handle(
 
 
 def _tell_leaders(node: Node, owed: _Owed, response: ProduceResponse, context: RequestContext) -> None:
-    """To those that asked the wrong broker, where the right one is (KIP-951)."""
+    """To those that asked the wrong broker, where the right one is (KIP-951), if it is another as far as is known."""
     for topic, row in owed.misled:
-        row.current_leader = LeaderIdAndEpoch(*leader_of(node.image, topic, row.index))
+        leader_id, leader_epoch = leader_of(node.image, topic, row.index)
+        if leader_id != node.config.node_id:
+            row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
     if context.api_version >= LEADERS_FROM_VERSION:
         leaders = [row.current_leader.leader_id for _, row in owed.misled if row.current_leader is not None]
         listener_name = context.connection.listener_name
