@@ -22,6 +22,10 @@ ROUND_TRIP_MS_MAX = 10
 FETCH_WAIT_MS_MAX = 500
 KILLED_MS_MAX = 1_000
 SESSION_MS = 4_000
+CUT_OFF_MS_MAX = 6_000
+"""With a session of 1 s: in it the leader finds out, and meanwhile others elect a controller, and that a leader."""
+REQUEST_TIMEOUT_MS = 30_000
+QUORUM_AWAY_SECONDS = 60
 WRITE_WAITS_MS_MAX = 300
 """In a controlled shutdown, the time in which a client learns of the new leader included."""
 
@@ -104,17 +108,18 @@ def test_a_leader_that_returns_does_not_lead_on_in_its_epoch() -> None:
 
 
 def test_a_zombie_behind_a_partition_commits_nothing_and_forgets_what_it_wrote() -> None:
-    """Clients reach it all the while; nodes do not."""
+    """Clients reach it all the while; nodes do not. This producer gives up before others come to lead."""
 
     async def story(stage: Stage) -> None:
         await stage.make_topic(1, 2, 3)
         await stage.produce("m1")
         await stage.until_settled()
         stage.part([1], [2, 3])
-        async with stage.factory.producer(delivery_timeout_ms=3_000, request_timeout_ms=1_000) as producer:
+        async with stage.factory.producer(delivery_timeout_ms=700, request_timeout_ms=600) as producer:
             lost = await producer.send(TOPIC, b"zombie")
             with pytest.raises(TidelogError):
                 await lost
+        assert "zombie@0" in stage.values(1)
         await stage.until(lambda: stage.leader in (2, 3))
         await stage.produce("m2", at=(2, 3))
         stage.heal()
@@ -313,6 +318,72 @@ def test_a_middle_box_that_refuses_in_its_name_costs_a_living_leader_no_more_tha
         await stage.produce("m2")
 
     tell(story, session_ms=600_000)
+
+
+# A leader that is cut off from its followers, and from the controller with them; clients reach everybody.
+
+
+@pytest.mark.parametrize("is_controller", [False, True])
+def test_producers_of_a_leader_that_is_cut_off_look_for_the_next_one(is_controller: bool) -> None:
+    """They wait for a session, and for the next leader; not for the time-out of their requests.
+
+    What was written and refused is sent again with its sequence numbers. Nothing is there twice, or out of order.
+    """
+
+    async def story(stage: Stage) -> None:
+        numbers = sorted((1, 2, 3), key=lambda number: (number == stage.controller) != is_controller)
+        await stage.make_topic(*numbers)
+        await stage.produce("m")
+        await stage.until_settled()
+        victim, *others = numbers
+        loop = asyncio.get_running_loop()
+        values = [f"m{number}" for number in range(40)]
+        async with stage.factory.producer(request_timeout_ms=REQUEST_TIMEOUT_MS) as producer:
+            parted_at = loop.time()
+            stage.part([victim], others)
+            sent = []
+            for value in values:
+                sent.append((value, await producer.send(TOPIC, value.encode())))
+                await asyncio.sleep(0.05)
+            for value, future in sent:
+                stage.acknowledge(value, (await future).offset)
+            assert (loop.time() - parted_at) * 1000 < CUT_OFF_MS_MAX < REQUEST_TIMEOUT_MS
+        assert stage.leader in others
+        stage.heal()
+        await stage.until_settled()
+        assert [value.partition("@")[0] for value in stage.values(victim)] == ["m", *values]
+
+    tell(story)
+
+
+def test_a_metadata_quorum_that_is_away_costs_no_write() -> None:
+    """Only fetches count: no heartbeat of a broker is answered for many sessions, and followers fetch on."""
+
+    async def story(stage: Stage) -> None:
+        controllers, brokers = stage.plan.voter_ids, tuple(stage.plan.broker_ids)
+        await stage.make_topic(*brokers)
+        await stage.until_settled()
+        loop = asyncio.get_running_loop()
+        waited_ms: list[float] = []
+        async with stage.factory_at(*brokers).producer() as producer:
+
+            async def produce() -> None:
+                value, sent_at = f"m{len(waited_ms)}", loop.time()
+                stage.acknowledge(value, (await (await producer.send(TOPIC, value.encode()))).offset)
+                waited_ms.append((loop.time() - sent_at) * 1000)
+
+            await produce()  # its producer id comes from the controller
+            stage.kill(*controllers)
+            gone_at = loop.time()
+            while loop.time() - gone_at < QUORUM_AWAY_SECONDS:
+                await produce()
+                await asyncio.sleep(0.1 if len(waited_ms) % 50 else 5)  # for some sessions, nothing is written
+        assert max(waited_ms[1:]) < WRITE_WAITS_MS_MAX
+        await stage.start()
+        await stage.until_settled()
+        assert stage.state.leader_epoch == 0
+
+    tell(story, nodes=6, voters=3, is_parted=True)
 
 
 # A controlled shutdown.

@@ -1,0 +1,100 @@
+"""A leader whose followers stand still: it commits nothing, and says so long before its producers give up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from support.cluster import Cluster, ClusterNode
+from support.cluster_files import check_replicas_agree
+from support.logs import make_batch
+from support.verifying import verifying_load
+from support.waiting import wait_until
+from support.wire_client import WireClient
+from tidelog.base.errors import Code
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+RECORDS = 300
+REQUEST_TIMEOUT_MS = 60_000
+"""Of a producer; whoever waits it out is told REQUEST_TIMED_OUT."""
+TOLD = "this leader is cut off"
+
+
+@contextmanager
+def standing_still(nodes: list[ClusterNode]) -> Iterator[None]:
+    for node in nodes:
+        node.pause()
+    try:
+        yield
+    finally:
+        for node in nodes:
+            node.resume()
+
+
+def produce(client: WireClient, topic: str, batch: bytearray) -> PartitionProduceResponse:
+    """With acks=all, of the version from which on an answer says where the leader is."""
+    data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=memoryview(batch))])
+    request = ProduceRequest(acks=-1, timeout_ms=REQUEST_TIMEOUT_MS, topic_data=[data])
+    answer = client.ask(ApiKey.PRODUCE, 10, request, ProduceResponse)
+    return answer.responses[0].partition_responses[0]
+
+
+@pytest.mark.timeout(180)
+def test_producers_are_refused_within_a_session_and_what_they_retry_is_there_once(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic)
+    leader = cluster.leader_of(topic)
+    with WireClient(leader.port, timeout_seconds=2 * REQUEST_TIMEOUT_MS / 1_000, host=leader.host) as client:
+        producer_id, producer_epoch = client.new_producer_id()
+
+        def batch(sequence: int) -> bytearray:
+            return make_batch(
+                f"m{sequence}", producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence
+            )
+
+        first = produce(client, topic, batch(0))
+        assert (first.error_code, first.base_offset) == (Code.NONE, 0)
+        with standing_still([node for node in cluster.running if node is not leader]):
+            for sequence in (1, 1, 2):  # written, and refused; sent again, and refused; refused at once
+                refused = produce(client, topic, batch(sequence))
+                assert refused.error_code == Code.NOT_LEADER_OR_FOLLOWER
+                assert refused.current_leader is None, "it knows of no other"
+            wait_until(lambda: TOLD in leader.log, lambda: leader.log)
+            assert leader.log.count(TOLD) == 1, "one line, however many are refused"
+    cluster.wait_until_in_sync(topic)
+    leader = cluster.leader_of(topic)
+    with WireClient(leader.port, host=leader.host) as client:
+        for sequence in (1, 2):
+            taken = produce(client, topic, batch(sequence))
+            assert (taken.error_code, taken.base_offset) == (Code.NONE, sequence)
+    cluster.wait_until_in_sync(topic)
+    check_replicas_agree(cluster, topic, 1)
+
+
+@pytest.mark.timeout(240)
+def test_idempotent_producers_go_on_when_they_were_refused(cluster: Cluster, topic: str) -> None:
+    """Ours and librdkafka's: what they had under way is there once, and in order."""
+    cluster.create_topic(topic)
+    with verifying_load(cluster.bootstrap, topic, 1) as load:
+        for _ in range(2):
+            load.until_acknowledged(RECORDS)
+            leader = cluster.leader_of(topic)
+            told = leader.log.count(TOLD)
+            with standing_still([node for node in cluster.running if node is not leader]):
+                wait_until(lambda: leader.log.count(TOLD) > told, lambda: leader.log)  # noqa: B023
+            cluster.wait_until_in_sync(topic)
+        load.until_acknowledged(RECORDS)
+        history = load.finish()
+        history.check()
+        assert not history.failed, history.failed_lines()
+        assert not history.reported
+        cluster.wait_until_in_sync(topic)
+        check_replicas_agree(cluster, topic, 1)
