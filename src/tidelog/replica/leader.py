@@ -38,6 +38,9 @@ from tidelog.replica.values import (
     ReplicationSettings,
 )
 
+NEVER_MS = -(1 << 62)
+"""Longer ago than any time that is allowed."""
+
 
 class LeaderReplica:
     """Leads one partition in one leader epoch."""
@@ -52,6 +55,7 @@ class LeaderReplica:
         "_lineage",
         "_proposal_retry_ms",
         "_settings",
+        "_silent",
         "_waiting",
         "broker_id",
         "epoch_start",
@@ -102,6 +106,7 @@ class LeaderReplica:
         self._active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
         self._waiting: list[tuple[Offset, CorrelationId, int]] = []
         self._cut_off_ms: int | None = None  # when that was found out
+        self._silent: frozenset[BrokerId] = frozenset()
         self._acks: list[Acknowledgement] = []
         self._propose(self._isr.committed)  # after an unclean election: that the leader has recovered (rule 7)
 
@@ -143,6 +148,10 @@ class LeaderReplica:
         """Whether there is anybody else to wait for."""
         return bool(self._followers)
 
+    def has_follower(self, broker_id: BrokerId) -> bool:
+        """Whether a broker is to follow."""
+        return broker_id in self._followers
+
     @property
     def isr_size_min(self) -> int:
         """How many must be in sync before anything is committed."""
@@ -167,7 +176,9 @@ class LeaderReplica:
         silent_since_ms = []
         for broker in counted if len(counted) >= needed else followers:
             since_ms = followers[broker].silent_since_ms(self.log_end_offset)
-            if since_ms is None:
+            if broker in self._silent:
+                silent_since_ms.append(NEVER_MS)
+            elif since_ms is None:
                 needed -= 1
             else:
                 silent_since_ms.append(since_ms)
@@ -309,6 +320,8 @@ class LeaderReplica:
         if follower is None or follower.is_overtaken(fetch.broker_epoch, self._active_brokers.get(fetch.follower)):
             return  # no replica any more, or overtaken by its next incarnation, since it was accepted
         follower.on_fetch(fetch, self.log_end_offset)
+        if self._silent:
+            self._silent -= {fetch.follower}
         if self._cut_off_ms is not None:
             self._look_who_fetches(fetch.now_ms)
         if fetch.follower in self.isr:
@@ -342,6 +355,18 @@ class LeaderReplica:
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Who is neither fenced nor shutting down, in which incarnation: none else may join (KIP-841, KIP-903)."""
         self._active_brokers = active
+
+    def on_silent(self, follower: BrokerId, now_ms: int) -> None:
+        """A follower has fetched nothing of any partition for a session: what is written here next need not wait for
+        one of its own to find that out.
+        """
+        self._silent |= {follower}
+        self.on_tick(now_ms)
+
+    def on_heard(self, follower: BrokerId, now_ms: int) -> None:
+        """It fetches again, whatever that be."""
+        self._silent -= {follower}
+        self._look_who_fetches(now_ms)
 
     def on_settings(self, settings: ReplicationSettings) -> None:
         """The topic's configuration changed."""
@@ -459,6 +484,7 @@ class LeaderReplica:
             frozenset(self._active_brokers.items()),
             self._proposal_retry_ms is not None,
             self.is_cut_off,
+            self._silent,
             tuple(sorted((offset, waiting) for offset, waiting, _ in self._waiting)),
             tuple(self._acks),
         )

@@ -180,6 +180,21 @@ class Leading:
         self._mind_deadline()
         self._ask_who_may_join()
 
+    def on_follower_changed(self, follower: BrokerId, is_silent: bool, now_ms: int) -> None:
+        """A broker has fetched nothing from here for a session, whatever it follows; or it does again."""
+        if self._is_stopped or not self.replica.has_follower(follower):
+            return
+        try:
+            if is_silent:
+                self.replica.on_silent(follower, now_ms)
+            else:
+                self.replica.on_heard(follower, now_ms)
+            self.settle()
+        except InvariantBrokenError as error:
+            self._host.on_bug(self.partition, error)
+            return
+        self._mind_deadline()
+
     def _ask_who_may_join(self) -> None:
         """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
         if not self.replica.is_isr_whole:

@@ -26,6 +26,7 @@ from tidelog.server.partition import Partition
 from tidelog.server.replica_fetchers import ReplicaFetchers
 from tidelog.server.replication_settings import ReplicaFetchSettings
 from tidelog.server.replication_throttles import Throttle
+from tidelog.server.silent_followers import SilentFollowers
 
 CONNECT_BACKOFF_FIRST_MS = 20
 CONNECT_BACKOFF_LONGEST_MS = 1_000
@@ -33,6 +34,9 @@ CONNECT_BACKOFF_LONGEST_MS = 1_000
 
 class Replicated(Protocol):
     """The broker."""
+
+    @property
+    def partitions(self) -> list[Partition]: ...
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None: ...
 
@@ -49,6 +53,7 @@ class Replication:
         broker: whoever has the partitions; set by it.
         broker_epoch: of this incarnation, as the metadata has it; None before it is registered.
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
+        followers: of partitions that are led here, and which of them are silent.
         leader_throttle: of what is sent to followers; follower_throttle: of what is fetched.
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
         truncated: records that were removed from the ends of logs that follow.
@@ -76,6 +81,7 @@ class Replication:
         self._settings = settings
         self._clock = clock
         self._deadlines = Deadlines(clock)
+        self.followers = SilentFollowers(clock, settings.silence_ms_max, self.due_at, self._on_follower_changed)
         self.leader_throttle = Throttle(clock.now_ms, self.due_at)
         self.follower_throttle = Throttle(clock.now_ms, self.due_at)
         self._peers = ConnectionPool(
@@ -166,6 +172,11 @@ class Replication:
     def on_cut_off(self, leading: Leading, is_cut_off: bool) -> None:
         """Too few fetch from this leader for it to commit anything; or enough do again."""
         self._cut_off.on_changed(leading, is_cut_off)
+
+    def _on_follower_changed(self, broker_id: BrokerId, is_silent: bool, now_ms: int) -> None:
+        for partition in [] if self.broker is None else self.broker.partitions:
+            if partition.leading is not None:
+                partition.leading.on_follower_changed(broker_id, is_silent, now_ms)
 
     def ask(self, following: Following, request: FollowerRequest) -> None:
         """Send a request to a leader."""

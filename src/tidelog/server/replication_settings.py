@@ -25,6 +25,7 @@ class ReplicaFetchSettings:
         backoff_ms: the longest pause after a refusal, or no answer.
         timeout_ms: how long an answer may be overdue before its connection is given up.
         listener_name: where the others are asked.
+        silence_ms_max: `broker.session.timeout.ms`: a follower that fetches nothing for so long is out of reach.
         selects_by_rack: whether consumers are sent to replicas in their own rack (`replica.selector.class`).
     """
 
@@ -36,6 +37,7 @@ class ReplicaFetchSettings:
     backoff_ms: int
     timeout_ms: int
     listener_name: str
+    silence_ms_max: int
     selects_by_rack: bool
 
     @staticmethod
@@ -50,6 +52,7 @@ class ReplicaFetchSettings:
             response_bytes_max=values["replica.fetch.response.max.bytes"],
             backoff_ms=values["replica.fetch.backoff.ms"],
             timeout_ms=values["replica.socket.timeout.ms"],
+            silence_ms_max=values["broker.session.timeout.ms"],
             listener_name=str(values["inter.broker.listener.name"] or PLAINTEXT),
             selects_by_rack=str(values["replica.selector.class"]).endswith(RACK_AWARE),
         )

@@ -10,6 +10,7 @@ from support.led_replica import (
     LEADER,
     PARTITION,
     SILENCE_MS_MAX,
+    THREE,
     TWO,
     fetch,
     fetch_of,
@@ -376,6 +377,25 @@ def test_a_follower_with_nothing_to_fetch_is_not_silent() -> None:
     assert code_for_a_new_append(leader) is Code.NONE
     leader.on_appended(Offset(11), now_ms=100 * SILENCE_MS_MAX)
     assert leader.cut_off_from_ms == 101 * SILENCE_MS_MAX + 1
+
+
+def test_where_nothing_was_written_a_follower_that_fetches_nothing_at_all_is_silent_too() -> None:
+    leader = leader_of(min_insync=2)
+    for follower in (2, 3):
+        fetch(leader, follower, 10)
+    leader.on_silent(TWO, 100)
+    assert not leader.is_cut_off
+    leader.on_appended(Offset(11), now_ms=100)
+    leader.on_produced(CorrelationId(1), Offset(11), 30_000)
+    leader.on_silent(THREE, 101)
+    assert [ack.code for ack in leader.take_ready().acks] == [Code.NOT_LEADER_OR_FOLLOWER]
+    assert code_for_a_new_append(leader) is Code.NOT_LEADER_OR_FOLLOWER
+    leader.on_heard(THREE, 102)
+    assert code_for_a_new_append(leader) is Code.NONE, "what is written here it will fetch"
+    leader.on_silent(THREE, 103)
+    assert leader.clone().canonical_key() == leader.canonical_key()
+    fetch(leader, 3, 11, now_ms=104)
+    assert not leader.is_cut_off
 
 
 def test_whoever_may_be_in_sync_counts_and_where_these_are_too_few_whoever_could_be() -> None:
