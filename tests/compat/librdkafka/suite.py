@@ -75,9 +75,6 @@ WANTS_KAFKA = {
 }
 """Tests that call Apache Kafka's scripts, or programs in Java that run with its classes."""
 
-NOW_AND_THEN = "now and then: "
-"""How a reason in `ALLOW` begins that does not count on a failure."""
-
 AMISS = {"0101": "rxbytes was not highest on broker"}
 """What a test says when it saw a fault, and then passes all the same."""
 
@@ -269,7 +266,7 @@ def kafka_path(directory: Path, source: Path) -> Path | None:
 
 
 def reasons_in(file: str) -> dict[str, str]:
-    """`ALLOW`: test names to why they fail, or do so now and then; `LIST`: to "run", or to "not run" and why."""
+    """`ALLOW`: test names to the reasons for which they may fail; `LIST`: to "run", or to "not run" and why."""
     lines = [line.partition(":") for line in (HERE / file).read_text().splitlines() if line and line[0] != "#"]
     return {name.strip(): reason.strip() for name, _, reason in lines}
 
@@ -348,8 +345,7 @@ def conclude(outcomes: list[Outcome], reasons: dict[str, str]) -> int:
     """Say what is not as `ALLOW` has it. Returns the exit status."""
     counts = {result: sum(each.result == result for each in outcomes) for result in ("passed", "failed", "skipped")}
     surprises = [each.name for each in outcomes if each.result == "failed" and each.name not in reasons]
-    passed = [each.name for each in outcomes if each.result == "passed"]
-    stale = [name for name in passed if name in reasons and not reasons[name].startswith(NOW_AND_THEN)]
+    stale = [each.name for each in outcomes if each.result == "passed" and each.name in reasons]
     print(f"{counts['passed']} passed, {counts['failed']} failed, {counts['skipped']} skipped")
     for name in surprises:
         print(f"error: {name} failed, and ALLOW does not say why it may", file=sys.stderr)
