@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.wire.api import Api, ApiKey
@@ -186,13 +187,13 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
         if not division.is_order:
             context.reflects = node.consistency_state
         answers = []
-        for piece in division.pieces_of(request):
+        for piece in await node.executor.run(partial(division.pieces_of, request)):
             one = handle(node, piece, context)
             if isinstance(one, Awaitable):
                 one = await one
             if one is not None:  # who wants no acknowledgement gets none
                 answers.append(one)
             await asyncio.sleep(0)
-        return division.joined(answers) if answers else None
+        return await node.executor.run(partial(division.joined, answers)) if answers else None
 
     return answer
