@@ -12,6 +12,9 @@ STEPS = 120
 CHANGES = 0.2
 """How likely it is, at each step, that somebody asks to add or to remove a voter."""
 
+LOSSES = 0.02
+"""How likely it is, at each step, that a voter loses its log, or what it voted."""
+
 PAUSES_MS = (0, 1, 5, 20, 200, 1_000, 3_000)
 
 
@@ -82,10 +85,23 @@ def _happen(world: QuorumWorld, rng: Random, step: int) -> None:
         if known:
             one = rng.choice(known)
             one.take_snapshot(rng.randrange(one.log_start + 1, one.high_watermark + 1))
-    elif drawn < 0.78:
+    elif drawn < 0.76 + LOSSES and world.machine(1).key.directory_id is None:
+        _lose(world, rng)
+    elif drawn < 0.80:
         for machine in up:
             machine.crash(loses_power=rng.random() < 0.5)
         world.start()
+
+
+def _lose(world: QuorumWorld, rng: Random) -> None:
+    """As many as a quorum can stand: of those that have not recovered there is never a majority, nor half of them."""
+    voters = [world.machine(number) for number in world.machine(1).configured.ids]
+    lost = [one for one in voters if one.state is not None and one.state.is_lost]
+    if 2 * (len(lost) + 1) < len(voters):
+        machine = rng.choice(voters)
+        if machine.node is not None:
+            world.crash(machine.id, loses_power=rng.random() < 0.5)
+        machine.lose(rng.choice(["log", "votes", "both"]))
 
 
 def _change_voters(world: QuorumWorld, rng: Random) -> None:

@@ -8,7 +8,7 @@ is said that the disk could forget.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -37,6 +37,7 @@ from tidelog.quorum import (
     Voter,
     VoterSet,
 )
+from tidelog.quorum.recovering import PROBE_OFFSET
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.sim.rng import SeededRng
 
@@ -155,6 +156,17 @@ class Machine:
             self.lineage.truncate_from_end(Offset(len(self.records)))
         self.synced_end = len(self.records)
 
+    def lose(self, what: str) -> None:
+        """While it is down, its "log" goes from its disk, or its "votes", or "both"; the next start notices."""
+        assert self.node is None
+        if self.state is None:
+            return
+        if what != "votes":
+            self.records, self.synced_end, self.log_start, self.snapshot, self.loaded = [], 0, 0, None, None
+            self.lineage.clear()
+        state = self.state if what == "log" else QuorumState(LeaderEpoch(0))
+        self.state = replace(state, is_lost=True)
+
     # What the driver does.
 
     def pump(self) -> None:
@@ -216,6 +228,9 @@ class Machine:
         else:
             node.on_fetch_asked(ticket, message, now_ms)
         self.pump()
+        is_probe = isinstance(message, QuorumFetch) and message.fetch_offset == PROBE_OFFSET
+        if is_probe and node is self.node and node.is_active and node.high_watermark == node.log_end_offset:
+            self.propose("nothing")
 
     def on_answer(self, number: int, answer: Answer, records: tuple[Record, ...]) -> None:
         if self.node is None:
@@ -460,7 +475,7 @@ class QuorumWorld:
     def send(self, sender: Machine, request: QuorumRequest) -> None:
         message = request.message
         if isinstance(message, QuorumFetch):
-            if message.fetch_offset > sender.synced_end:
+            if sender.synced_end < message.fetch_offset != PROBE_OFFSET:
                 raise BrokenError(f"SyncedBeforeSent: {sender.id} fetches from {message.fetch_offset}")
             if not self.conditions.sends_high_watermark:
                 message = QuorumFetch(*_fields(message)[:-1], sends_high_watermark=False)

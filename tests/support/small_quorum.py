@@ -8,7 +8,7 @@ that is lost is sent again, so one that is on its way, one that is lost and one 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeVar
 from uuid import UUID
 
@@ -57,6 +57,7 @@ class QuorumBounds:
         is_sync_late: whether what happens meanwhile may come between writing and syncing.
         late_answers: how many may be on their way at once, while something else happens.
         snapshots: that leaders make in all; the records below one go, and who lags loads it.
+        amnesia: what one voter may lose, once: "log", "votes", or "" for nothing.
         forgets: what is wrong with the disks, for a world that has to break: "votes" or "syncs"; or "epochs", where a
             log counts as the snapshot's that lies beside it if it only reaches as far.
     """
@@ -71,6 +72,7 @@ class QuorumBounds:
     is_sync_late: bool = False
     late_answers: int = 0
     snapshots: int = 0
+    amnesia: str = ""
     forgets: str = ""
 
     @property
@@ -88,6 +90,8 @@ class QuorumBounds:
             (self.late_answers > 1, f"{self.late_answers} late answers at a time"),
             (self.snapshots == 1, "a snapshot"),
             (self.snapshots > 1, f"{self.snapshots} snapshots"),
+            (self.amnesia == "log", "a voter loses its log"),
+            (self.amnesia == "votes", "a voter forgets its votes"),
         ):
             said += [what] if is_so else []
         return ", ".join(said)
@@ -164,6 +168,7 @@ class Told(NamedTuple):
     records: int = 0
     losses: int = 0
     snapshots: int = 0
+    amnesias: int = 0
     committed: tuple[LeaderEpoch, ...] = ()
     leaders: tuple[tuple[LeaderEpoch, int], ...] = ()
     broken: str = ""
@@ -276,6 +281,15 @@ class Bench:
             self.saved = QuorumState(self.saved.leader_epoch)
         self.start()
 
+    def forget(self, what: str) -> None:
+        """Its process ends, its log or its votes go from its disk, and it comes back: it notices."""
+        if what == "log":
+            self.records, self.synced, self.log_start, self.snapshot, self.loaded = [], 0, 0, None, ()
+        state = QuorumState(LeaderEpoch(0), has_records=True) if what == "votes" else self.saved
+        assert state is not None
+        self.saved = replace(state, is_lost=True)
+        self.start()
+
     def write(self, leader_epochs: tuple[LeaderEpoch, ...]) -> None:
         assert self.node is not None
         for leader_epoch in leader_epochs:
@@ -386,6 +400,9 @@ class SmallQuorum:
             if told.losses < self.bounds.losses:
                 spent = told._replace(losses=told.losses + 1)
                 found.append((("lose-power", at + 1), self._happen(state, at, "lose-power", told=spent)))
+            if told.amnesias < bool(self.bounds.amnesia):
+                spent = told._replace(amnesias=told.amnesias + 1)
+                found.append((("forget", at + 1), self._happen(state, at, ("forget", self.bounds.amnesia), told=spent)))
             if at < self.bounds.candidates and part.node.leader_epoch < self.bounds.epochs:
                 found.append((("time-out", at + 1), self._happen(state, at, "time-out")))
             if part.leads and told.records < self.bounds.records:
@@ -591,6 +608,7 @@ def _events(bench: Bench) -> dict[str, Callable[..., None]]:
     return {
         "start": lambda _: bench.start(),
         "lose-power": lambda _: bench.lose_power(),
+        "forget": lambda event: bench.forget(event[1]),
         "sync": lambda _: bench.sync(),
         "snapshot": lambda _: bench.take_snapshot(),
         "finish-load": lambda _: bench.finish_load(),

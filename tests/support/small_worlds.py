@@ -98,6 +98,8 @@ TESTED = (
     Size("metadata quorum", QuorumBounds(records=0, epochs=2, losses=0, late_answers=1)),
     Size("metadata quorum", QuorumBounds(nodes=2, is_sync_late=True)),
     Size("metadata quorum", QuorumBounds(nodes=2, epochs=2, snapshots=2)),
+    Size("metadata quorum", QuorumBounds(epochs=2, candidates=2, losses=0, amnesia="log")),
+    Size("metadata quorum", QuorumBounds(epochs=2, candidates=2, losses=0, amnesia="votes")),
 )
 """What every run of the tests explores."""
 

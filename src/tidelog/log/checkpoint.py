@@ -2,7 +2,8 @@
 
     *-offset-checkpoint      `0`, the number of entries, then `topic partition offset` lines
     partition.metadata       `version: 0`, `topic_id: ` and 22 characters of base64
-    meta.properties          `version=1`, `cluster.id=`, `node.id=`, `directory.id=`, `tidelog.replica.list=`
+    meta.properties          `version=1`, `cluster.id=`, `node.id=`, `directory.id=`, `tidelog.replica.list=`,
+                             `tidelog.quorum.state=`
     .kafka_cleanshutdown     {"version":0,"brokerEpoch":12}; empty when written by Kafka before 3.7
     .tidelog_incarnation     {"version":0,"brokerEpoch":12,"bootId":"0b6f..."}: see `log.incarnation`
 
@@ -33,6 +34,7 @@ OFFSET_CHECKPOINT_VERSION = 0
 PARTITION_METADATA_VERSION = 0
 META_PROPERTIES_VERSION = 1
 REPLICA_LIST_KEY = "tidelog.replica.list"
+QUORUM_STATE_KEY = "tidelog.quorum.state"
 CLEAN_SHUTDOWN_VERSION = 0
 
 
@@ -91,6 +93,8 @@ class MetaProperties:
     """22 characters of base64, drawn when the directory was formatted."""
     has_replica_list: bool = False
     """Whether the directory lists its replicas (`log.replica_list`): without its list it is a lost directory then."""
+    has_quorum_state: bool = False
+    """Whether the directory of the metadata log has a `quorum-state`: without it what the node voted is lost then."""
 
 
 def format_meta_properties(properties: MetaProperties) -> bytes:
@@ -101,6 +105,7 @@ def format_meta_properties(properties: MetaProperties) -> bytes:
         f"directory.id={_escape(properties.directory_id)}\n"
         f"node.id={properties.node_id}\n"
         f"{f'{REPLICA_LIST_KEY}=1{chr(10)}' if properties.has_replica_list else ''}"
+        f"{f'{QUORUM_STATE_KEY}=1{chr(10)}' if properties.has_quorum_state else ''}"
         f"version={META_PROPERTIES_VERSION}\n"
     ).encode()
 
@@ -130,6 +135,7 @@ def parse_meta_properties(data: bytes, path: str) -> MetaProperties:
         BrokerId(int(values["node.id"])),
         values.get("directory.id", ""),
         values.get(REPLICA_LIST_KEY) == "1",
+        values.get(QUORUM_STATE_KEY) == "1",
     )
 
 

@@ -136,7 +136,7 @@ class Elections:
         code = standing.check_sender(asked.leader_epoch, asked.voter)
         if code is Code.NONE:
             self.learn(asked.leader_epoch, None, now_ms)
-            is_granted = may_grant(
+            is_granted = standing.may_vote and may_grant(
                 asked,
                 role=standing.role,
                 voted=standing.voted,
@@ -285,7 +285,7 @@ class Elections:
 
     @property
     def _may_campaign(self) -> bool:
-        may_lead = self.is_voter or self.is_leaving
+        may_lead = (self.is_voter or self.is_leaving) and self.standing.may_vote
         return self.standing.role in WAITING and may_lead and not self._is_stopping
 
     def _succeed(self, preferred: tuple[ReplicaKey, ...], now_ms: int, *, is_busy: bool) -> None:

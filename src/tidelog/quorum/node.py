@@ -17,6 +17,7 @@ from tidelog.quorum.following import Awaited, Following
 from tidelog.quorum.leading import Leadership, Leading
 from tidelog.quorum.log import QuorumLog
 from tidelog.quorum.progress import QuorumDescription, ReplicaProgress
+from tidelog.quorum.recovering import PROBE_OFFSET, Recovering
 from tidelog.quorum.standing import Standing
 from tidelog.quorum.state_file import QuorumState
 from tidelog.quorum.values import (
@@ -81,6 +82,7 @@ class QuorumNode:
         self._elections = Elections(standing, voters, self._log, settings=settings, rng=rng, now_ms=now_ms)
         self._elections.is_leaving = self._is_leaving(previous_voters, voters)
         self._following = Following(rng.randrange(0, 1 << 16))
+        self._recovering = Recovering()
         self._leading: Leading | None = None
         self._leader_change: LeaderChange | None = None
         self._is_opening = False
@@ -113,6 +115,11 @@ class QuorumNode:
     @property
     def is_voter(self) -> bool:
         return self._elections.is_voter
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether this node lost its log, or what it voted, and takes no part in elections yet."""
+        return not self._elections.standing.may_vote
 
     @property
     def epoch_start(self) -> Offset | None:
@@ -211,7 +218,8 @@ class QuorumNode:
         awaited = self._following.take_awaited(number)
         if awaited is not None:
             self._following.on_refused(now_ms, self._settings.retry_backoff_ms)
-            if not self.is_voter and awaited.target == self.leader_id:
+            is_observing = self.is_lost or not self.is_voter
+            if is_observing and awaited.target == self.leader_id:
                 self._elections.standing.is_leader_lost = True  # an observer asks the others; a voter waits for silence
         elif self._elections.asking is not None:
             self._elections.asking.on_failed(number, now_ms)
@@ -343,6 +351,7 @@ class QuorumNode:
         copy._log = self._log.clone(lineage)
         copy._elections = self._elections.clone(copy._log)
         copy._following = self._following.clone()
+        copy._recovering = self._recovering.clone()
         copy._leading = None if self._leading is None else self._leading.clone(copy._log)
         copy._replies, copy._requests = self._replies.copy(), self._requests.copy()
         return copy
@@ -356,6 +365,7 @@ class QuorumNode:
             self._is_opening,
             self._elections.canonical_key(),
             self._following.canonical_key(),
+            self._recovering.canonical_key(),
             None if self._leading is None else self._leading.canonical_key(),
             self._log.canonical_key(),
         )
@@ -375,6 +385,8 @@ class QuorumNode:
             self._lead(self._leading, now_ms)
         elif self._following.leader_high_watermark is not None:
             self._commit(min(self._following.leader_high_watermark, self._log.log_end_offset))
+            if self.is_lost and self._recovering.is_done(self._log, self._following.leader_high_watermark):
+                self._elections.standing.recover()
         asking = self._elections.asking
         if asking is not None:
             for target in asking.due(now_ms):
@@ -389,6 +401,7 @@ class QuorumNode:
         self._moves = standing.moves
         self._requests.clear()
         self._following.on_role_left()
+        self._recovering = Recovering()
         if self._leader_change is not None:
             self._leader_change, self._is_opening = None, False
         leading, self._leading = self._leading, None
@@ -400,7 +413,7 @@ class QuorumNode:
             self._leading = Leading(who, self.voters, self._log, settings=self._settings, now_ms=now_ms)
             voters = tuple(voter.key for voter in self.voters.voters)
             self._leader_change = LeaderChange(self.leader_epoch, self.key.node_id, voters, self._elections.granting)
-            self._is_opening = True
+            self._is_opening = standing.has_records = True
 
     def _lead(self, leading: Leading, now_ms: int) -> None:
         leading.on_tick(now_ms)
@@ -442,11 +455,14 @@ class QuorumNode:
         target = following.whom_to_ask(self._elections.others) if is_seeking else standing.leader_id
         if target is None:
             return
+        fetch_offset, last_fetched_epoch = self._log.log_end_offset, self._log.last_leader_epoch
+        if self.is_lost:
+            fetch_offset, last_fetched_epoch = self._recovering.next_fetch(self._log, standing.leader_epoch)
         fetch = QuorumFetch(
             self.key,
             standing.leader_epoch,
-            self._log.log_end_offset,
-            self._log.last_leader_epoch,
+            fetch_offset,
+            last_fetched_epoch,
             self.high_watermark,
             0 if is_seeking else self._settings.fetch_wait_ms_max,
         )
@@ -464,16 +480,38 @@ class QuorumNode:
             return
         self._elections.hear(now_ms)
         following.on_served()
+        if awaited.fetch.fetch_offset == PROBE_OFFSET:
+            self._on_probed(awaited.fetch, answer, now_ms)
+            return
         if awaited.fetch.fetch_offset != self._log.log_end_offset or self._is_busy:
             return  # the log moved meanwhile
         if answer.diverging is not None:
             self._cut(self._log.truncation_point(answer.diverging), now_ms)
         elif answer.snapshot is not None:
-            following.owe_load(answer.snapshot)
+            self._owe_load(answer.snapshot)
         else:
             following.leader_high_watermark = answer.high_watermark
+            self._recovering.on_high_watermark(answer.high_watermark)
             if answer.end_offset is not None and answer.end_offset > self._log.log_end_offset:
+                self._elections.standing.has_records = True
                 following.owe_append(awaited.number)
+            else:
+                self._recovering.on_nothing_new(self._log)
+
+    def _on_probed(self, fetch: QuorumFetch, answer: FetchAnswer, now_ms: int) -> None:
+        """The leader told how its log ends, or an epoch of ours in it. What we have beyond that is not committed."""
+        recovering, log = self._recovering, self._log
+        recovering.on_probed(answer.diverging, answer.high_watermark, self.leader_epoch)
+        if self._is_busy or log.log_end_offset <= recovering.committed:
+            return
+        if answer.snapshot is not None:
+            self._owe_load(answer.snapshot)
+        elif answer.diverging is not None and fetch.last_fetched_epoch == log.last_leader_epoch:
+            self._cut(log.truncation_point(answer.diverging), now_ms)
+
+    def _owe_load(self, snapshot: SnapshotId) -> None:
+        self._elections.standing.has_records = True
+        self._following.owe_load(snapshot)
 
     def _cut(self, end_offset: Offset, now_ms: int) -> None:
         committed = max(self.high_watermark or START, self._log.log_start_offset)

@@ -21,12 +21,16 @@ class Standing:
         is_leader_lost: whether the connection to the leader closed, and nothing was heard of it since.
         ended: the latest leader that said it leads no more, and its epoch: nobody makes us follow it again.
         moves: how often the role changed.
+        has_records: whether its log has a record, had one, or is about to have one.
+        is_lost: whether it lost its log, or what it voted, and has not recovered (`recovering`).
     """
 
     __slots__ = (
         "ended",
+        "has_records",
         "heard_ms",
         "is_leader_lost",
+        "is_lost",
         "key",
         "leader_epoch",
         "leader_id",
@@ -45,16 +49,28 @@ class Standing:
         self.is_leader_lost = False
         self.ended: tuple[LeaderEpoch, BrokerId] | None = None
         self.moves = 0
+        self.has_records = log.log_end_offset > 0 or (state is not None and state.has_records)
+        self.is_lost = state is not None and state.is_lost
 
     # What is the case.
 
     @property
     def state(self) -> QuorumState:
         """What the quorum-state file has to say."""
-        voted = self.voted
-        if voted is None:
-            return QuorumState(self.leader_epoch, self.leader_id)
-        return QuorumState(self.leader_epoch, self.leader_id, voted.node_id, voted.directory_id)
+        voted_id, directory_id = (None, None) if self.voted is None else self.voted
+        return QuorumState(
+            self.leader_epoch,
+            self.leader_id,
+            voted_id,
+            directory_id,
+            has_records=self.has_records,
+            is_lost=self.is_lost,
+        )
+
+    @property
+    def may_vote(self) -> bool:
+        """Whether what it says of its log and of its votes can be counted on."""
+        return not self.is_lost
 
     def is_leader_alive(self, now_ms: int, fetch_timeout_ms: int) -> bool:
         """Whether we follow a leader that was heard of within the fetch time-out."""
@@ -108,6 +124,12 @@ class Standing:
             self.leader_id = self.heard_ms = None
             self.is_leader_lost = False
 
+    def recover(self) -> None:
+        """It has what was committed without it. Whoever it may have voted for in this epoch, that is the leader now."""
+        self.is_lost = False
+        if self.voted is None and self.leader_id is not None:
+            self.voted = ReplicaKey(self.leader_id)
+
     def clone(self) -> Standing:
         copy = Standing.__new__(Standing)
         for name in Standing.__slots__:
@@ -124,6 +146,7 @@ class Standing:
             self.heard_ms is None,
             self.is_leader_lost,
             self.ended,
+            (self.has_records, self.is_lost),
         )
 
 

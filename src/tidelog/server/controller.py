@@ -20,6 +20,7 @@ from tidelog.journal import Decision, Journal
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.features import METADATA_VERSION
+from tidelog.metadata.records import NoOpRecord
 from tidelog.server.metadata_log import MetadataBatch
 from tidelog.server.metadata_snapshots import Snapshot
 
@@ -93,6 +94,11 @@ class Controller:
         self._waiting[ticket] = future
         self._advance()
         return await future
+
+    def append_nothing(self) -> None:
+        """One record more, which says nothing: that it is committed does."""
+        self.journal.propose(lambda _: Decision((NoOpRecord(),), None))
+        self._advance()
 
     def image(self) -> MetadataImage:
         """The committed metadata, for a snapshot."""

@@ -12,6 +12,7 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
@@ -405,6 +406,25 @@ class HeldDirectory:
     def _is_unfinished(self, topic_partition: TopicPartition) -> bool:
         """Whether it is a copy that is being made. Raises CorruptLogError, DiskError."""
         return self.future_mark_of(topic_partition) not in (None, FutureMark.COMPLETE)
+
+    @property
+    def has_quorum_state(self) -> bool:
+        """Whether a `quorum-state` was written here, and has to be there. Raises CorruptLogError, DiskError."""
+        properties = self._directory.read_meta_properties()
+        return properties is not None and properties.has_quorum_state
+
+    def note_quorum_state(self) -> None:
+        """From now on it is missed; synced when this returns. Raises DiskError."""
+        properties = self._directory.read_meta_properties()
+        if properties is not None and not properties.has_quorum_state:
+            self._directory.write_meta_properties(replace(properties, has_quorum_state=True))
+
+    def forget_checkpoints(self, topic_partition: TopicPartition) -> None:
+        """Its log is gone, and what is checkpointed of it holds for no other. Raises DiskError."""
+        if self._log_start_offsets.pop(topic_partition, None) is not None:
+            self._directory.write_log_start_offsets(self._log_start_offsets)
+        if self._recovery_points.pop(topic_partition, None) is not None:
+            self._directory.write_recovery_points(self._recovery_points)
 
     def remove_doomed(self) -> None:
         """Remove the files of what was deleted. May take long."""

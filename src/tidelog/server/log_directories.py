@@ -95,7 +95,7 @@ class LogDirectories:
                 )
             else:
                 try:
-                    self._hold(path, properties)
+                    self._hold(path, properties, is_replaced=bool(formatted))
                 except DiskError as error:
                     if path == metadata_path or error.errno == errno.EAGAIN:
                         raise
@@ -149,7 +149,8 @@ class LogDirectories:
                     "other; take one of them out of log.dirs"
                 )
 
-    def _hold(self, path: str, properties: MetaProperties | None) -> None:
+    def _hold(self, path: str, properties: MetaProperties | None, *, is_replaced: bool) -> None:
+        """`is_replaced`: if it is empty, then it is so in place of one that is gone, for the node has others."""
         directory = self._locked.get(path)
         if directory is None:
             directory = self._locked[path] = LogDirectory.open(self._disk, path)
@@ -157,7 +158,8 @@ class LogDirectories:
         if properties is None:
             logger.info("%s: formatted for node %s of cluster %s", path, self._node_id, self.cluster_id)
             directory_id = self._rng.uuid()
-            directory.format(MetaProperties(self.cluster_id, self._node_id, uuid_text(directory_id)))
+            properties = MetaProperties(self.cluster_id, self._node_id, uuid_text(directory_id))
+            directory.format(replace(properties, has_quorum_state=is_replaced))
         elif directory_id is None:
             directory_id = self._rng.uuid()
             directory.write_meta_properties(replace(properties, directory_id=uuid_text(directory_id)))

@@ -128,7 +128,7 @@ class LogFiles:
         """The log of `__cluster_metadata-0` and what lies beside it; from here on a crash is one.
 
         Raises:
-            ConfigError: it is gone, though there are logs of topics: without it they are nobody's.
+            ConfigError: it is gone, though there are logs of topics, and nobody else knows whose they are.
             CorruptLogError: as `MetadataFiles.open`; DiskError likewise.
         """
         orphans: list[TopicPartition] = []
@@ -137,7 +137,8 @@ class LogFiles:
                 orphans += held.partitions()
             except DiskError as error:
                 self._give_up(held, error)
-        self._files_of_metadata.check_not_gone(orphans)
+        if self._config.quorum.is_standalone:
+            self._files_of_metadata.check_not_gone(orphans)
         for held in self._directories.held.values():
             try:
                 held.take_clean_shutdown()
@@ -151,7 +152,9 @@ class LogFiles:
                     )
             except DiskError as error:
                 self._give_up(held, error)
-        return self._files_of_metadata.open(now_ms=self._clock.wall_ms())
+        return self._files_of_metadata.open(
+            now_ms=self._clock.wall_ms(), has_run=any(each != CLUSTER_METADATA for each in orphans)
+        )
 
     def _give_up(self, held: HeldDirectory, error: DiskError) -> None:
         self.on_directory_failed(held, str(error))

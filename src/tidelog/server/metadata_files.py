@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
+from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.base.errors import ConfigError, CorruptLogError
-from tidelog.base.ids import CLUSTER_METADATA, TopicPartition
+from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.log import Log, LogConfig
 from tidelog.log.continuity import holds_whole_batch, is_unsynced
+from tidelog.log.lineage_file import LINEAGE_FILE
 from tidelog.log.recovery import CUT_SUFFIX, lost_segments
-from tidelog.log.segment import file_name
+from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
 from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.server.held_directory import HeldDirectory
 from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
 
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
 logger = logging.getLogger("tidelog.server.metadata_files")
 
 METADATA_BATCH_SIZE_BYTES_MAX = 256 << 20
@@ -31,14 +35,14 @@ class OpenedMetadata(NamedTuple):
 
     Attributes:
         snapshot: of everything below the log start, or further on; None where the log starts at 0 and there is none.
-        state: what this voter must not forget; None on the first start.
+        state: what this voter must not forget, and whether it lost that, or its log, and has yet to recover.
         directory_id: by which the voters tell this log from another of the same node (KIP-853).
     """
 
     log: Log
     snapshots: MetadataSnapshots
     snapshot: Snapshot | None
-    state: QuorumState | None
+    state: QuorumState
     directory_id: UUID
 
 
@@ -50,7 +54,7 @@ class MetadataFiles:
         self._disk = disk
 
     def check_not_gone(self, orphans: list[TopicPartition]) -> None:
-        """Without it the logs of topics are nobody's. Raises ConfigError."""
+        """Of a node that is alone: without it the logs of topics are nobody's. Raises ConfigError."""
         path = self._directory.log_path(CLUSTER_METADATA)
         if orphans and not self._disk.exists(path):
             raise ConfigError(
@@ -58,14 +62,21 @@ class MetadataFiles:
                 "the first: is a disk not mounted, or metadata.log.dir another? Put it back, or name an empty directory"
             )
 
-    def open(self, *, now_ms: int) -> OpenedMetadata:
+    def open(self, *, now_ms: int, has_run: bool = False) -> OpenedMetadata:
         """Open the log, and read the latest snapshot and the state of the voter.
+
+        What is lost is noted, synced, before anything is made in its place: whenever the node ends, the next start
+        knows of it.
+
+        Args:
+            has_run: whether there are other files of this node that tell so.
 
         Raises:
             CorruptLogError: as `Log.open`, where committed metadata lies behind damage, and where what lies below the
                 log start is in no snapshot that can be read.
             DiskError: the disk refused.
         """
+        state = self._settle_state(has_run=has_run)
         log = self._open_log(now_ms=now_ms)
         try:
             snapshots = MetadataSnapshots(log.directory, disk=self._disk)
@@ -77,7 +88,48 @@ class MetadataFiles:
             del self._directory.logs[CLUSTER_METADATA]
             log.release()
             raise
-        return OpenedMetadata(log, snapshots, snapshot, self.read_quorum_state(), self._directory.directory_id)
+        return OpenedMetadata(log, snapshots, snapshot, state, self._directory.directory_id)
+
+    def _settle_state(self, *, has_run: bool) -> QuorumState:
+        """What the voter must not forget, with the mark of a loss if something of it, or the log, is not there.
+
+        Raises CorruptLogError: the file cannot be read; DiskError.
+        """
+        state, path = self.read_quorum_state(), self._directory.log_path(CLUSTER_METADATA)
+        names = self._disk.list(path) if self._disk.exists(path) else []
+        segments = [name for name in names if parse_file_name(name, LOG_SUFFIX) is not None]
+        loss = None
+        if state is None:
+            has_records = any(self._disk.read_bytes(f"{path}/{name}") for name in segments)
+            if self._directory.has_quorum_state or has_run or has_records:
+                loss = f"{self._quorum_state_path}, which says for whom this node voted, is gone"
+                state = QuorumState(LeaderEpoch(0), has_records=bool(segments))
+        elif state.has_records and not segments:
+            loss = f"the metadata log in {path} is gone"
+        if loss is not None and not segments:
+            self._forget_log(path, names)
+        if state is None or loss is not None:
+            state = replace(state or QuorumState(LeaderEpoch(0)), is_lost=loss is not None)
+            self._disk.make_dirs(path)
+            self.write_quorum_state(state)
+            self._disk.sync_dir(self._directory.path)
+        self._directory.note_quorum_state()
+        if state.is_lost:
+            logger.error(
+                "%s: what this node kept for the metadata quorum is LOST%s. It neither votes nor stands for election "
+                "until it has what the other voters commit from now on, and only follows their leader meanwhile. If "
+                "nobody is elected, put back what is gone, with this node stopped, or see docs/cluster.md, When the "
+                "metadata log is lost",
+                *(path, "" if loss is None else f": {loss}"),
+            )
+        return state
+
+    def _forget_log(self, path: str, names: Iterable[str]) -> None:
+        """What speaks of records that are not there is in the way of those to come. Snapshots stand for themselves."""
+        self._directory.forget_checkpoints(CLUSTER_METADATA)
+        for name in names:
+            if name == LINEAGE_FILE or any(parse_file_name(name, each) is not None for each in INDEX_SUFFIXES):
+                self._disk.remove(f"{path}/{name}")
 
     def _read_latest(self, snapshots: MetadataSnapshots, log: Log) -> Snapshot | None:
         """The latest that can be read. An older one does where the log still has all that came after it."""
@@ -118,7 +170,7 @@ class MetadataFiles:
         if lost:
             raise CorruptLogError(
                 f"{path}: the file of metadata from offset {lost[0]} on is gone, its index is there. Put back a copy "
-                "of the directory; or, where other voters have it all, format an empty one (tidelog storage format)"
+                "of the directory; or, where other voters have it all, remove it: this node then learns it from them"
             )
         log = self._directory.open_log(CLUSTER_METADATA, METADATA_LOG_CONFIG, topic_id=None, now_ms=now_ms)
         try:
@@ -146,7 +198,7 @@ class MetadataFiles:
                 )
 
     def read_quorum_state(self) -> QuorumState | None:
-        """What this voter must not forget; None on the first start. Raises CorruptLogError."""
+        """What this voter must not forget; None if there is no such file. Raises CorruptLogError."""
         path = self._quorum_state_path
         return parse_quorum_state(self._disk.read_bytes(path), path=path) if self._disk.exists(path) else None
 

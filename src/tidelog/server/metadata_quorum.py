@@ -24,11 +24,13 @@ from tidelog.log import LogSlice
 from tidelog.net.address import Address
 from tidelog.quorum import QuorumLog, QuorumNode
 from tidelog.quorum.progress import QuorumDescription
+from tidelog.quorum.recovering import PROBE_OFFSET
 from tidelog.quorum.values import (
     Answer,
     Asked,
     EpochBegun,
     FetchAnswer,
+    QuorumFetch,
     QuorumReady,
     ReplicaKey,
     Role,
@@ -102,6 +104,7 @@ class MetadataQuorum:
         self._is_ended = False
         self._error: Exception | None = None
         self._is_loading = False
+        self._is_lost = False
         self._known_leader: tuple[BrokerId | None, LeaderEpoch | None] = (None, None)
         self._leader_news = News()
         self._commit_news = News()
@@ -196,6 +199,12 @@ class MetadataQuorum:
             on_synced=lambda end_offset: self._on(self._machine.on_synced, end_offset),
             on_failed=self.give_up,
         )
+        if opened.state.is_lost and storage.voters.current.ids == (self.node_id,):
+            raise CorruptLogError(
+                f"{storage.log.directory}: what this node kept for the metadata quorum is lost, and it is the only "
+                "voter: nobody else has it. Put back a copy of this directory that is whole; or, to go on without "
+                "what only this node had, set tidelogIsLost to false in its quorum-state and start again"
+            )
         self._on_voters(storage.voters.current)
         if opened.snapshot is not None:
             controller.on_snapshot(opened.snapshot)
@@ -211,6 +220,7 @@ class MetadataQuorum:
             voters_end_offset=storage.voters.end_offset,
             previous_voters=storage.voters.previous,
         )
+        self._is_lost = opened.state.is_lost
         self._is_open = True
 
     async def start(self) -> None:
@@ -280,11 +290,19 @@ class MetadataQuorum:
         if isinstance(asked, EpochBegun) and asked.endpoints and asked.leader_id != self.node_id:
             self.on_address(asked.leader_id, Address(*asked.endpoints[0][1:]))
         answer = await self.askers.ask(asked, self._machine, self._on)
+        if isinstance(asked, QuorumFetch) and asked.fetch_offset == PROBE_OFFSET:
+            self._write_for_prober()
         if not isinstance(answer, FetchAnswer) or answer.code:
             return answer, None
         if answer.diverging is not None or answer.snapshot is not None:
             return answer, None
         return answer, self.storage.log.records_from(answer.fetch_offset)
+
+    def _write_for_prober(self) -> None:
+        """A voter that recovers waits for a record that is written after it asked: now, if nothing is under way."""
+        machine, log_end_offset = self._machine, self.storage.log.log_end_offset
+        if self._controller.is_active and not self._is_ended and machine.high_watermark == log_end_offset:
+            self._controller.append_nothing()
 
     # What the peers tell.
 
@@ -401,6 +419,8 @@ class MetadataQuorum:
     async def _carry_out(self, ready: QuorumReady) -> None:
         try:
             await self.storage.carry_out(ready)
+            if ready.state is not None:
+                self._note_recovery(is_lost=ready.state.is_lost)
             if ready.load is not None and not self._is_loading:
                 self._is_loading = True
                 self._peers.start(self._load(ready.load))
@@ -412,6 +432,14 @@ class MetadataQuorum:
         finally:
             self._carrying_out = None
         self._advance()
+
+    def _note_recovery(self, *, is_lost: bool) -> None:
+        if self._is_lost and not is_lost:
+            logger.warning(
+                "%s: what this node had lost for the metadata quorum is made up for: it votes again",
+                self.storage.log.directory,
+            )
+        self._is_lost = is_lost
 
     def _settle(self, ready: QuorumReady) -> bool:
         """What needs no waiting. Returns whether there was anything."""

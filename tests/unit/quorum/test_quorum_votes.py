@@ -145,12 +145,14 @@ def test_a_majority_makes_a_candidate_and_another_one_a_leader() -> None:
     assert one.is_in(Role.PROSPECTIVE)
     one.vote_for_it(3)
     assert (one.node.role, one.node.leader_epoch) == (Role.CANDIDATE, epoch + 1)
-    assert one.saved == QuorumState(LeaderEpoch(epoch + 1), voted_id=BrokerId(1))
+    assert one.saved == QuorumState(LeaderEpoch(epoch + 1), voted_id=BrokerId(1), has_records=True)
     one.vote_for_it(4)
     assert one.is_in(Role.CANDIDATE)
     one.vote_for_it(5)
     assert one.is_in(Role.LEADER)
-    assert one.saved == QuorumState(LeaderEpoch(epoch + 1), leader_id=BrokerId(1), voted_id=BrokerId(1))
+    assert one.saved == QuorumState(
+        LeaderEpoch(epoch + 1), leader_id=BrokerId(1), voted_id=BrokerId(1), has_records=True
+    )
     change = one.ready.leader_change
     assert change is not None
     assert (change.leader_epoch, change.leader_id) == (epoch + 1, 1)

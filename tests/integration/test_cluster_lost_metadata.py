@@ -1,0 +1,67 @@
+"""A voter's metadata log is gone from its disk while its node is down: it never passes for one that has it."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from support.cluster import Cluster, ClusterNode
+from support.waiting import wait_until
+from tidelog.client.admin import Admin
+from tidelog.client.descriptions import NewTopic
+
+METADATA = "__cluster_metadata-0"
+SECONDS_WITHOUT_LEADER = 8.0
+VOTES_AGAIN = "it votes again"
+
+
+def lose_metadata(node: ClusterNode, what: str) -> None:
+    assert not node.is_running
+    directory = node.directory / METADATA
+    if what == "directory":
+        shutil.rmtree(directory)
+    elif what == "quorum-state":
+        (directory / "quorum-state").unlink()
+    else:
+        for path in directory.glob("*.log"):
+            path.unlink()
+
+
+def topics(node: ClusterNode) -> set[str]:
+    with Admin(node.bootstrap) as admin:
+        return set(admin.describe_topics())
+
+
+def elections(*nodes: ClusterNode) -> int:
+    return sum(node.log.count("is the active controller") for node in nodes)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("what", ["directory", "segments", "quorum-state"])
+def test_what_was_committed_is_neither_lost_nor_replaced(cluster: Cluster, topic: str, what: str) -> None:
+    """One of two that know of a topic loses its log; the third, which does not, is no majority with it."""
+    keeper, loser, absent = cluster.nodes.values()
+    absent.kill()
+    cluster.create_topic(topic, replication_factor=2)
+    wait_until(lambda: topic in topics(loser), cluster.logs)
+    keeper.kill()
+    loser.kill()
+    lose_metadata(loser, what)
+    said, elected = loser.log.count("is LOST"), elections(loser, absent)
+    loser.start_soon()
+    absent.start_soon()
+    wait_until(lambda: loser.log.count("is LOST") > said, cluster.logs)
+    with pytest.raises(AssertionError, match="still not so"):
+        wait_until(lambda: elections(loser, absent) > elected, "", seconds=SECONDS_WITHOUT_LEADER)
+    recovered = loser.log.count(VOTES_AGAIN)
+    keeper.start_soon()
+    for node in (keeper, loser, absent):
+        node.wait_until_serving()
+        wait_until(lambda node=node: topic in topics(node), cluster.logs)  # type: ignore[misc]
+    wait_until(lambda: loser.log.count(VOTES_AGAIN) > recovered, cluster.logs)
+    # And it is a voter again: the one that kept everything may go.
+    keeper.kill()
+    with Admin(loser.bootstrap) as admin:
+        admin.create_topics([NewTopic(f"{topic}-more", 1, 1)])
+    wait_until(lambda: {topic, f"{topic}-more"} <= topics(absent), cluster.logs)

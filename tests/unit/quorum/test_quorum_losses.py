@@ -1,0 +1,149 @@
+"""A voter whose log or whose votes are gone: it takes no part until it has what was committed after it asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.quorum_node import OneNode, fetch, served, voter_set
+from support.quorum_world import QuorumWorld
+from tidelog.base.errors import Code
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumState, Role
+from tidelog.quorum.recovering import PROBE_OFFSET
+
+LOST = QuorumState(LeaderEpoch(0), is_lost=True)
+
+
+def lost_node(*, lineage: tuple[tuple[int, int], ...] = (), log_end: int = 0) -> OneNode:
+    return OneNode(1, lineage=lineage, log_end=log_end, state=LOST)
+
+
+def last_fetch(node: OneNode) -> tuple[int, int]:
+    message = node.asked()[-1].message
+    assert isinstance(message, QuorumFetch)
+    return message.fetch_offset, message.last_fetched_epoch
+
+
+def test_it_grants_neither_votes_nor_pre_votes_and_never_stands() -> None:
+    node = lost_node()
+    assert not node.ask_vote(2, 5, 4, 10, is_pre_vote=True)
+    assert not node.ask_vote(2, 5, 4, 10)
+    assert node.node.leader_epoch == 5
+    assert node.end(5, 2, 1) is Code.NONE  # named as the first successor
+    for _ in range(20):
+        node.wait(1_000)
+        assert node.is_in(Role.UNATTACHED)
+
+
+def test_a_quorum_of_one_elects_nobody() -> None:
+    node = OneNode(1, voter_set(1), state=LOST)
+    node.wait(60_000)
+    assert node.is_in(Role.UNATTACHED)
+
+
+def test_it_is_a_voter_again_with_a_record_that_others_committed_after_it_asked() -> None:
+    node = lost_node()
+    node.follow(3, 2)
+    assert last_fetch(node) == (PROBE_OFFSET, 3)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=8, diverging=(3, 10)))
+    assert last_fetch(node) == (0, 0)
+    node.answer(served(3, 2, 0, high_watermark=10, end=10))
+    node.lineage.assign(LeaderEpoch(3), Offset(0))
+    node.append(10)
+    assert last_fetch(node) == (10, 3)
+    node.answer(served(3, 2, 10, high_watermark=10))  # all that the leader had when it was asked
+    assert node.saved is not None
+    assert node.saved.is_lost
+    assert last_fetch(node) == (PROBE_OFFSET, 3)  # so it asks for a record more
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=10, diverging=(3, 10)))
+    node.answer(served(3, 2, 10, high_watermark=10, end=11))
+    node.append(11)
+    assert node.saved.is_lost
+    # It does not say that it has the record before others do.
+    node.wait(1_000)
+    assert last_fetch(node) == (PROBE_OFFSET, 3)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=11, diverging=(3, 11)))
+    assert last_fetch(node) == (11, 3)
+    ready = node.answer(served(3, 2, 11, high_watermark=11))
+    assert ready.state is not None
+    assert not ready.state.is_lost
+    assert ready.state.voted_id == 2  # as good as: never for another one in this epoch
+
+
+def test_what_a_leader_told_counts_for_its_epoch_only() -> None:
+    node = lost_node()
+    node.follow(3, 2)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=0, diverging=(3, 1)))
+    node.follow(4, 3)
+    assert last_fetch(node) == (PROBE_OFFSET, 4)
+
+
+def test_a_tail_that_the_leader_lacks_is_cut_and_never_counted() -> None:
+    node = lost_node(lineage=((1, 0), (2, 4)), log_end=6)
+    node.follow(3, 2)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=5, diverging=(3, 6)))
+    assert last_fetch(node) == (PROBE_OFFSET, 2)
+    ready = node.answer(served(3, 2, PROBE_OFFSET, high_watermark=5, diverging=(1, 4)))
+    assert ready.truncation == 4
+
+
+def test_a_tail_that_the_leader_has_too_is_kept_until_it_is_committed() -> None:
+    node = lost_node(lineage=((1, 0), (2, 4)), log_end=6)
+    node.follow(3, 2)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=5, diverging=(3, 8)))
+    assert node.answer(served(3, 2, PROBE_OFFSET, high_watermark=5, diverging=(2, 6))).truncation is None
+    assert len(node.fetches()) == 1  # that of its start, which nobody has answered
+    node.wait(1_000)
+    node.answer(served(3, 2, PROBE_OFFSET, high_watermark=6, diverging=(2, 6)))
+    assert last_fetch(node) == (6, 2)
+
+
+def test_a_probe_is_told_how_the_log_ends_and_counts_for_nothing() -> None:
+    leader = OneNode(1)
+    start = leader.lead()
+    answer = leader.ask(fetch(2, 1, PROBE_OFFSET, 1))
+    assert isinstance(answer, FetchAnswer)
+    assert answer.diverging == (1, start + 1)
+    assert leader.node.high_watermark is None
+
+
+def test_that_there_will_be_records_is_saved_before_the_first_is_written() -> None:
+    node = OneNode(1)
+    assert node.saved is None or not node.saved.has_records
+    node.follow(1, 2)
+    ready = node.answer(served(1, 2, 0, high_watermark=0, end=1))
+    assert ready.append is not None
+    assert ready.state is not None
+    assert ready.state.has_records
+
+
+@pytest.mark.parametrize("what", ["log", "votes", "both"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_committed_record_outlives_the_loss_of_one_voter_and_the_absence_of_another(what: str, seed: int) -> None:
+    """Two of three have it. One of them loses its log while the other one is down; the third never had it."""
+    world = QuorumWorld(3, seed=seed)
+    world.start()
+    world.run_until(lambda: world.active)
+    leader = world.active
+    assert leader is not None
+    loser, absent = (machine for machine in world.machines.values() if machine is not leader)
+    world.crash(absent.id)
+    offset = leader.propose("m1")
+    world.run_until(lambda: loser.high_watermark > offset)
+    world.crash(leader.id)
+    loser.crash()
+    loser.lose(what)
+    loser.start()
+    absent.start()
+    world.run(30_000)
+    assert world.active is None
+    leader.start()
+    world.run_until(lambda: world.active)
+    world.run_until(lambda: loser.state is not None and not loser.state.is_lost)
+    world.run_until(lambda: all(machine.high_watermark > offset for machine in world.machines.values()))
+    world.check_logs()
+    # A full voter again: the one that was absent can go.
+    if world.active is not None and world.active is not absent:
+        world.crash(absent.id)
+        last = world.active.propose("m3")
+        world.run_until(lambda: loser.high_watermark > last)
