@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -127,6 +128,37 @@ def test_a_directory_alone_has_no_listeners(tmp_path: Path, capsys: pytest.Captu
     arguments = ["storage", "format", "-t", CLUSTER_ID, "--data", str(tmp_path), "--node-id", "1", "--standalone"]
     assert app.run(arguments) == USAGE
     assert "--standalone needs --config-file FILE" in capsys.readouterr().err
+
+
+def test_a_voter_begins_with_nothing_voted_and_what_it_voted_is_missed_from_then_on(nodes: Nodes) -> None:
+    assert nodes.format(1, "--no-initial-controllers") == 0
+    state = nodes.home / "data-1" / "__cluster_metadata-0" / "quorum-state"
+    assert '"leaderEpoch":0' in state.read_text()
+    owner = owner_of(str(nodes.home / "data-1"))
+    assert owner is not None
+    assert owner.has_quorum_state
+    shutil.rmtree(state.parent)
+    assert nodes.format(1, "--no-initial-controllers", "--ignore-formatted") == 0
+    assert not state.exists()
+    assert nodes.format(2, "--standalone") == 0
+    nodes.of[1].start_soon()
+    nodes.of[2].start()
+    nodes.of[1].wait_until_serving()
+    assert "is LOST" in nodes.of[1].log
+    assert "is LOST" not in nodes.of[2].log
+
+
+def test_a_directory_in_place_of_one_that_is_lost_begins_as_a_loss(
+    nodes: Nodes, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert nodes.format(1, "--standalone", "--lost") == USAGE
+    assert "--lost and --standalone exclude each other" in capsys.readouterr().err
+    assert nodes.format(1, "--standalone") == 0
+    assert nodes.format(2, "--no-initial-controllers", "--lost") == 0
+    nodes.of[2].start_soon()
+    nodes.of[1].start()
+    nodes.of[2].wait_until_serving()
+    assert "is LOST" in nodes.of[2].log
 
 
 def test_what_was_formatted_is_left_as_it_is(nodes: Nodes) -> None:

@@ -22,6 +22,7 @@ from tidelog.controller.leaders import changes_on_leaving
 from tidelog.controller.partition_changes import with_replicas
 from tidelog.metadata import PartitionImage
 from tidelog.quorum import QuorumNode, QuorumState, VoteAsked, VoterSet, format_quorum_state
+from tidelog.quorum.standing import Standing
 from tidelog.replica import FollowerFetch, FollowerReplica, FollowerState, LeaderReplica, stop
 from tidelog.replica.progress import FollowerProgress
 from tidelog.server.metadata_files import MetadataFiles
@@ -214,6 +215,12 @@ PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
     ),
     "grants-anybody": PlantedInRuns(
         "the quorum", "A voter does not look at how much a candidate has.", _grants_anybody, is_cluster=True
+    ),
+    "votes-though-lost": PlantedInRuns(
+        "the quorum",
+        "Who lost its log, or its votes, is a voter like any other.",
+        _attribute(Standing, "may_vote", property(lambda _: True)),
+        is_cluster=True,
     ),
     "one-is-a-majority": PlantedInRuns(
         "the quorum",

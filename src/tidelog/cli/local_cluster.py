@@ -223,7 +223,7 @@ class LocalCluster:
                 raise ConfigError(
                     f"{path} is empty or missing, though node {ran[0]} has run: was it moved, or a disk not mounted? "
                     "Put it back; or, if it is lost, let the node begin anew: "
-                    f"tidelog storage format --cluster-id {cluster_id} --node-id {node_id} --data {path}"
+                    f"tidelog storage format --cluster-id {cluster_id} --node-id {node_id} --data {path} --lost"
                 )
             cluster_id = cluster_id or ClusterId(uuid_text(uuid4()))
             format_directory(self.directory(node_id), BrokerId(node_id), cluster_id)

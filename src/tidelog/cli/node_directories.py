@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
@@ -33,6 +34,7 @@ def format_directory(
     *,
     directory_id: UUID | None = None,
     ignore_formatted: bool = False,
+    is_replacement: bool = False,
 ) -> MetaProperties:
     """Say in an empty directory whose it is; returns what it says then.
 
@@ -40,6 +42,7 @@ def format_directory(
         path: is made if it is missing.
         directory_id: made up unless given.
         ignore_formatted: it is no failure if it says so already.
+        is_replacement: what the node had for the metadata quorum lay in a directory that is lost.
 
     Raises:
         ConfigError: it is somebody's, or holds what is not ours.
@@ -57,7 +60,9 @@ def format_directory(
         if found is None:
             if set(disk.list(path)) - OWN_FILES:
                 raise ConfigError(f"{path} holds files already, and no meta.properties: name an empty directory")
-            found = MetaProperties(cluster_id, node_id, uuid_text(directory_id or uuid4()))
+            found = MetaProperties(
+                cluster_id, node_id, uuid_text(directory_id or uuid4()), has_quorum_state=is_replacement
+            )
             directory.format(found)
         elif not ignore_formatted or (found.cluster_id, found.node_id) != (cluster_id, node_id):
             raise ConfigError(
@@ -70,9 +75,9 @@ def format_directory(
 
 
 def write_first_metadata(path: str, voters: Sequence[Voter] | None, levels: Mapping[str, int]) -> None:
-    """Let a metadata log begin with who votes, and let the cluster begin at these levels.
+    """Let a metadata log begin with who votes, and with nothing voted, and the cluster begin at these levels.
 
-    Nothing is written where there is a log already.
+    Nothing is written where there is a log already, or was one.
 
     Args:
         path: of a directory that is formatted.
@@ -83,17 +88,27 @@ def write_first_metadata(path: str, voters: Sequence[Voter] | None, levels: Mapp
 
     from tidelog.base.ids import CLUSTER_METADATA
     from tidelog.io.disk import RealDisk
+    from tidelog.log.directory import LogDirectory
+    from tidelog.quorum.state_file import NOTHING_VOTED, format_quorum_state
     from tidelog.quorum.values import VoterSet
     from tidelog.server.bootstrap_file import NOTHING, write_bootstrap_file
     from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
 
     disk, now_ms = RealDisk(), int(time() * 1000)
     directory = f"{path}/{CLUSTER_METADATA}"
-    if disk.exists(directory):
+    found = owner_of(path)
+    if disk.exists(directory) or found is None or found.has_quorum_state:
         return
     if levels:
         write_bootstrap_file(disk, path, levels, now_ms=now_ms)
+    disk.make_dirs(directory)
     if voters is not None:
-        disk.make_dirs(directory)
         snapshot = Snapshot(NOTHING, (), VoterSet(tuple(voters), version=1), now_ms)
         MetadataSnapshots(directory, disk=disk).write(snapshot)
+    disk.write_atomically(f"{directory}/quorum-state", format_quorum_state(NOTHING_VOTED))
+    disk.sync_dir(path)
+    held = LogDirectory.open(disk, path)
+    try:
+        held.write_meta_properties(replace(found, has_quorum_state=True))
+    finally:
+        held.close()

@@ -34,6 +34,9 @@ class FormatStorage:
     --initial-controllers (these do; the same list at each of them) or --no-initial-controllers (this node is to join
     those that do).
 
+    A node whose directory was lost, with the votes that it cast, is formatted with --lost: else it could vote a second
+    time, or elect a leader that lacks what the lost directory had.
+
     Examples:
 
         tidelog storage format --cluster-id jtxwXpv4Sgyz09Nvdi2SYg --config-file server.properties
@@ -72,6 +75,11 @@ class FormatStorage:
         metavar="NAME=LEVEL",
         help="The level that a new cluster begins at; else the highest that this release knows. May be repeated.",
     )
+    lost: bool = option(
+        "--lost",
+        is_flag=True,
+        help="This node had a directory, which is lost: it votes once it has caught up with the others.",
+    )
     ignore_formatted: bool = option("--ignore-formatted", "-g", is_flag=True, help="It is no failure if it was done.")
     output: str = output_option()
     log_level: str = log_level_option()
@@ -101,6 +109,8 @@ class FormatStorage:
             )
             if is_given
         ]
+        if self.lost and of_voters and of_voters != ["--no-initial-controllers"]:
+            raise UsageError(f"--lost and {of_voters[0]} exclude each other: the others know who votes")
         if len(of_voters) > 1:
             raise UsageError(f"{of_voters[0]} and {of_voters[1]} exclude each other")
         if self.config_file is None:
@@ -142,7 +152,9 @@ class FormatStorage:
         own = next((voter for voter in voters or () if voter.key.node_id == config.node_id), None)
         directory_id = uuid4() if own is None else own.key.directory_id
         rows = [
-            self._format(path, config.node_id, directory_id if path == metadata else None)
+            self._format(
+                path, config.node_id, directory_id if path == metadata else None, is_metadata=path == metadata
+            )
             for path in dict.fromkeys([*config.log_directories, metadata])
         ]
         if endpoints is not None:
@@ -181,13 +193,16 @@ class FormatStorage:
                 levels[name] = int(text)
         return levels
 
-    def _format(self, path: str, node_id: BrokerId, directory_id: UUID | None = None) -> Row:
+    def _format(
+        self, path: str, node_id: BrokerId, directory_id: UUID | None = None, *, is_metadata: bool = True
+    ) -> Row:
         found = format_directory(
             path,
             node_id,
             ClusterId(self.cluster_id),
             directory_id=directory_id,
             ignore_formatted=self.ignore_formatted,
+            is_replacement=self.lost and is_metadata,
         )
         return {
             "directory": path,

@@ -41,6 +41,10 @@ class QuorumState:
     is_lost: bool = False
 
 
+NOTHING_VOTED = QuorumState(LeaderEpoch(0))
+"""Of a voter that has just been made."""
+
+
 def format_quorum_state(state: QuorumState) -> bytes:
     """The contents of the file."""
     fields: dict[str, object] = {

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from tidelog.base.errors import ConfigError, CorruptLogError
-from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch, TopicPartition
+from tidelog.base.ids import CLUSTER_METADATA, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.log import Log, LogConfig
 from tidelog.log.continuity import holds_whole_batch, is_unsynced
@@ -17,6 +17,7 @@ from tidelog.log.lineage_file import LINEAGE_FILE
 from tidelog.log.recovery import CUT_SUFFIX, lost_segments
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
 from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
+from tidelog.quorum.state_file import NOTHING_VOTED
 from tidelog.server.held_directory import HeldDirectory
 from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
 
@@ -103,13 +104,13 @@ class MetadataFiles:
             has_records = any(self._disk.read_bytes(f"{path}/{name}") for name in segments)
             if self._directory.has_quorum_state or has_run or has_records:
                 loss = f"{self._quorum_state_path}, which says for whom this node voted, is gone"
-                state = QuorumState(LeaderEpoch(0), has_records=bool(segments))
+                state = replace(NOTHING_VOTED, has_records=bool(segments))
         elif state.has_records and not segments:
             loss = f"the metadata log in {path} is gone"
         if loss is not None and not segments:
             self._forget_log(path, names)
         if state is None or loss is not None:
-            state = replace(state or QuorumState(LeaderEpoch(0)), is_lost=loss is not None)
+            state = replace(state or NOTHING_VOTED, is_lost=loss is not None)
             self._disk.make_dirs(path)
             self.write_quorum_state(state)
             self._disk.sync_dir(self._directory.path)

@@ -55,6 +55,13 @@ CLUSTER_FAULTS = Kinds(
             weight=2,
             amount=_below(1_000_000),
         ),
+        "metadata lost": Kind(
+            "node {broker} ends, its metadata log goes from its disk, or what it voted, or both; start it "
+            "{seconds:.3f} s later",
+            weight=3,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
         "bit rot": Kind(
             "node {broker} loses power, flip a bit {amount:.0f} parts in a million into a log of records; start it "
             "{seconds:.3f} s later",

@@ -14,7 +14,7 @@ from tidelog.log.directory import RECOVERY_POINT_FILE
 from tidelog.log.replica_list import REPLICA_LIST_FILE
 from tidelog.sim.cluster_operator import ClusterOperator
 from tidelog.sim.cluster_plan import ClusterPlan, machine_of
-from tidelog.sim.cluster_views import quorum_of
+from tidelog.sim.cluster_views import METADATA_DIRECTORY, QUORUM_STATE, has_lost_metadata, quorum_of
 from tidelog.sim.cluster_witness import ClusterWitness
 from tidelog.sim.disk import SimulatedDisk
 from tidelog.sim.faults import Fault
@@ -80,6 +80,7 @@ class ClusterHurt:
             "disk lost": self._lose_disk,
             "logs lost": self._lose_logs,
             "file lost": self._lose_file,
+            "metadata lost": self._lose_metadata,
             "bit rot": self._rot,
             "disk slow for a while": self._slow_down,
             "refused": self._refuse,
@@ -181,15 +182,45 @@ class ClusterHurt:
     def _lose_disk(self, fault: Fault) -> bool:
         node_id = fault.broker
         node, disk = self._nodes[node_id], self._nodes[node_id].machine.disk
-        if not self._witness.may_lose_power(node_id, is_disk=True) or not self._others_know_all(node_id):
+        if not self._witness.may_lose_power(node_id, is_disk=True) or not self._may_lose_metadata(node_id):
             return False
 
         async def lose() -> None:
             self._witness.before_disk_lost(node_id)
             node.end_without_telling()
-            node.node.format()
+            node.node.format(is_replacement=True)
             disk.sync_dir(LOGS)  # or a loss of power would bring something of it back
             self._witness.after_end(node_id)
+            await asyncio.sleep(fault.lasts_ms / 1000)
+            await node.start()
+
+        return self._do(node.do_alone(lose()))
+
+    def _lose_metadata(self, fault: Fault) -> bool:
+        """What a voter has for the quorum, or a part of that; which is no part of what acks=all promises."""
+        node_id, node, random = fault.broker, self._nodes[fault.broker], _random(fault)
+        disk = node.machine.disk
+        if node.busy.locked() or not self._may_lose_metadata(node_id):
+            return False
+        is_stopped, what = random.random() < 0.5, random.choice(["directory", "log", "votes"])
+
+        async def lose() -> None:
+            if is_stopped:
+                await node.stop()
+            else:
+                node.end(without_power=False)
+            if self._may_lose_metadata(node_id):  # else another one has lost its own meanwhile
+                if what != "log":
+                    self._witness.before_votes_lost(node_id)
+                for path in [path for path in disk.files if path.startswith(f"{METADATA_DIRECTORY}/")]:
+                    if what == "directory" or (path == QUORUM_STATE) == (what == "votes"):
+                        disk.remove(path)
+                if what == "directory":
+                    disk.remove_tree(METADATA_DIRECTORY)
+                for path in (LOGS, METADATA_DIRECTORY):
+                    if disk.is_directory(path):
+                        disk.sync_dir(path)  # or a loss of power would bring something of it back
+                self._witness.after_end(node_id)
             await asyncio.sleep(fault.lasts_ms / 1000)
             await node.start()
 
@@ -257,19 +288,14 @@ class ClusterHurt:
 
         return self._do(node.do_alone(lose()))
 
-    def _others_know_all(self, node_id: BrokerId) -> bool:
-        """Whether nobody needs its vote: a voter that comes back empty under its old name could vote once more.
+    def _may_lose_metadata(self, node_id: BrokerId) -> bool:
+        """Whether a majority of the voters keeps its logs, and its votes: those that have not recovered have neither.
 
-        Configured voters have no other protection (KIP-853 has, for those that the log names). Whoever replaces a disk
-        waits until the others have a leader and all that is committed; so does this.
+        A node that never votes may lose them at any time.
         """
-        others = [quorum_of(node.node) for each, node in self._nodes.items() if each in self._plan.voter_ids]
-        epochs = {None if quorum is None else (quorum.leader_epoch, quorum.leader_id) for quorum in others}
-        return node_id not in self._plan.voter_ids or (
-            len(epochs) == 1
-            and all(quorum is not None and quorum.leader_id is not None for quorum in others)
-            and self._witness.is_everywhere_but(node_id)
-        )
+        voter_ids = self._plan.voter_ids
+        lost = {each for each in voter_ids if has_lost_metadata(self._nodes[each].node)} | {node_id}
+        return node_id not in voter_ids or 2 * len(lost) < len(voter_ids)
 
     def _rot(self, fault: Fault) -> bool:
         """Damage is as good as lost; so it is looked for, and cut off, as after a loss of power."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, Offset, TopicPartition
+from tidelog.log.segment import LOG_SUFFIX
 from tidelog.metadata.image import MetadataImage, PartitionImage
 from tidelog.quorum import QuorumState, parse_quorum_state
 from tidelog.server.metadata_quorum import MetadataQuorum
@@ -63,6 +64,14 @@ def quorum_view(node_id: BrokerId, node: SimulatedNode, stored: StoredRecords) -
 def _quorum_state(node: SimulatedNode) -> QuorumState | None:
     data = node.machine.disk.synced_data(QUORUM_STATE)
     return parse_quorum_state(data) if data else None
+
+
+def has_lost_metadata(node: SimulatedNode) -> bool:
+    """Whether its metadata log, or what it voted, is not on its disk, or was not, and it has not recovered."""
+    files = node.machine.disk.files
+    data = bytes(node.machine.disk.read_bytes(QUORUM_STATE)) if QUORUM_STATE in files else b""
+    has_log = any(path.startswith(f"{METADATA_DIRECTORY}/") and path.endswith(LOG_SUFFIX) for path in files)
+    return not data or not has_log or parse_quorum_state(data).is_lost
 
 
 def partition_view(

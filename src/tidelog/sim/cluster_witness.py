@@ -183,6 +183,11 @@ class ClusterWitness(ClientWitness):
         self.before_end(node_id, without_power=True)
         self._quorum.on_disk_lost(node_id)
 
+    def before_votes_lost(self, node_id: BrokerId) -> None:
+        """It has ended, and what it voted is about to go."""
+        self.look_at_all()
+        self._quorum.on_disk_lost(node_id)
+
     def may_lose_log(self, node_id: BrokerId, partition: TopicPartition) -> bool:
         """Whether the run allows the loss of one replica of a partition more."""
         known = self._partitions.get(partition)
@@ -208,12 +213,6 @@ class ClusterWitness(ClientWitness):
             known.stored[node_id].forget()
             known.touched.add(node_id)
             known.is_touched = True
-
-    def is_everywhere_but(self, node_id: BrokerId) -> bool:
-        """Whether all other voters have all that is committed of the metadata, on their disks for good."""
-        self._look_at_quorum()
-        others = [self._metadata_logs[each] for each in self._plan.voter_ids if each != node_id]
-        return all(log.synced_end_offset() >= self.metadata.end_offset for log in others)
 
     def _on_power_lost(self, node_id: BrokerId) -> None:
         self._powerless.add(node_id)

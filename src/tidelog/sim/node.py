@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.base.invariant import invariant
@@ -63,8 +64,8 @@ class SimulatedNode:
         """HOST:PORT for clients."""
         return f"{self.machine.name}:{CLIENT_PORT}"
 
-    def format(self) -> None:
-        """Make its directory, empty, as `tidelog storage format` does."""
+    def format(self, *, is_replacement: bool = False) -> None:
+        """Make its directory, empty, as `tidelog storage format` does; with `--lost` as a replacement."""
         disk = self.machine.disk
         disk.remove_tree(LOGS)
         disk.make_dirs(LOGS)
@@ -72,7 +73,8 @@ class SimulatedNode:
             self._formats += 1
             directory_id = self.machine.rng.stream(f"directory {self._formats}").uuid()
             directory = LogDirectory.open(disk, LOGS)
-            directory.format(MetaProperties(self._cluster_id, self._node_id, uuid_text(directory_id)))
+            properties = MetaProperties(self._cluster_id, self._node_id, uuid_text(directory_id))
+            directory.format(replace(properties, has_quorum_state=is_replacement))
             directory.close()
 
     async def start(self) -> None:
