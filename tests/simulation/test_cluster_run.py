@@ -140,6 +140,28 @@ def test_a_bug_planted_in_a_cluster_is_found(name: str) -> None:
     assert planted_in_runs.seeds_until_found(planted_in_runs.PLANTED_IN_CLUSTERS[name], 1, seeds_max=10) is not None
 
 
+def test_a_voter_that_lost_what_it_had_elects_nobody_who_lacks_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Node 3 is away while topics are made. Node 2, which knows of them, loses its log, and then node 1 goes.
+
+    The planted bug: whoever lost its log, or its votes, is a voter like any other.
+    """
+    plan = replace(PLAIN, clients=replace(CLIENTS, administers=True), allows_unclean=True)
+
+    def broken(amount: float) -> set[str]:
+        faults = [
+            Fault("kill", 1_500, amount, 5_000, BrokerId(3)),
+            Fault("metadata lost", 4_000, amount, 1_000, BrokerId(2)),
+            Fault("kill", 4_500, amount, 6_000, BrokerId(1)),
+        ]
+        report, _ = run_story(plan, *faults, minutes=0.2)
+        assert report.faults["metadata lost"] == 1
+        return set(report.broken_names)
+
+    assert set().union(*(broken(amount) for amount in range(3))) == set()
+    planted_in_runs.PLANTED_IN_CLUSTERS["votes-though-lost"].plant(monkeypatch)
+    assert "LeaderHasCommitted" in set().union(*(broken(amount) for amount in range(3)))
+
+
 @pytest.mark.parametrize(
     ("name", "invariant"),
     [("own-writes-unseen", "OwnWritesSeen"), ("answers-from-the-past", "MetadataNeverGoesBack")],
