@@ -88,12 +88,12 @@ class ClusterNode(ServerProcess):
         self.signal(signal.SIGCONT)
 
     def lose_disk(self) -> None:
-        """All its files are gone; it gets an empty directory, as `tidelog storage format` makes it for its cluster."""
+        """All its files are gone; it gets an empty directory, as `tidelog storage format --lost` makes it."""
         assert not self.is_running
         owner = owner_of(str(self.directory))
         assert owner is not None
         shutil.rmtree(self.directory)
-        format_directory(str(self.directory), BrokerId(self.node_id), owner.cluster_id)
+        format_directory(str(self.directory), BrokerId(self.node_id), owner.cluster_id, is_replacement=True)
 
     def restart(self) -> None:
         """Stop it if it runs; return when it serves again."""

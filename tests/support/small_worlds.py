@@ -120,5 +120,7 @@ FULL = (
     Size("metadata quorum", QuorumBounds(epochs=2, losses=0, has_pre_votes=True, is_told=True)),
     Size("metadata quorum", QuorumBounds(epochs=2, snapshots=1)),
     Size("metadata quorum", QuorumBounds(epochs=2, records=0, snapshots=2)),
+    Size("metadata quorum", QuorumBounds(epochs=2, amnesia="log")),
+    Size("metadata quorum", QuorumBounds(epochs=2, amnesia="votes")),
 )
 """What `make worlds` explores."""

@@ -152,9 +152,7 @@ class FormatStorage:
         own = next((voter for voter in voters or () if voter.key.node_id == config.node_id), None)
         directory_id = uuid4() if own is None else own.key.directory_id
         rows = [
-            self._format(
-                path, config.node_id, directory_id if path == metadata else None, is_metadata=path == metadata
-            )
+            self._format(path, config.node_id, directory_id if path == metadata else None, is_metadata=path == metadata)
             for path in dict.fromkeys([*config.log_directories, metadata])
         ]
         if endpoints is not None:
