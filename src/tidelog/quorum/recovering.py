@@ -9,9 +9,9 @@ neither votes nor stands, and nothing that it fetches is counted: it asks for no
   a probe          barrier          a record beyond the barrier    a voter again
 ```
 That record was written after the loss, and a majority without this voter has it. So all of that majority were in the
-leader's epoch after the loss: whoever was elected before with a vote of this voter has at most that epoch, and nobody
-can be elected with an older one any more, for he lacks the record. Neither can anything that counted on this voter's
-log be missing in the leader's.
+leader's epoch after the loss: nobody had been elected in a newer one. Whoever still asks for votes, with one of this
+voter that it forgot, lacks the record, and gets no other vote of that majority. And the leader's log has whatever was
+committed before with what this voter had.
 """
 
 from __future__ import annotations
