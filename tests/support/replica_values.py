@@ -37,6 +37,7 @@ class LeavingRule(Protocol):
         self,
         partition: PartitionImage,
         broker: BrokerId,
+        /,
         *,
         min_insync_replicas: int,
         is_active: IsActive,

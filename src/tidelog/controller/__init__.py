@@ -1,6 +1,5 @@
 """The controller: decides about brokers, topics, leaders and producer ids, over a replayed metadata log."""
 
-from tidelog.controller.balancing import ELECTIONS_PER_BATCH_MAX
 from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
@@ -8,6 +7,7 @@ from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.sessions import BrokerSessions
+from tidelog.controller.settling import unsettles
 from tidelog.controller.state import ControllerState
 from tidelog.controller.values import (
     AlteredConfigs,
@@ -37,7 +37,6 @@ from tidelog.controller.values import (
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
 __all__ = [
-    "ELECTIONS_PER_BATCH_MAX",
     "METADATA_VERSION",
     "METADATA_VERSION_FEATURE",
     "METADATA_VERSION_MIN",
@@ -77,4 +76,5 @@ __all__ = [
     "TopicToGrow",
     "UpdatedFeature",
     "UpgradeType",
+    "unsettles",
 ]

@@ -14,12 +14,12 @@ from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.image import MetadataView
 
-ELECTIONS_PER_BATCH_MAX = 1_000
-"""Every one of them makes clients look for their leader anew: not all of a large cluster at once."""
-
 
 def decide_balance_leaders(metadata: MetadataView, settings: ControllerSettings) -> Decision[int]:
-    """Elect preferred leaders where that needs no sacrifice. Returns how many; there may be more if it is the most."""
+    """Elect preferred leaders where that needs no sacrifice. Returns how many; there may be more unless it is none.
+
+    Every election makes clients look for their leader anew: not all of a large cluster at once.
+    """
     rules = TopicRules(metadata, settings)
     is_active = is_active_in(metadata)
     records: list[object] = []
@@ -33,6 +33,6 @@ def decide_balance_leaders(metadata: MetadataView, settings: ControllerSettings)
             continue
         balanced = led_by(partition, preferred, min_insync_replicas=rules.min_insync(name))
         records.append(change_record(topic_id, index, partition, balanced))
-        if len(records) == ELECTIONS_PER_BATCH_MAX:
+        if len(records) == settings.partition_changes_max:
             break
     return Decision(tuple(records), len(records))

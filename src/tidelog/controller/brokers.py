@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId
-from tidelog.controller.leaders import changes_on_arrival, changes_on_leaving
+from tidelog.controller.leaders import changes_on_leaving
+from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import BrokerChange, BrokerToRegister, ControllerSettings
 from tidelog.journal import Decision
@@ -32,6 +34,8 @@ def decide_register_broker(
     is_previous_alive: bool,
 ) -> Decision[BrokerChange]:
     """Register a broker. A new incarnation takes the old one's place; leaderships and seats end, in the same batch.
+
+    Where those are many, the old one is fenced first, and what it has goes in portions, each on being asked again.
 
     So no record can be written in an epoch that the old process led (rule 6 of the replication notes). The new one is
     fenced until it is unfenced: until it has seen its own registration. It stays eligible to lead where the old one
@@ -70,9 +74,20 @@ def decide_register_broker(
             "if it was killed a moment ago, its session will end soon",
         )
     broker_epoch = BrokerEpoch(next_offset)
-    changes = changes_on_leaving(
-        metadata, broker.broker_id, TopicRules(metadata, settings), is_lost=is_lost, directories=broker.log_dirs or None
+    changes_of = partial(
+        changes_on_leaving,
+        metadata,
+        broker.broker_id,
+        TopicRules(metadata, settings),
+        is_lost=is_lost,
+        directories=broker.log_dirs or None,
     )
+    count_max = settings.partition_changes_max
+    if previous is not None and len(changes_of(count_max=count_max + 1)) > count_max:
+        portion = _before_it_goes(metadata, settings, previous, is_lost=is_lost)
+        if portion:
+            return Decision(portion, BrokerChange(previous.broker_epoch, has_more=True))
+    changes = changes_of()
     return Decision(
         (_registration(metadata, broker, broker_epoch, is_fenced=True), *changes),
         BrokerChange(broker_epoch),
@@ -82,7 +97,7 @@ def decide_register_broker(
 def decide_unfence_broker(
     metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[BrokerChange]:
-    """Let a broker lead: it is elected wherever there is no leader and it is in sync, or eligible.
+    """Let a broker lead: it is elected wherever there is no leader and it is in sync, or eligible. In portions.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH when it registered anew since.
@@ -91,16 +106,14 @@ def decide_unfence_broker(
     if not broker.is_fenced:
         return Decision((), BrokerChange(broker_epoch))
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCED)
-    if broker.in_controlled_shutdown:
-        return Decision((record,), BrokerChange(broker_epoch))
-    changes = changes_on_arrival(metadata, broker_id, TopicRules(metadata, settings))
+    changes = changes_to_settle(after(metadata, record), settings)
     return Decision((record, *changes), BrokerChange(broker_epoch))
 
 
 def decide_fence_broker(
     metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId, broker_epoch: BrokerEpoch
 ) -> Decision[BrokerChange]:
-    """Let a broker lead no longer: it fell silent, or stops. Its leaderships go to others, or to nobody.
+    """Let a broker lead no longer: it fell silent, or stops. Its leaderships go to others, or to nobody. In portions.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH when it registered anew since.
@@ -109,14 +122,16 @@ def decide_fence_broker(
     if broker.is_fenced:
         return Decision((), BrokerChange(broker_epoch))
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
-    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings))
+    changes = changes_to_settle(after(metadata, record), settings)
     return Decision((record, *changes), BrokerChange(broker_epoch))
 
 
 def decide_unregister_broker(
     metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId
-) -> Decision[None]:
+) -> Decision[BrokerChange]:
     """Forget a broker that is gone for good. It stays among the replicas of its partitions, which others lead.
+
+    Where it leads many, it is fenced first, and what it has goes in portions, each on being asked again.
 
     It may be alive: then it finds that it is not registered, and registers anew.
 
@@ -127,8 +142,14 @@ def decide_unregister_broker(
     if broker is None:
         raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings))
-    return Decision((*changes, record), None)
+    count_max = settings.partition_changes_max
+    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings), count_max=count_max + 1)
+    if len(changes) > count_max:
+        portion = _before_it_goes(metadata, settings, broker, is_lost=False)
+        if portion:
+            return Decision(portion, BrokerChange(broker.broker_epoch, has_more=True))
+        changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings))
+    return Decision((*changes, record), BrokerChange(broker.broker_epoch))
 
 
 def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> BrokerImage:
@@ -146,6 +167,23 @@ def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: Broker
             f"broker {broker_id} asks at broker epoch {broker_epoch}, but is registered at {broker.broker_epoch}",
         )
     return broker
+
+
+def _before_it_goes(
+    metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage, *, is_lost: bool
+) -> tuple[object, ...]:
+    """A portion of what has to be done of a broker before its registration ends; empty where none is left.
+
+    Args:
+        is_lost: it is known that its logs may lack what they had: nor is it eligible any more (rule 7).
+    """
+    fence = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=FENCED)
+    records = () if broker.is_fenced else (fence,)
+    draft = after(metadata, *records)
+    if not is_lost:
+        return (*records, *changes_to_settle(draft, settings))
+    rules, count_max = TopicRules(draft, settings), settings.partition_changes_max
+    return (*records, *changes_on_leaving(draft, broker.broker_id, rules, is_lost=True, count_max=count_max))
 
 
 def _has_all_of(previous: BrokerImage, broker: BrokerToRegister) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId
-from tidelog.controller.leaders import changes_on_min_insync, changes_on_unclean_allowed
+from tidelog.controller.leaders import changes_on_min_insync
+from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import UNCLEAN_ELECTION, TopicRules
 from tidelog.controller.values import (
     AlteredConfigs,
@@ -34,7 +35,6 @@ from tidelog.metadata.configs import (
     validate_broker_configs,
     validate_topic_configs,
 )
-from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
 from tidelog.metadata.listeners import LISTENERS, PROTOCOL_MAP, check_protocols, parse_listeners, parse_protocols
 from tidelog.metadata.min_insync import ALL_BROKERS, MIN_INSYNC
@@ -79,19 +79,16 @@ def decide_alter_configs(
 def _changes_of_partitions(
     metadata: MetadataView, settings: ControllerSettings, records: Sequence[object]
 ) -> list[PartitionChangeRecord]:
-    """What settings change about who may lead, in the same batch as the settings."""
+    """What settings change about who may lead, in the same batch as the settings; of elections the first portion."""
     changed = {record.name for record in records if isinstance(record, ConfigRecord)}
     if not changed & {MIN_INSYNC, UNCLEAN_ELECTION}:
         return []
-    after = MetadataDraft(metadata)
-    for record in records:
-        after.apply(record)
-    rules = TopicRules(after, settings)
-    changes = changes_on_min_insync(after, rules) if MIN_INSYNC in changed else []
+    draft = after(metadata, *records)
+    changes = changes_on_min_insync(draft, TopicRules(draft, settings)) if MIN_INSYNC in changed else []
     if UNCLEAN_ELECTION in changed:
         for record in changes:
-            after.apply(record)
-        changes += changes_on_unclean_allowed(after, rules)
+            draft.apply(record)
+        changes += changes_to_settle(draft, settings)
     return changes
 
 

@@ -20,6 +20,7 @@ from enum import StrEnum
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller.leaders import changes_on_shutdown, partitions_of
 from tidelog.controller.sessions import BrokerSessions
+from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
@@ -71,12 +72,14 @@ class EarlyFence:
     Attributes:
         doubt: why nothing was done; None if something was.
         moved: partitions that it leads no longer, or that are in sync without it.
-        is_fenced: whether that is all of them.
+        is_fenced: whether that is all of them; those beyond the first portion follow.
+        has_more: what can be moved was not moved all: it is to be asked again, without asking at the port.
     """
 
     doubt: Doubt | None
     moved: int = 0
     is_fenced: bool = False
+    has_more: bool = False
 
 
 class Suspicions:
@@ -143,11 +146,16 @@ def decide_fence_early(
     doubt = suspicions.doubt(suspect, metadata, now_ms)
     if doubt is not None:
         return Decision((), EarlyFence(doubt))
-    suspect.is_settled = True
     broker_id = suspect.broker_id
-    moves = changes_on_shutdown(metadata, broker_id, TopicRules(metadata, settings))
+    moves = list(changes_on_shutdown(metadata, broker_id, TopicRules(metadata, settings)))
     held = sum(broker_id in partition.isr for _, _, _, partition in partitions_of(metadata))
     if len(moves) == held:
         fence = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=suspect.broker_epoch, fenced=FENCED)
-        return Decision((fence, *moves), EarlyFence(None, held, is_fenced=True))
-    return Decision(tuple(moves), EarlyFence(None if moves else Doubt.NO_OTHER, len(moves)))
+        suspect.is_settled = True
+        return Decision(
+            (fence, *changes_to_settle(after(metadata, fence), settings)), EarlyFence(None, held, is_fenced=True)
+        )
+    portion = tuple(moves[: settings.partition_changes_max])
+    suspect.is_settled = len(portion) == len(moves)
+    doubt = None if moves else Doubt.NO_OTHER
+    return Decision(portion, EarlyFence(doubt, len(moves), has_more=not suspect.is_settled))

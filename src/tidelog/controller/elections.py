@@ -19,29 +19,31 @@ def decide_elect_leaders(
     metadata: MetadataView,
     settings: ControllerSettings,
     kind: ElectionType,
-    partitions: Sequence[TopicPartition] | None = None,
+    partitions: Sequence[TopicPartition],
+    *,
+    is_of_all: bool = False,
 ) -> Decision[tuple[ElectedLeader, ...]]:
     """Elect leaders, in each partition on its own; those that can be in one batch.
 
     Args:
-        partitions: None for all that there are. An unclean election leaves the internal topics out then (rule 12): what
-            the coordinators know is lost only on an order that names it.
+        is_of_all: they are a portion of all that there are.
 
     Returns:
-        What became of each, in the order of the request; of an order for all, without those that needed none.
+        What became of each, in the order of the request; of an order for all, without those that needed none, or whose
+        topic went meanwhile.
     """
     rules = TopicRules(metadata, settings)
     is_active = is_active_in(metadata)
     records: list[object] = []
     results: list[ElectedLeader] = []
-    for asked in _all_partitions(metadata, kind) if partitions is None else dict.fromkeys(partitions):
+    for asked in dict.fromkeys(partitions):
         try:
             topic = _find(metadata, asked)
             before = topic.partitions[asked.partition]
             may_lead = with_replica_online(is_active, metadata.brokers, before)
             after = elect_leader(before, kind, min_insync_replicas=rules.min_insync(topic.name), is_active=may_lead)
         except KafkaError as error:
-            if partitions is not None or error.code != Code.ELECTION_NOT_NEEDED:
+            if not is_of_all or error.code not in (Code.ELECTION_NOT_NEEDED, Code.UNKNOWN_TOPIC_OR_PARTITION):
                 results.append(ElectedLeader(asked, error.code, str(error)))
             continue
         records.append(change_record(topic.topic_id, asked.partition, before, arrived(before, after)))
@@ -49,7 +51,10 @@ def decide_elect_leaders(
     return Decision(tuple(records), tuple(results))
 
 
-def _all_partitions(metadata: MetadataView, kind: ElectionType) -> list[TopicPartition]:
+def partitions_to_elect(metadata: MetadataView, kind: ElectionType) -> list[TopicPartition]:
+    """What an order for all means. An unclean election leaves the internal topics out (rule 12): what the coordinators
+    know is lost only on an order that names it.
+    """
     return [
         TopicPartition(name, PartitionIndex(index))
         for name, topic in metadata.topics_by_name.items()

@@ -11,18 +11,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from itertools import islice
 from uuid import UUID
 
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.controller.brokers import decide_fence_broker, decide_unfence_broker, registered
 from tidelog.controller.leaders import changes_on_lost_directories, changes_on_shutdown
 from tidelog.controller.sessions import BrokerSessions
+from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, Heartbeat, HeartbeatReply
 from tidelog.journal import Decision
-from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import BrokerImage, MetadataView
-from tidelog.metadata.records.brokers import IN_CONTROLLED_SHUTDOWN, BrokerRegistrationChangeRecord
+from tidelog.metadata.records.brokers import FENCED, IN_CONTROLLED_SHUTDOWN, BrokerRegistrationChangeRecord
 
 
 def decide_heartbeat(
@@ -72,19 +73,17 @@ def decide_fence_expired(
     metadata: MetadataView, settings: ControllerSettings, sessions: BrokerSessions, *, now_ms: int
 ) -> Decision[tuple[BrokerId, ...]]:
     """Fence whoever was not heard of for a session, all in one batch. Those that are are the reply."""
-    draft = MetadataDraft(metadata)
     records: list[object] = []
     fenced: list[BrokerId] = []
     for broker_id, broker_epoch in sessions.expired(now_ms):
         sessions.on_ended(broker_id)
-        broker = draft.brokers.get(broker_id)
+        broker = metadata.brokers.get(broker_id)
         if broker is None or broker.broker_epoch != broker_epoch or broker.is_fenced:
             continue
-        decision = decide_fence_broker(draft, settings, broker_id, broker_epoch)
-        for record in decision.records:
-            draft.apply(record)
-        records += decision.records
+        records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED))
         fenced.append(broker_id)
+    if records:
+        records += changes_to_settle(after(metadata, *records), settings)
     return Decision(tuple(records), tuple(fenced))
 
 
@@ -102,13 +101,15 @@ def _without_directories(
 
 
 def _moves_on_shutdown(metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage) -> tuple[object, ...]:
-    """The records that give away what others can take over; none if there is nothing.
+    """The records that give away what others can take over, the first portion of it; none if there is nothing.
 
-    A broker that leads only what nobody else can lead goes on leading it until it is gone.
+    The broker asks again until nothing is left. One that leads only what nobody else can lead goes on leading it until
+    it is gone.
     """
-    changes = changes_on_shutdown(metadata, broker.broker_id, TopicRules(metadata, settings))
+    all_changes = changes_on_shutdown(metadata, broker.broker_id, TopicRules(metadata, settings))
+    changes = tuple(islice(all_changes, settings.partition_changes_max))
     if broker.in_controlled_shutdown or not changes:
-        return tuple(changes)
+        return changes
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN
     )

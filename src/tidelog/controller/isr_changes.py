@@ -142,8 +142,8 @@ def alter_partition(
         FencedLeaderEpochError: there was an election since.
         KafkaError: STALE_BROKER_EPOCH: an earlier incarnation asks. NOT_CONTROLLER: the leader knows of more than this
             controller. INVALID_REQUEST: it does not lead, or asks for what cannot be. INVALID_UPDATE_VERSION: the state
-            changed since. INELIGIBLE_REPLICA: a member is fenced, shutting down, or registered anew (KIP-841, KIP-903),
-            or its log directory failed.
+            changed since. INELIGIBLE_REPLICA: a member is fenced, be it the leader, whose successor is about to be
+            elected; or it shuts down, registered anew (KIP-841, KIP-903), or its log directory failed.
     """
 
     def is_active(broker_id: BrokerId) -> bool:
@@ -172,7 +172,7 @@ def alter_partition(
         )
     _check_members(partition, change)
     for member in change.isr:
-        if member.broker_id != sender:  # which joins nothing, and may lead on while it shuts down
+        if member.broker_id != sender or brokers[sender].is_fenced:  # it joins nothing, and leads while it shuts down
             _check_eligible(partition, member, brokers.get(member.broker_id))
     named = {member.broker_id for member in change.isr}
     isr = [broker for broker in partition.replicas if broker in named]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
+from itertools import islice
 from uuid import UUID
 
 from tidelog.base.ids import BrokerId, PartitionEpoch, PartitionIndex, TopicId
@@ -15,7 +16,6 @@ from tidelog.controller.partition_changes import (
     IsActive,
     arrived,
     change_record,
-    elected,
     elected_preferred,
     elected_uncleanly,
     with_isr,
@@ -90,8 +90,9 @@ def changes_on_leaving(
     *,
     is_lost: bool = False,
     directories: Sequence[UUID] | None = None,
+    count_max: int | None = None,
 ) -> list[PartitionChangeRecord]:
-    """What follows when a broker may lead no longer: it was fenced, or a new incarnation of it takes its place.
+    """What follows when a broker is registered no longer, or a new incarnation of it takes its place.
 
     It loses every leadership and every seat in an ISR, be it the last one. Where fewer stay in sync than must be, it is
     eligible to lead when it is back (KIP-966).
@@ -100,11 +101,23 @@ def changes_on_leaving(
         is_lost: its last shutdown was unclean, so its logs may lack what it had: it is not eligible any more.
         directories: those that it has from now on. What lay in another one is gone if a new one may have taken its
             place; else it is away. None where nothing is said.
+        count_max: no more than so many of them.
     """
+    changes = _all_changes_on_leaving(metadata, broker_id, rules, is_lost=is_lost, directories=directories)
+    return list(islice(changes, count_max))
+
+
+def _all_changes_on_leaving(
+    metadata: MetadataView,
+    broker_id: BrokerId,
+    rules: TopicRules,
+    *,
+    is_lost: bool,
+    directories: Sequence[UUID] | None,
+) -> Iterator[PartitionChangeRecord]:
     before = metadata.brokers.get(broker_id)
     is_replaced = directories is not None and before is not None and not set(directories) <= set(before.log_dirs)
     is_active = is_active_in(metadata)
-    records = []
     for name, topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.replicas:
             continue
@@ -113,6 +126,8 @@ def changes_on_leaving(
             and directories is not None
             and directory_of(partition, broker_id) not in (*directories, NO_DIRECTORY)
         )
+        if not is_gone and partition.leader is not None and not _counts_in(partition, broker_id):
+            continue
         changed = without(
             partition,
             broker_id,
@@ -125,25 +140,24 @@ def changes_on_leaving(
         if is_gone and directories is not None:
             changed = _moved(partition, changed, broker_id, directories)
         if changed is not None:
-            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
-    return records
+            yield change_record(topic_id, index, partition, arrived(partition, changed))
 
 
-def changes_on_shutdown(metadata: MetadataView, broker_id: BrokerId, rules: TopicRules) -> list[PartitionChangeRecord]:
+def changes_on_shutdown(
+    metadata: MetadataView, broker_id: BrokerId, rules: TopicRules
+) -> Iterator[PartitionChangeRecord]:
     """What follows when a broker is about to go: whatever can do without it does so at once.
 
     Its leaderships go to others, and it leaves every ISR in which others are. What would have no leader it keeps.
     """
     is_active = is_active_in(metadata)
-    records = []
     for name, topic_id, index, partition in partitions_of(metadata):
         if broker_id not in partition.isr:
             continue
         others = with_replica_online(is_active, metadata.brokers, partition)
         changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=others)
         if changed is not None and changed.leader is not None:
-            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
-    return records
+            yield change_record(topic_id, index, partition, arrived(partition, changed))
 
 
 def changes_on_lost_directories(
@@ -175,48 +189,6 @@ def changes_on_lost_directories(
     return records
 
 
-def changes_on_arrival(metadata: MetadataView, broker_id: BrokerId, rules: TopicRules) -> list[PartitionChangeRecord]:
-    """What follows when a broker may lead again: it is elected where nobody leads, if it may be there.
-
-    Nobody else may: they would have been elected before.
-    """
-    records = []
-    for name, topic_id, index, partition in partitions_of(metadata):
-        if partition.leader is not None or broker_id not in partition.replicas:
-            continue
-        changed = elected(
-            partition,
-            min_insync_replicas=rules.min_insync(name),
-            is_active=with_replica_online(lambda one: one == broker_id, metadata.brokers, partition),
-            is_unclean_allowed=rules.allows_unclean(name),
-        )
-        if changed is not None:
-            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
-    return records
-
-
-def changes_on_unclean_allowed(metadata: MetadataView, rules: TopicRules) -> list[PartitionChangeRecord]:
-    """What follows when any leader becomes better than none: there is one wherever a replica is alive.
-
-    Args:
-        rules: as they are afterwards.
-    """
-    is_active = is_active_in(metadata)
-    records = []
-    for name, topic_id, index, partition in partitions_of(metadata):
-        if partition.leader is not None or not rules.allows_unclean(name):
-            continue
-        changed = elected(
-            partition,
-            min_insync_replicas=rules.min_insync(name),
-            is_active=with_replica_online(is_active, metadata.brokers, partition),
-            is_unclean_allowed=True,
-        )
-        if changed is not None:
-            records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
-    return records
-
-
 def changes_on_min_insync(metadata: MetadataView, rules: TopicRules) -> list[PartitionChangeRecord]:
     """What follows when fewer need to be in sync than before: who is in sync commits alone from then on.
 
@@ -234,6 +206,15 @@ def changes_on_min_insync(metadata: MetadataView, rules: TopicRules) -> list[Par
             changed = with_isr(partition, partition.isr, min_insync_replicas=min_insync)
             records.append(change_record(topic_id, index, partition, arrived(partition, changed)))
     return records
+
+
+def _counts_in(partition: PartitionImage, broker_id: BrokerId) -> bool:
+    """Whether a broker is in sync, or eligible to lead, or known to have been."""
+    return (
+        broker_id in partition.isr
+        or broker_id in partition.eligible_leader_replicas
+        or broker_id in partition.last_known_eligible_leader_replicas
+    )
 
 
 def _moved(

@@ -107,32 +107,31 @@ def led_uncleanly_by(partition: PartitionImage, broker: BrokerId) -> PartitionIm
 
 def without(
     partition: PartitionImage,
-    broker: BrokerId,
-    *,
+    *brokers: BrokerId,
     min_insync_replicas: int | None,
     is_active: IsActive,
     is_lost: bool = False,
     is_gone: bool = False,
     is_unclean_allowed: bool = False,
 ) -> PartitionImage | None:
-    """What follows when a broker may lead no longer: it loses its leadership and its seat in the ISR, even the last.
+    """What follows when brokers may lead no longer: they lose leadership and seats in the ISR, even the last one.
 
     None where nothing changes.
 
     Args:
         is_active: of the others.
-        is_lost: whether its log may lack the end of what it had (rule 7).
-        is_gone: whether there is nothing of its log, or not what it was: the directory that it lay in is no more, or
-            its broker says so. Then it is not known to have been eligible, either.
+        is_lost: whether their logs may lack the end of what they had (rule 7).
+        is_gone: whether there is nothing of their logs, or not what it was: the directory of one is no more,
+            or its broker says so. Then it is not known to have been eligible, either.
         is_unclean_allowed: see `elected`.
     """
-    isr = [one for one in partition.isr if one != broker]
-    lost = (broker,) if is_lost or is_gone else ()
+    isr = [one for one in partition.isr if one not in brokers]
+    lost = brokers if is_lost or is_gone else ()
     left = with_isr(partition, isr, min_insync_replicas=min_insync_replicas, lost=lost, spares_last=not is_gone)
     led = elected(
         left,
         min_insync_replicas=min_insync_replicas,
-        is_active=lambda one: one != broker and is_active(one),
+        is_active=lambda one: one not in brokers and is_active(one),
         is_unclean_allowed=is_unclean_allowed,
     )
     if led is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
@@ -20,6 +20,7 @@ from tidelog.controller import (
     partitions,
     producer_ids,
     reassignments,
+    settling,
 )
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.directory_assignments import ReplicaInDirectory
@@ -127,7 +128,7 @@ class ControllerState:
         decision = brokers.decide_register_broker(
             self.metadata, self.settings, broker, next_offset=next_offset, is_previous_alive=is_previous_alive
         )
-        if sessions is not None:
+        if sessions is not None and not decision.reply.has_more:
             sessions.on_heard(broker.broker_id, decision.reply.broker_epoch, None, now_ms)
         return decision
 
@@ -141,12 +142,16 @@ class ControllerState:
 
     def decide_unregister_broker(
         self, broker_id: BrokerId, *, sessions: BrokerSessions | None = None
-    ) -> Decision[None]:
+    ) -> Decision[BrokerChange]:
         """Forget a broker that is gone for good, and end its session."""
         decision = brokers.decide_unregister_broker(self.metadata, self.settings, broker_id)
         if sessions is not None:
             sessions.on_ended(broker_id)
         return decision
+
+    def decide_settle(self) -> Decision[int]:
+        """The next portion of what fences, arrivals and settings have left to do; how many partitions that changes."""
+        return settling.decide_settle(self.metadata, self.settings)
 
     def decide_heartbeat(
         self, heartbeat: Heartbeat, sessions: BrokerSessions, *, next_offset: Offset, now_ms: int
@@ -174,10 +179,22 @@ class ControllerState:
         return isr_changes.decide_alter_partitions(self.metadata, self.settings, sender, sender_epoch, partitions)
 
     def decide_elect_leaders(
-        self, kind: ElectionType, partitions: Sequence[TopicPartition] | None = None
+        self, kind: ElectionType, partitions: Sequence[TopicPartition] | None = None, *, is_of_all: bool = False
     ) -> Decision[tuple[ElectedLeader, ...]]:
-        """Elect leaders as an operator orders, in all partitions unless some are named."""
-        return elections.decide_elect_leaders(self.metadata, self.settings, kind, partitions)
+        """Elect leaders as an operator orders, in all partitions unless some are named.
+
+        Args:
+            is_of_all: they are one of `pieces_to_elect`.
+        """
+        if partitions is None:
+            partitions, is_of_all = elections.partitions_to_elect(self.metadata, kind), True
+        return elections.decide_elect_leaders(self.metadata, self.settings, kind, partitions, is_of_all=is_of_all)
+
+    def pieces_to_elect(self, kind: ElectionType) -> Iterator[list[TopicPartition]]:
+        """What an order for all means, in portions that are to be decided one by one, with `is_of_all`."""
+        partitions = elections.partitions_to_elect(self.metadata, kind)
+        for start in range(0, len(partitions), self.settings.partition_changes_max):
+            yield partitions[start : start + self.settings.partition_changes_max]
 
     def decide_balance_leaders(self) -> Decision[int]:
         """Give leaderships back to preferred replicas that are in sync, some at a time; the reply is how many."""

@@ -57,6 +57,15 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
         "refuses connections. Not for networks in which something else refuses them in its name.",
     ),
     ConfigKey(
+        "controller.partition.changes.max",
+        INT,
+        "250",
+        "In so many partitions a decision of the controller changes leaders and replicas in sync at most, where they "
+        "have nothing to do with each other; the rest follow in further decisions.",
+        minimum=1,
+        maximum=10_000,
+    ),
+    ConfigKey(
         "initial.broker.registration.timeout.ms",
         INT,
         "60000",

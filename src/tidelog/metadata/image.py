@@ -154,6 +154,11 @@ class MetadataImage:
             return None
         return found.partitions[partition]
 
+    def reachable_leader(self, partition: PartitionImage) -> BrokerId | None:
+        """Who leads, as clients are told: not one that is fenced, whose successor is about to be elected."""
+        broker = None if partition.leader is None else self.brokers.get(partition.leader)
+        return None if broker is None or broker.is_fenced else broker.broker_id
+
     def topic_configs(self, name: str) -> Mapping[str, str]:
         """The settings made for a topic; see `tidelog.metadata.configs` for those in force."""
         return self.configs.get(ConfigResource(ResourceType.TOPIC, name), {})

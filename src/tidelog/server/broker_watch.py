@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -212,10 +213,14 @@ class BrokerWatch:
             return False
 
     async def _fence_early(self, watched: Watched, suspect: Suspect) -> EarlyFence:
-        outcome: EarlyFence = await self._node.controller.request(
-            lambda state: state.decide_fence_early(watched.suspicions, suspect, now_ms=self._clock.now_ms())
-        )
-        return outcome
+        """Until nothing more can be moved, or there is a doubt: of those that it held at first, so many were moved."""
+        moved_max, has_more = 0, True
+        while has_more:
+            outcome: EarlyFence = await self._node.controller.request(
+                lambda state: state.decide_fence_early(watched.suspicions, suspect, now_ms=self._clock.now_ms())
+            )
+            moved_max, has_more = max(moved_max, outcome.moved), outcome.has_more
+        return replace(outcome, moved=moved_max)
 
     def _tell(self, suspect: Suspect, outcome: EarlyFence) -> None:
         broker_id = suspect.broker_id

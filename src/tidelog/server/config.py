@@ -87,6 +87,7 @@ class NodeConfig:
     broker_session_timeout_ms: int
     broker_heartbeat_interval_ms: int
     broker_early_fencing_enable: bool
+    controller_partition_changes_max: int
     broker_registration_timeout_ms: int
     controlled_shutdown_enable: bool
     leader_balance_interval_seconds: int | None
@@ -149,6 +150,7 @@ class NodeConfig:
             broker_session_timeout_ms=cast(int, values["broker.session.timeout.ms"]),
             broker_heartbeat_interval_ms=cast(int, values["broker.heartbeat.interval.ms"]),
             broker_early_fencing_enable=cast(bool, values["broker.early.fencing.enable"]),
+            controller_partition_changes_max=cast(int, values["controller.partition.changes.max"]),
             broker_registration_timeout_ms=cast(int, values["initial.broker.registration.timeout.ms"]),
             controlled_shutdown_enable=cast(bool, values["controlled.shutdown.enable"]),
             leader_balance_interval_seconds=(

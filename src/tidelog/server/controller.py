@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
-from tidelog.controller import ControllerState, LostReplica
+from tidelog.controller import ControllerState, LostReplica, unsettles
 from tidelog.journal import Decision, Journal
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
@@ -73,6 +73,8 @@ class Controller:
         self._published_end_offset = Offset(0)
         self._is_advancing = False
         self._has_loaded = False
+        self._is_unsettled = False
+        self._settling: asyncio.Task[None] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -140,6 +142,7 @@ class Controller:
         self.journal.committed.unclean_elections = []
         self.on_active()
         self.journal.propose(lambda state: state.decide_bootstrap(self.first_metadata_version))
+        self._settle_soon()  # what the one before left to do
         self._advance()
 
     def on_control_appended(self, end_offset: Offset) -> None:
@@ -168,6 +171,8 @@ class Controller:
                 if not ready and end_offset == self._published_end_offset:
                     break
                 for batch in ready.batches:
+                    if any(map(unsettles, batch.records)):
+                        self._settle_soon()
                     try:
                         appended = self._quorum.append_decision(batch.records, batch.leader_epoch)
                         invariant(appended == batch.base_offset, "batch {} lies at {}", batch.base_offset, appended)
@@ -190,6 +195,25 @@ class Controller:
                         future.set_result(reply.outcome)
         finally:
             self._is_advancing = False
+
+    def _settle_soon(self) -> None:
+        """Have what decisions left to do be done, a portion after the other, each when the one before is committed."""
+        self._is_unsettled = True
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _settle(self) -> None:
+        try:
+            while self._is_unsettled and self.is_active:
+                self._is_unsettled = False
+                count: int = await self.request(lambda state: state.decide_settle())
+                if count:
+                    self._is_unsettled = True
+                    logger.info("%d more partitions have a leader, or other replicas in sync", count)
+        except KafkaError as error:
+            logger.debug("this node settles nothing more: %s", error)  # the next controller begins with it
+        finally:
+            self._settling = None
 
     def _tell_of_lost_replicas(self, end_offset: Offset) -> None:
         lost = self.journal.committed.lost

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
-from tidelog.controller import ELECTIONS_PER_BATCH_MAX, ControllerState
+from tidelog.controller import ControllerState
 from tidelog.journal import Decision
 
 if TYPE_CHECKING:
@@ -42,10 +42,9 @@ class LeaderBalancing:
         """Give back what can be, a batch after the other."""
         while True:
             count: int = await self._node.controller.request(_decide)
-            if count:
-                logger.info("%d partitions are led by their preferred replica again", count)
-            if count < ELECTIONS_PER_BATCH_MAX:
+            if not count:
                 return
+            logger.info("%d partitions are led by their preferred replica again", count)
 
 
 def _decide(state: ControllerState) -> Decision[int]:

@@ -456,6 +456,7 @@ class Node:
             delete_topic_enable=config.delete_topic_enable,
             broker=BrokerSettings.of(config.static),
             node_id=config.node_id,
+            partition_changes_max=config.controller_partition_changes_max,
         )
         self._controller = Controller(ControllerState(settings), self.quorum, on_committed=self._on_committed)
         self._controller.on_replicas_lost = self._push_stops

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
-import pytest
-
 from tidelog.base.ids import TopicId
-from tidelog.controller import ControllerSettings, ControllerState, balancing
+from tidelog.controller import ControllerSettings, ControllerState
 from tidelog.metadata.records import PartitionRecord, RegisterBrokerRecord, TopicRecord
 
 TOPIC = TopicId(UUID(int=77))
@@ -67,8 +66,8 @@ def test_what_is_on_its_way_waits() -> None:
     assert balanced(cluster(([3, 1, 2, 4], [1, 2, 3], 1))) == [(1, 3)]
 
 
-def test_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(balancing, "ELECTIONS_PER_BATCH_MAX", 2)
+def test_some_at_a_time() -> None:
     state = cluster(*[([1, 2, 3], [1, 2, 3], 2)] * 3)
+    state.settings = replace(state.settings, partition_changes_max=2)
     assert balanced(state) == [(1, 4), (1, 4), (2, 3)]
     assert balanced(state) == [(1, 4), (1, 4), (1, 4)]

@@ -236,9 +236,11 @@ class Partition(RuleBasedStateMachine):
             for other in self.controller.metadata.brokers.values():
                 heard = self.history[self.replicas[other.broker_id].heard].state
                 assert not other.is_active or heard.leader != broker
+        self.stop(broker)
+        if self.controller.decide_settle().records:
+            return  # it was fenced before, and what it leads is about to be another's
         assert self.state.leader != broker
         assert broker not in self.state.isr or not self.knows_eligible
-        self.stop(broker)
 
     @rule(broker=BROKERS, keeps=st.integers(0, 2))
     def lose_power(self, broker: BrokerId, keeps: int) -> None:
@@ -262,13 +264,21 @@ class Partition(RuleBasedStateMachine):
         if is_let_in:
             self.fence(broker, is_fenced=False)
 
-    @rule(broker=BROKERS, is_fenced=st.booleans())
-    def fence(self, broker: BrokerId, is_fenced: bool) -> None:
-        """The controller loses sight of a broker, or sees it again."""
+    @rule(broker=BROKERS, is_fenced=st.booleans(), is_alone=st.booleans())
+    def fence(self, broker: BrokerId, is_fenced: bool, is_alone: bool = False) -> None:
+        """The controller loses sight of a broker, or sees it again; what follows comes with it, or later."""
         replica = self.replicas[broker]
+        self.controller.settings = ControllerSettings(partition_changes_max=0 if is_alone else 1)
         decide = self.controller.decide_fence_broker if is_fenced else self.controller.decide_unfence_broker
         if is_fenced or replica.is_up:
             self._apply(*decide(broker, self.controller.metadata.brokers[broker].broker_epoch).records)
+        self.controller.settings = ControllerSettings()
+
+    @rule()
+    def settle(self) -> None:
+        """Whoever is the active controller does what is left to do."""
+        self._apply(*self.controller.decide_settle().records)
+        assert not self.controller.decide_settle().records
 
     @rule(fewer=st.integers(1, 2))
     def need_fewer(self, fewer: int) -> None:
@@ -361,6 +371,8 @@ class Partition(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_without_need(self) -> None:
         state, brokers = self.state, self.controller.metadata.brokers
+        if self.controller.decide_settle().records:
+            return  # it is about to be done
         if state.leader is None:
             assert not any(brokers[broker].is_active for broker in (*state.isr, *state.eligible_leader_replicas))
         else:
@@ -416,6 +428,7 @@ class Partition(RuleBasedStateMachine):
             previous_broker_epoch=stopped_in,
         )
         decision = self.controller.decide_register_broker(new, next_offset=Offset(self.next_offset))
+        assert not decision.reply.has_more
         replica = self.replicas.setdefault(broker, Replica(broker, decision.reply.broker_epoch))
         replica.broker_epoch, replica.is_up = decision.reply.broker_epoch, True
         replica.stopped_in, replica.has_lost, replica.proposed = None, False, set()

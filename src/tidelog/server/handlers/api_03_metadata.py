@@ -114,7 +114,7 @@ def _topic(node: Node, image: MetadataImage, topic: TopicImage) -> MetadataRespo
     partitions = []
     us = node.config.node_id
     for index, state in enumerate(topic.partitions):
-        leader = state.leader
+        leader = image.reachable_leader(state)
         offline: list[int] = [r for r in state.replicas if r not in image.brokers or image.brokers[r].is_fenced]
         if us in state.replicas and node.broker.is_offline(topic.name, index):
             offline.append(us)

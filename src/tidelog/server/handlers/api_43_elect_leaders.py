@@ -8,12 +8,13 @@ and in this broker's metadata, when the answer comes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.controller import ElectedLeader, ElectionType
+from tidelog.controller import ControllerState, ElectedLeader, ElectionType
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersRequest,
@@ -35,9 +36,11 @@ async def handle(node: Node, request: ElectLeadersRequest, context: RequestConte
         kind = ELECTION_TYPES.get(request.election_type)
         if kind is None:
             raise refusal(Code.INVALID_REQUEST, f"there is no election of type {request.election_type}")
-        elected: tuple[ElectedLeader, ...] = await node.controller.request(
-            lambda state: state.decide_elect_leaders(kind, wanted)
-        )
+        elected: list[ElectedLeader] = []
+        controller, is_of_all = node.controller, wanted is None
+        for piece in controller.journal.speculative.pieces_to_elect(kind) if wanted is None else [wanted]:
+            decide = partial(ControllerState.decide_elect_leaders, kind=kind, partitions=piece, is_of_all=is_of_all)
+            elected += await controller.request(decide)
         await node.caught_up()
     except KafkaError as error:
         return refused(request, context, error)

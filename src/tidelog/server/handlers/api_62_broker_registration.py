@@ -1,6 +1,7 @@
 """BrokerRegistration 0-4, of brokers: a broker that has started asks for an incarnation (KIP-631).
 
-Behaviour: what an earlier incarnation led and was in sync for ends in the batch that registers the new one (rule 6).
+Behaviour: what an earlier incarnation led and was in sync for ends in the batch that registers the new one (rule 6),
+or, if that is much, in portions before it.
 While another process answers for the id, DUPLICATE_BROKER_REGISTRATION; where it holds the very directories of the one
 before, that one is gone, and its session is not waited for. A broker epoch that is presented means: nothing was lost
 since (rule 7).
@@ -37,11 +38,14 @@ async def handle(node: Node, request: BrokerRegistrationRequest, context: Reques
     try:
         controller = node.controller
         sessions = node.broker_watch.sessions
-        registered: BrokerChange = await controller.request(
-            lambda state: state.decide_register_broker(
-                broker, next_offset=controller.journal.next_offset, sessions=sessions, now_ms=node.clock.now_ms()
+        has_more = True
+        while has_more:
+            registered: BrokerChange = await controller.request(
+                lambda state: state.decide_register_broker(
+                    broker, next_offset=controller.journal.next_offset, sessions=sessions, now_ms=node.clock.now_ms()
+                )
             )
-        )
+            has_more = registered.has_more
     except KafkaError as error:
         where = f"BrokerRegistration of broker {request.broker_id} at {context.connection.peer}"
         return BrokerRegistrationResponse(error_code=code_of(error, where))

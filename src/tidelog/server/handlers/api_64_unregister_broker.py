@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
-from tidelog.base.ids import BrokerId
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.controller import BrokerChange
 from tidelog.server.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 async def handle(node: Node, request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     try:
         controller, sessions = node.controller, node.broker_watch.sessions
-        await controller.request(
-            lambda state: state.decide_unregister_broker(BrokerId(request.broker_id), sessions=sessions)
-        )
+        decided = BrokerChange(BrokerEpoch(0), has_more=True)
+        while decided.has_more:
+            decided = await controller.request(
+                lambda state: state.decide_unregister_broker(BrokerId(request.broker_id), sessions=sessions)
+            )
         await node.caught_up()
     except KafkaError as error:
         return refused(request, context, error)

@@ -74,7 +74,7 @@ def _refused(name: str, code: Code) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _partition(image: MetadataImage, index: int, state: PartitionImage) -> DescribeTopicPartitionsResponsePartition:
-    leader = state.leader
+    leader = image.reachable_leader(state)
     return DescribeTopicPartitionsResponsePartition(
         error_code=Code.LEADER_NOT_AVAILABLE if leader is None else Code.NONE,
         partition_index=index,

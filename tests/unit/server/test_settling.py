@@ -1,0 +1,131 @@
+"""The active controller goes on with what a large decision left to do, and so does the one that comes after it."""
+
+from __future__ import annotations
+
+import asyncio
+from uuid import UUID
+
+import pytest
+
+from support.controlled_cluster import SeededRng
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.controller import ControllerSettings, ControllerState, NewTopic
+from tidelog.journal import Decision
+from tidelog.metadata import MetadataImage
+from tidelog.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, RegisterBrokerRecord
+from tidelog.server.controller import Controller
+
+ONE, TWO = BrokerId(1), BrokerId(2)
+COUNT = 7
+PORTION = 2
+
+
+class Quorum:
+    """Keeps what is appended; commits it when it is told to, or at once."""
+
+    def __init__(self) -> None:
+        self.appended: list[object] = []
+        self.batches: list[tuple[object, ...]] = []
+        self.controller: Controller
+        self.is_following = True
+
+    @property
+    def end_offset(self) -> int:
+        return len(self.appended)
+
+    def append_decision(self, records: tuple[object, ...], leader_epoch: LeaderEpoch) -> Offset:
+        first = Offset(self.end_offset)
+        self.batches.append(records)
+        self.appended += records
+        if self.is_following:
+            asyncio.get_running_loop().call_soon(self.controller.on_committed, Offset(self.end_offset))
+        return first
+
+    def give_up(self, error: Exception) -> None:
+        raise error
+
+
+def new_controller(quorum: Quorum) -> Controller:
+    settings = ControllerSettings(partition_changes_max=PORTION)
+    quorum.controller = Controller(ControllerState(settings), quorum, on_committed=lambda *_: None)
+    return quorum.controller
+
+
+async def led_by_one(quorum: Quorum) -> Controller:
+    """A controller that has just become active, of two brokers; the first of them leads everything."""
+    controller = new_controller(quorum)
+    controller.on_leading(LeaderEpoch(1), Offset(0))
+    brokers = [
+        RegisterBrokerRecord(
+            broker_id=number,
+            incarnation_id=UUID(int=number),
+            broker_epoch=number,
+            end_points=[],
+            features=[],
+            fenced=False,
+        )
+        for number in (ONE, TWO)
+    ]
+    await controller.request(lambda _: Decision(tuple(brokers), None))
+    topic = NewTopic("a", assignments=[(index, [ONE, TWO]) for index in range(COUNT)])
+    await controller.request(lambda state: state.decide_create_topics([topic], rng=SeededRng()))
+    await settled(controller)
+    quorum.batches.clear()
+    return controller
+
+
+async def settled(controller: Controller) -> None:
+    async with asyncio.timeout(60):
+        while controller._settling is not None:
+            await asyncio.sleep(0)
+
+
+def leaders(image: MetadataImage) -> list[int | None]:
+    return [one.leader for one in image.topics_by_name["a"].partitions]
+
+
+def sizes(quorum: Quorum) -> list[tuple[int, int]]:
+    """Of each batch, how many records are of brokers, and of partitions."""
+    kinds = (BrokerRegistrationChangeRecord, PartitionChangeRecord)
+    counts = [[sum(isinstance(record, kind) for record in batch) for kind in kinds] for batch in quorum.batches]
+    return [(brokers, partitions) for brokers, partitions in counts]
+
+
+def test_portions_follow_each_when_the_one_before_is_committed() -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        epoch = controller.journal.committed.metadata.brokers[ONE].broker_epoch
+        await controller.request(lambda state: state.decide_fence_broker(ONE, epoch))
+        assert len(quorum.batches) <= 2, "the answer waits for the first portion alone"
+        await settled(controller)
+        assert sizes(quorum) == [(1, 2), (0, 2), (0, 2), (0, 1)]
+        assert leaders(controller.image()) == [TWO] * COUNT
+
+    asyncio.run(main())
+
+
+def test_the_next_controller_finds_what_is_left() -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        epoch = controller.journal.committed.metadata.brokers[ONE].broker_epoch
+        quorum.is_following = False
+        asked = asyncio.ensure_future(controller.request(lambda state: state.decide_fence_broker(ONE, epoch)))
+        await asyncio.sleep(0)
+        controller.on_lost()
+        with pytest.raises(KafkaError):  # it may have been done, or not
+            await asked
+        await settled(controller)
+
+        quorum.is_following = True
+        successor = new_controller(quorum)
+        for offset, records in enumerate(quorum.appended):
+            successor.journal.replay(records, Offset(offset))
+        assert leaders(successor.image()).count(TWO) == PORTION
+        successor.on_leading(LeaderEpoch(2), Offset(quorum.end_offset))
+        await settled(successor)
+        assert leaders(successor.image()) == [TWO] * COUNT
+
+    asyncio.run(main())
