@@ -43,9 +43,12 @@ from tidelog.server.log_places import WantedLog
 from tidelog.server.partition import Partition
 from tidelog.server.replication import Replication
 from tidelog.server.stop_orders import StopOrders
+from tidelog.server.turns import in_turns
 
 logger = logging.getLogger("tidelog.server.broker")
 
+RECORDS_PER_TURN = 1_000
+"""Of the metadata, which take a few microseconds each."""
 TOLD_MAX = 10
 """Partitions that are named in the log when many cannot be opened for one reason."""
 
@@ -254,6 +257,8 @@ class Broker:
             while self._committed:
                 async with self.image_lock:
                     await self._apply(self._committed.popleft())
+                if self._committed:
+                    await asyncio.sleep(0)
         except Exception as error:
             # Without the metadata this broker would answer from the past, for ever. It must not.
             logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)
@@ -267,7 +272,7 @@ class Broker:
 
     async def _apply(self, committed: _Committed) -> None:
         delta = MetadataDelta(self.image)
-        for record in committed.records:
+        async for record in in_turns(committed.records, turn_size=RECORDS_PER_TURN):
             if not self._are_strays_aside and not committed.from_snapshot:
                 self._note_removals(delta.view, record)
             delta.replay(record)
@@ -317,7 +322,7 @@ class Broker:
             for a in missing
         ]
         opened_logs = await self._files.open_logs(wanted, image, makes=self._is_registered)
-        for one, opened in zip(missing, opened_logs, strict=True):
+        async for one, opened in in_turns(zip(missing, opened_logs, strict=True)):
             before = self.lost.pop((one.topic_id, one.topic_partition.partition), None)
             if opened is None:
                 continue
@@ -436,7 +441,7 @@ class Broker:
         """
         to_lead: list[tuple[Assigned, Partition]] = []
         to_follow: list[tuple[Assigned, Partition]] = []
-        for one in ours:
+        async for one in in_turns(ours):
             partition = self._by_id.get((one.topic_id, one.topic_partition.partition))
             if partition is None:
                 continue
@@ -459,7 +464,7 @@ class Broker:
                 (to_lead if leads else to_follow).append((one, partition))
         if to_lead:
             await self._lead(to_lead, image)
-        for one, partition in to_follow:
+        async for one, partition in in_turns(to_follow):
             if self._may_serve(partition):
                 self._follow(one, partition)
 
@@ -491,7 +496,7 @@ class Broker:
         )
         topics = {one.topic_partition.topic for one, _ in to_lead}
         settings = {topic: self._files.replication_settings(topic, image) for topic in topics}
-        for (one, partition), error in zip(to_lead, errors, strict=True):
+        async for (one, partition), error in in_turns(zip(to_lead, errors, strict=True)):
             if not self._may_serve(partition):
                 continue  # meanwhile its directory failed, or it was told to stop
             if error is not None:
