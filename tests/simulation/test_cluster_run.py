@@ -173,3 +173,14 @@ def test_who_is_answered_from_the_past_is_told_of(name: str, invariant: str, mon
     faults = [Fault("controller isolated", at_ms, lasts_ms=3_000) for at_ms in (500, 4_000)]
     broken = (run_story(plan, *faults, seed=seed)[0].broken_names for seed in range(1, 11))
     assert any(invariant in names for names in broken)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_a_deposed_controller_left_to_do_is_done_by_the_next(seed: int) -> None:
+    """Each partition of many changes in a decision of its own, while brokers and controllers end."""
+    plan = replace(PLAIN, partition_changes_max=1)
+    faults = [Fault("flood of topics", 1_500 * turn, 9.0 * turn, 700, BrokerId(turn)) for turn in (1, 2, 3)]
+    report, facts = run_story(plan, *faults, seed=seed)
+    assert report.broken == ()
+    assert report.faults["flood of topics"] == 3
+    assert facts["record acknowledged"] > 20

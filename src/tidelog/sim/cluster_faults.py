@@ -126,6 +126,12 @@ CLUSTER_FAULTS = Kinds(
             amount=_below(1_000_000),
             lasts_ms_max=6_000,
         ),
+        "flood of topics": Kind(
+            "make many topics at once, end the node of the active controller or a broker meanwhile, and delete them",
+            weight=2,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
         "preferred election": Kind("elect the preferred leaders", weight=2),
         "reassignment": Kind("move partitions to other brokers", weight=3, amount=_below(1_000_000)),
         "reassignments cancelled": Kind("cancel all reassignments"),

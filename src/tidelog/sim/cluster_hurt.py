@@ -25,6 +25,8 @@ from tidelog.sim.supervised_node import SupervisedNode
 from tidelog.sim.world import SimulatedWorld
 
 CLIENT = "client"
+FLOOD_TOPICS = 12
+FLOOD_SECONDS_MAX = 0.5
 SERVING_POLL_SECONDS = 0.1
 SERVING_SECONDS_MAX = 20.0
 """So long a rolling restart waits for one node before it goes on with the next."""
@@ -87,6 +89,7 @@ class ClusterHurt:
             "controller killed": self._kill_controller,
             "leader killed": self._kill_leader,
             "swizzle": self._swizzle,
+            "flood of topics": self._flood,
             "preferred election": lambda _: self._do(self._operator.elect_preferred()),
             "reassignment": lambda fault: self._do(self._operator.reassign(_random(fault))),
             "reassignments cancelled": lambda _: self._do(self._operator.cancel_reassignments()),
@@ -174,6 +177,28 @@ class ClusterHurt:
                     if node.is_serving:
                         break
                     await asyncio.sleep(SERVING_POLL_SECONDS)
+
+        return self._do(go())
+
+    # Metadata.
+
+    def _flood(self, fault: Fault) -> bool:
+        """A broker that holds replicas of all of them ends, and the controller while it elects others, or another."""
+        random = _random(fault)
+        pauses = [random.random() * FLOOD_SECONDS_MAX for _ in range(3)]
+        ends_twice, off_ms = random.random() < 0.7, fault.lasts_ms
+
+        async def go() -> None:
+            made = asyncio.create_task(self._operator.make_topics(f"flood-{self._steps[fault.kind]}", FLOOD_TOPICS))
+            await asyncio.sleep(pauses[0])
+            self._kill(fault.broker, off_ms)
+            controller = self._controller()
+            if ends_twice and controller is not None:
+                await asyncio.sleep(pauses[1])
+                self._kill(controller, off_ms)
+            names = await made
+            await asyncio.sleep(pauses[2])
+            await self._operator.delete_topics(names)
 
         return self._do(go())
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
+from tidelog.client.descriptions import NewTopic
 from tidelog.client.factory import AsyncFactory
 from tidelog.sim.administration import refused
 from tidelog.sim.cluster_witness import ClusterWitness
@@ -45,6 +46,23 @@ class ClusterOperator:
             for number, state in enumerate(topic.partitions)
             if state.leader is None
         ]
+
+    async def make_topics(self, name: str, count: int) -> list[str]:
+        """Many at once. Returns their names, whatever became of each."""
+        names = [f"{name}-{number}" for number in range(count)]
+        self._witness.may_be_deleted.update(names)
+        with refused():
+            async with self._factory.admin() as admin:
+                await admin.create_topics([NewTopic(each, 1, self._replication_factor) for each in names])
+        return names
+
+    async def delete_topics(self, names: Sequence[str]) -> None:
+        """Those of them that are there."""
+        for each in names:
+            if each in self._witness.latest.topics_by_name:
+                with refused():
+                    async with self._factory.admin() as admin:
+                        await admin.delete_topics([each])
 
     async def elect_preferred(self) -> None:
         """Everywhere."""

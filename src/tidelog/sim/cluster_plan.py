@@ -36,6 +36,7 @@ class ClusterPlan:
         snapshot_bytes: of the metadata log, after which there is a snapshot; None for never in a run.
         allows_unclean: whether an operator lets anybody lead where nobody else may, and power may be lost beyond what
             the promise covers.
+        partition_changes_max: of one decision of the controller; with few, controllers are deposed midway.
     """
 
     nodes: int = NODES_MIN
@@ -51,6 +52,7 @@ class ClusterPlan:
     checkpoint_ms: int = 5_000
     snapshot_bytes: int | None = None
     allows_unclean: bool = False
+    partition_changes_max: int = 250
 
     @property
     def node_ids(self) -> list[BrokerId]:
@@ -86,6 +88,7 @@ class ClusterPlan:
             ),
             "controller.quorum.fetch.timeout.ms": str(self.fetch_timeout_ms),
             "controller.quorum.election.timeout.ms": str(self.election_timeout_ms),
+            "controller.partition.changes.max": str(self.partition_changes_max),
             "broker.session.timeout.ms": str(self.session_ms),
             "broker.heartbeat.interval.ms": str(self.session_ms // 4),
             "replica.lag.time.max.ms": str(self.lag_ms_max),
@@ -136,4 +139,5 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         checkpoint_ms=one_of(500, 5_000),
         snapshot_bytes=(None, None, 1_500, 6_000)[rng.randrange(0, 4)],
         allows_unclean=rng.random() < 0.25,
+        partition_changes_max=one_of(1, 2, 250),
     )
