@@ -59,7 +59,7 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
     ConfigKey(
         "controller.partition.changes.max",
         INT,
-        "250",
+        "1000",
         "In so many partitions a decision of the controller changes leaders and replicas in sync at most, where they "
         "have nothing to do with each other; the rest follow in further decisions.",
         minimum=1,

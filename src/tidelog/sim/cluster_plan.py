@@ -52,7 +52,7 @@ class ClusterPlan:
     checkpoint_ms: int = 5_000
     snapshot_bytes: int | None = None
     allows_unclean: bool = False
-    partition_changes_max: int = 250
+    partition_changes_max: int = 1_000
 
     @property
     def node_ids(self) -> list[BrokerId]:
@@ -139,5 +139,5 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         checkpoint_ms=one_of(500, 5_000),
         snapshot_bytes=(None, None, 1_500, 6_000)[rng.randrange(0, 4)],
         allows_unclean=rng.random() < 0.25,
-        partition_changes_max=one_of(1, 2, 250),
+        partition_changes_max=one_of(1, 2, 1_000),
     )
