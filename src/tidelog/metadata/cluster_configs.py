@@ -60,8 +60,8 @@ REPLICATION_CONFIGS: tuple[ConfigKey, ...] = (
         "controller.partition.changes.max",
         INT,
         "1000",
-        "In so many partitions a decision of the controller changes leaders and replicas in sync at most, where they "
-        "have nothing to do with each other; the rest follow in further decisions.",
+        "Tidelog's own: in so many partitions a decision of the controller changes leaders and replicas in sync at "
+        "most, where they have nothing to do with each other; the rest follow in further decisions.",
         minimum=1,
         maximum=10_000,
     ),

@@ -39,6 +39,7 @@ OTHER_DEFAULTS = {"queued.max.request.bytes"}
 
 OWN = {
     "broker.early.fencing.enable",
+    "controller.partition.changes.max",
     "group.coordinator.memory.bytes",
     "inter.node.queued.max.request.bytes",
     "logging.format",
