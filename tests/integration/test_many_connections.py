@@ -15,9 +15,11 @@ import pytest
 from support.node import NodeProcess
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
+from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 
 CONNECTIONS = 2_000
 TOPIC = "many-connections"
@@ -225,3 +227,30 @@ def test_above_the_limit_of_an_address_who_comes_is_closed(start: Start) -> None
         second.close()
         wait_until(lambda: serves(node.port), "there is room for another")
     assert "max.connections.per.ip" in node.log
+
+
+def test_more_partitions_than_there_are_files_for_leave_the_node_its_files(tmp_path: Path) -> None:
+    """Those without a log are offline; the others serve, metadata goes on, and there is room again when they go."""
+    node = NodeProcess(tmp_path / "data", config={})
+    node.file_limit = 256
+    node.start()
+    try:
+        with WireClient(node.port, timeout_seconds=30) as client:
+            assert client.create_topic(TOPIC, partitions=400).error_code == 0
+            wait_until(lambda: "no log can be made" in node.log, lambda: node.log)
+            assert client.produce(TOPIC, batch_of(b"x")).error_code == 0
+            codes = {Code(client.produce(TOPIC, batch_of(b"x"), partition=index).error_code) for index in range(400)}
+            assert codes == {Code.NONE, Code.KAFKA_STORAGE_ERROR}
+            deleted = DeleteTopicsRequest(topics=[DeleteTopicState(name=TOPIC)])
+            assert client.ask(ApiKey.DELETE_TOPICS, 6, deleted, DeleteTopicsResponse).responses[0].error_code == 0
+            assert client.create_topic("another", partitions=10).error_code == 0
+            wait_until(
+                lambda: all(
+                    client.produce("another", batch_of(b"x"), partition=one).error_code == 0 for one in range(10)
+                ),
+                lambda: node.log,
+            )
+        assert "is out of use" not in node.log
+        assert node.stop() == 0
+    finally:
+        node.close()

@@ -55,6 +55,12 @@ class ConnectionLimits:
             return 0
         return min(max(self.files_max // 10, FILES_IN_RESERVE_MIN), FILES_IN_RESERVE_MAX)
 
+    def room_for_logs(self, open_files: int) -> int | None:
+        """How many logs may be made: half of the reserve is left for what there is. None for any number."""
+        if self.files_max is None:
+            return None
+        return self.files_max - self.files_in_reserve // 2 - open_files
+
     def shortage(self, open_files: int) -> str | None:
         """What to tell the operator where the files that are left are fewer than the connections that are wanted."""
         if self.files_max is None:

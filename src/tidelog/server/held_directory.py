@@ -53,6 +53,11 @@ def is_full(error: DiskError) -> bool:
     return error.errno in FULL
 
 
+def is_out_of_files(error: DiskError) -> bool:
+    """Whether this process, or the system, has as many files open as it may: no fault of the disk either."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
 class LogLoss(NamedTuple):
     """What a log lacks of what it had."""
 
@@ -506,7 +511,7 @@ class HeldDirectory:
             self._disk.read_bytes(path)
             self._disk.remove(path)
         except DiskError as error:
-            return None if is_full(error) else error
+            return None if is_full(error) or is_out_of_files(error) else error
         return None
 
     def on_full(self) -> None:

@@ -13,8 +13,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.base.errors import CorruptLogError, DiskError, LostLogError, TidelogError
@@ -32,6 +33,13 @@ if TYPE_CHECKING:
     from tidelog.server.log_files import LogFiles
 
 logger = logging.getLogger("tidelog.server.log_files")
+
+
+NO_FILES_LEFT = (
+    "no log can be made: this process has as many files open as its limit allows, but for some that it needs to go on; "
+    "raise the hard limit (ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of a container) and start again, or "
+    "delete topics"
+)
 
 
 class WantedLog(NamedTuple):
@@ -54,11 +62,13 @@ class LogPlaces:
     Attributes:
         preferred: where logs are to be made that are not here yet, if somebody said so (KIP-113).
         interrupted: where logs were on their way to at the last stop.
+        room: how many logs may be made, each of which keeps a file open; None for any number.
     """
 
     def __init__(self, files: LogFiles, *, clock: Clock) -> None:
         self.preferred: dict[TopicPartition, HeldDirectory] = {}
         self.interrupted: dict[TopicPartition, HeldDirectory] = {}
+        self.room: Callable[[], int | None] = lambda: None
         self._files = files
         self._clock = clock
 
@@ -77,6 +87,7 @@ class LogPlaces:
         """
         placed: list[HeldDirectory | TidelogError | None] = []
         made: dict[HeldDirectory, dict[TopicPartition, TopicId]] = {}
+        room = self.room() if makes else None
         for each in wanted:
             try:
                 held = self._find(each, image, configs[each.topic_partition.topic], makes=makes)
@@ -92,9 +103,13 @@ class LogPlaces:
             if held is None and not makes:
                 placed.append(None)
                 continue
+            if held is None and room is not None and room <= 0:
+                placed.append(DiskError(self._files.online[0].path, NO_FILES_LEFT, errno=errno.EMFILE))
+                continue
             if held is None:
                 held = self._choose(each.topic_partition)
                 held.partition_count += 1
+                room = None if room is None else room - 1
                 made.setdefault(held, {})[each.topic_partition] = each.topic_id
             placed.append(held)
         for held, topics in made.items():

@@ -106,6 +106,7 @@ class Node:
                 network.file_limit(),
             )
         )
+        self.files.places.room = lambda: self.connections.limits.room_for_logs(network.open_files())
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
