@@ -97,7 +97,8 @@ GARBAGE: dict[str, Callable[[], bytes]] = {
 @pytest.mark.parametrize("name", GARBAGE)
 def test_garbage_closes_its_own_connection_only(victim: NodeProcess, name: str) -> None:
     with connect(victim) as neighbour, connect(victim) as stream:
-        stream.sendall(GARBAGE[name]())
+        with suppress(ConnectionError):  # it may be hung up on before all of it is sent
+            stream.sendall(GARBAGE[name]())
         assert is_closed_by_the_node(stream), f"{name}: the node kept the connection"
         neighbour.sendall(frame(API_VERSIONS_V0))
         read_frame(neighbour)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
@@ -125,6 +125,17 @@ def without(
             or its broker says so. Then it is not known to have been eligible, either.
         is_unclean_allowed: see `elected`.
     """
+    is_one_enough = min_insync_replicas is not None and isr_size_min(partition, min_insync_replicas) == 1
+    if len(brokers) > 1 and is_one_enough:
+        return _without_one_by_one(
+            partition,
+            sorted(brokers, key=lambda one: one == partition.leader),
+            min_insync_replicas=min_insync_replicas,
+            is_active=lambda one: one not in brokers and is_active(one),
+            is_lost=is_lost,
+            is_gone=is_gone,
+            is_unclean_allowed=is_unclean_allowed,
+        )
     isr = [one for one in partition.isr if one not in brokers]
     lost = brokers if is_lost or is_gone else ()
     left = with_isr(partition, isr, min_insync_replicas=min_insync_replicas, lost=lost, spares_last=not is_gone)
@@ -142,6 +153,24 @@ def without(
         and _standing_of(left) == _standing_of(partition)
     )
     return None if is_as_it_was else left
+
+
+def _without_one_by_one(
+    partition: PartitionImage,
+    brokers: Sequence[BrokerId],
+    **how: Any,
+) -> PartitionImage | None:
+    """Where one replica in sync is enough, the last to go is eligible alone: it may lead again whatever it lost, where
+    of several none might.
+    """
+    left = partition
+    for broker in brokers:
+        left = without(left, broker, **how) or left
+    if left is partition:
+        return None
+    if left.leader_epoch == partition.leader_epoch:
+        return replace(left, partition_epoch=PartitionEpoch(partition.partition_epoch + 1))
+    return _one_step(partition, left)
 
 
 def elected(

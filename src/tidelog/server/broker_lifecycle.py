@@ -99,7 +99,8 @@ class BrokerLifecycle:
         Raises:
             TidelogError: it is not taken in; the text says why and what to do.
         """
-        self._presents = self._files.previous_broker_epoch
+        if not self._files.serves_what_is_left:
+            self._presents = self._files.previous_broker_epoch
         await self._register(self._config.broker_registration_timeout_ms)
         loop = asyncio.get_running_loop()
         self._beating, self._minding = loop.create_task(self._beat()), loop.create_task(self._mind_leader())

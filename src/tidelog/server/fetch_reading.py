@@ -86,7 +86,7 @@ class FetchReading:
         self._unread: list[FetchedPartition] = []  # due, the next one last
         self._throttle = None if broker.replication is None else broker.replication.leader_throttle
         if self._replica_id >= 0 and broker.replication is not None:
-            broker.replication.followers.on_fetch(BrokerId(self._replica_id), request.max_wait_ms)
+            broker.replication.on_follower_fetched(BrokerId(self._replica_id), request.max_wait_ms)
         self._throttled: set[FetchedPartition] = set()  # those whose bytes count
 
     @property

@@ -58,6 +58,7 @@ class LogFiles:
         places: where each log lies, or is to be made.
         file_delete_delay_ms: how long files stay on the disk that were deleted; changes while the node runs.
         removed: replicas of this node that the metadata log has removed since it began to be replayed.
+        serves_what_is_left: whether a log that lacks records is served, as that of an only replica.
         on_cut: told on the loop of each log that is about to be truncated, and where.
     """
 
@@ -70,6 +71,7 @@ class LogFiles:
         self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
         self.places = LogPlaces(self, clock=clock)
         self.removed = RemovedReplicas()
+        self.serves_what_is_left = False
         self.on_cut: Callable[[Partition, Offset], None] = lambda partition, end_offset: None
         self._metadata: MetadataFiles | None = None
         self._held_at: dict[TopicPartition, HeldDirectory] = {}  # where each open log lies
@@ -273,12 +275,14 @@ class LogFiles:
             return held
         topic_partition = wanted.topic_partition
         try:
-            loss = _counted(held.loss_before(topic_partition, wanted.replica), wanted)
+            loss = self._counted(held.loss_before(topic_partition, wanted.replica), wanted)
             if loss is None:
-                if not wanted.is_only_replica:
+                if (
+                    not wanted.is_only_replica or "compact" in config.cleanup_policy
+                ):  # where a hole is no sign of a loss
                     held.end_before_loss(topic_partition)
                 log = held.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
-                loss = _counted(held.loss_of(log, wanted.replica), wanted)
+                loss = self._counted(held.loss_of(log, wanted.replica), wanted)
             if loss is not None:  # recovery removes what tells of it, so the list has to
                 held.listed.note_lost(wanted.replica)
                 return LostLogError(f"its log in {held.path} is not what it was: {loss.reason}")
@@ -286,6 +290,21 @@ class LogFiles:
             return self._not_opened(held, topic_partition, error)
         self._held_at[topic_partition] = held
         return log
+
+    def _counted(self, loss: LogLoss | None, wanted: WantedLog) -> LogLoss | None:
+        """The loss of a replica. What is left of an only one is all that there is: it is served, in a new leader epoch.
+
+        By later metadata others may have it too: so the node registers as one that may have lost anything.
+        """
+        if loss is None or loss.is_whole or not wanted.is_only_replica:
+            return loss
+        self.serves_what_is_left = True
+        logger.error(
+            "%s: RECORDS ARE LOST: of its only replica %s. What is left is served; if the files were moved, stop this "
+            "node and put them back before it starts again",
+            *(wanted.topic_partition, loss.reason),
+        )
+        return None
 
     @property
     def has_lost_list(self) -> bool:
@@ -556,15 +575,3 @@ def _cut(held: HeldDirectory, partition: Partition, truncation: Truncation) -> N
     else:
         log.truncate_to(truncation.end_offset)
     held.write_recovery_points([partition])
-
-
-def _counted(loss: LogLoss | None, wanted: WantedLog) -> LogLoss | None:
-    """The loss of a replica. What is left of an only one is all that there is: it is served, in a new leader epoch."""
-    if loss is None or loss.is_whole or not wanted.is_only_replica:
-        return loss
-    logger.error(
-        "%s: RECORDS ARE LOST: of its only replica %s. What is left is served; if the files were moved, stop this node "
-        "and put them back before it starts again",
-        *(wanted.topic_partition, loss.reason),
-    )
-    return None

@@ -39,6 +39,7 @@ class Division(NamedTuple):
         is_order: it changes metadata: its answer reflects what was done last. Others reflect what there was at first.
         orders: what one of those listed weighs, where that is more than what it lists.
         listed_once: the field that listed them in earlier versions.
+        waits_for_all: whether its pieces wait for something, and none is to wait for another.
     """
 
     listed: str
@@ -49,6 +50,7 @@ class Division(NamedTuple):
     is_order: bool = False
     orders: Callable[[Any], int] | None = None
     listed_once: str = ""
+    waits_for_all: bool = False
 
     def weight_of(self, one: Any) -> int:
         if self.orders is not None:
@@ -80,8 +82,8 @@ class Division(NamedTuple):
         return [with_value(request, field, piece) for piece in pieces]
 
     def _parts_of(self, group: list[Any]) -> Iterator[list[Any]]:
-        if sum(map(self.weight_of, group)) <= self.weight_max:
-            yield group
+        if sum(map(self.weight_of, group)) <= self.weight_max or (self.is_order and self.inner is None):
+            yield group  # an order that names a topic twice is refused as a whole
             return
         for one in group:
             if self.inner is None:
@@ -101,6 +103,8 @@ class Division(NamedTuple):
                     getattr(rows[-1], self.answered_inner).extend(getattr(row, self.answered_inner))
                 else:
                     rows.append(row)
+            if hasattr(whole, "node_endpoints"):
+                whole.node_endpoints += [one for one in answer.node_endpoints if one not in whole.node_endpoints]
             if getattr(answer, "error_code", 0) and not whole.error_code:
                 whole.error_code = answer.error_code
                 if hasattr(whole, "error_message"):
@@ -144,13 +148,13 @@ def _orders(listed: str, answered: str, **how: Any) -> Division:
 
 
 DIVISIONS: dict[int, Division] = {
-    ApiKey.PRODUCE: Division("topic_data", "responses", "partition_data", "partition_responses"),
+    ApiKey.PRODUCE: Division("topic_data", "responses", "partition_data", "partition_responses", waits_for_all=True),
     ApiKey.LIST_OFFSETS: Division("topics", "topics", "partitions"),
     ApiKey.METADATA: Division("topics", "topics"),
     ApiKey.OFFSET_COMMIT: Division("topics", "topics", "partitions"),
     ApiKey.FIND_COORDINATOR: Division("coordinator_keys", "coordinators"),
     ApiKey.DESCRIBE_GROUPS: Division("groups", "groups"),
-    ApiKey.DELETE_RECORDS: Division("topics", "topics", "partitions"),
+    ApiKey.DELETE_RECORDS: Division("topics", "topics", "partitions", waits_for_all=True),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Division("topics", "topics", "partitions"),
     ApiKey.DESCRIBE_CONFIGS: Division("resources", "results", weight_max=16),  # each is answered with all its keys
     ApiKey.DELETE_GROUPS: Division("groups_names", "results"),
@@ -174,26 +178,34 @@ def is_long(known: Api, request: Any, size_bytes: int) -> bool:
     division = DIVISIONS.get(known.key)
     if division is None or (size_bytes < LOOKED_AT_FROM_BYTES and division.orders is None):
         return False
+    if known.key == ApiKey.PRODUCE and not request.acks:
+        return False  # who waits for no answer may be gone before the second piece
     return division.is_long(request)
 
 
 def in_pieces(known: Api, handle: Handler) -> Handler:
-    """The handler of an API, for long requests: it answers piece by piece."""
+    """The handler of an API, for long requests: it answers piece by piece, if there is a way to divide them."""
     division = DIVISIONS.get(known.key)
     if division is None:
-        return handle
+
+        def answer_whole(node: Node, request: Any, context: RequestContext) -> Any:
+            context.reflects = node.consistency_state  # the answer is written later, on another thread
+            return handle(node, request, context)
+
+        return answer_whole
 
     async def answer(node: Node, request: Any, context: RequestContext) -> Any:
         if not division.is_order:
             context.reflects = node.consistency_state
-        answers = []
+        answers: list[Any] = []
         for piece in await node.executor.run(partial(division.pieces_of, request)):
             one = handle(node, piece, context)
             if isinstance(one, Awaitable):
-                one = await one
-            if one is not None:  # who wants no acknowledgement gets none
-                answers.append(one)
+                one = asyncio.ensure_future(one) if division.waits_for_all else await one
+            answers.append(one)
             await asyncio.sleep(0)
+        answers = [await one if isinstance(one, Awaitable) else one for one in answers]
+        answers = [one for one in answers if one is not None]
         return await node.executor.run(partial(division.joined, answers)) if answers else None
 
     return answer

@@ -173,6 +173,11 @@ class Replication:
         """Too few fetch from this leader for it to commit anything; or enough do again."""
         self._cut_off.on_changed(leading, is_cut_off)
 
+    def on_follower_fetched(self, broker_id: BrokerId, wait_ms_max: int) -> None:
+        """Somebody fetches as a broker: it counts if there is such a one, and for no longer than a session."""
+        if broker_id in self.active_brokers:
+            self.followers.on_fetch(broker_id, min(wait_ms_max, self._settings.silence_ms_max))
+
     def _on_follower_changed(self, broker_id: BrokerId, is_silent: bool, now_ms: int) -> None:
         for partition in [] if self.broker is None else self.broker.partitions:
             if partition.leading is not None:

@@ -103,6 +103,22 @@ def test_all_who_fell_silent_leave_each_partition_at_once_and_stay_eligible() ->
         assert set(one.eligible_leader_replicas) == {ONE, TWO}, "no record was committed without them"
 
 
+def test_where_one_in_sync_is_enough_the_last_of_all_who_lost_power_leads_again() -> None:
+    """Nobody was promised that a loss of its power is survived; of several, none might lead, without an operator."""
+    cluster = cluster_of(ALL)
+    cluster.begin_sessions()
+    cluster.now_ms += SESSION_TIMEOUT_MS
+    assert set(cluster.expire()) == {ONE, TWO, THREE}
+    settle(cluster)
+    (fenced,) = partitions(cluster)
+    assert (fenced.isr, fenced.eligible_leader_replicas, fenced.leader) == ((), (ONE,), None)
+    assert fenced.partition_epoch == 1
+    for broker in ALL:
+        cluster.start(broker)
+    settle(cluster)
+    assert partitions(cluster)[0].leader == ONE
+
+
 def test_who_is_let_in_again_midway_has_never_ceased_to_lead_the_rest() -> None:
     cluster = cluster_of(*[ALL] * COUNT)
     cluster.fence(ONE)

@@ -6,8 +6,15 @@ from typing import Any
 
 import pytest
 
-from tidelog.server.long_requests import DIVISIONS, Division
+from tidelog.server.long_requests import DIVISIONS, Division, is_long
 from tidelog.wire.api import ApiKey, api
+from tidelog.wire.messages.api_00_produce import (
+    NodeEndpoint,
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
@@ -74,6 +81,8 @@ def test_what_is_said_of_one_name_stays_together() -> None:
     for piece in division.pieces_of(twice):
         in_piece = [topic.name for topic in piece.topics]
         assert all(in_piece.count(name) == 2 for name in in_piece)
+    heavy = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=count) for count in (40, 30)])
+    assert len(division.pieces_of(heavy)) == 1
 
 
 def test_what_says_too_much_of_one_name_is_divided_all_the_same() -> None:
@@ -89,6 +98,20 @@ def test_an_order_weighs_what_it_makes() -> None:
     assert [len(piece.topics) for piece in division.pieces_of(CreateTopicsRequest(topics=many))] == [1, 1, 1]
     huge = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=(1 << 31) - 1)])
     assert len(division.pieces_of(huge)) == 1
+
+
+def test_who_wants_no_acknowledgement_is_served_at_once() -> None:
+    """He may have hung up before a second piece, and all that came is to be appended."""
+    data = TopicProduceData(name="t", partition_data=[PartitionProduceData(index) for index in range(1_000)])
+    for acks, is_divided in ((0, False), (1, True), (-1, True)):
+        request = ProduceRequest(acks=acks, timeout_ms=1, topic_data=[data])
+        assert is_long(api(ApiKey.PRODUCE), request, 100_000) is is_divided
+
+
+def test_all_whom_answers_name_are_named_by_the_whole() -> None:
+    one, other = (NodeEndpoint(node_id=number, host="h", port=number) for number in (1, 2))
+    answers = [ProduceResponse(responses=[], node_endpoints=list(ends)) for ends in ((), (one,), (one, other))]
+    assert DIVISIONS[ApiKey.PRODUCE].joined(answers).node_endpoints == [one, other]
 
 
 def test_earlier_versions_list_elsewhere() -> None:
