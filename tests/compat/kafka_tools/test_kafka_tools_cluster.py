@@ -70,6 +70,10 @@ def test_partitions_are_reassigned(
     topics, plan = tmp_path / "topics.json", tmp_path / "plan.json"
     topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
     asked = ("--generate", "--topics-to-move-json-file", str(topics), "--broker-list", "2,3")
+    # The tool asks any broker, and another one than made the topic may hear of it a moment later.
+    wait_until(
+        lambda: tools.run("kafka-reassign-partitions", *at, *asked, status=None).status == 0, "the topic is known"
+    )
     said = tools.run("kafka-reassign-partitions", *at, *asked).output
     plan.write_text(said.strip().splitlines()[-1])
     assert {broker for replicas in read_plan(str(plan)).values() for broker in replicas} == {2, 3}
