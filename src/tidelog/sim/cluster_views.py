@@ -111,4 +111,5 @@ def _replica_view(node_id: BrokerId, replica: Partition | None, stored: StoredRe
         isr=frozenset() if leader is None else leader.isr,
         serves_consumers=leader is not None,
         name=f"node {node_id}",
+        starts_at=Offset(0) if replica is None else replica.log.log_start_offset,
     )

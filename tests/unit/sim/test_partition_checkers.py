@@ -368,6 +368,15 @@ def test_a_lineage_that_changes_alone_is_looked_at() -> None:
     assert broken(right, wrong) == ["LineageTellsTheLog: A does not know the epochs of its records: []"]
 
 
+def test_of_records_before_the_start_of_a_log_its_lineage_need_not_tell() -> None:
+    """Its first file has them until it is deleted."""
+    trimmed = replica(A, "| m1@0 m2@0 m3@0", isr=(A,), lineage=((0, 2),))
+    assert broken(view(trimmed, isr=(A,))) != []
+    assert broken(view(trimmed._replace(starts_at=Offset(2)), isr=(A,))) == []
+    behind_all = trimmed._replace(starts_at=Offset(3), lineage=(EpochEntry(LeaderEpoch(0), Offset(3)),))
+    assert broken(view(behind_all, isr=(A,))) == []
+
+
 # What was promised, and is no more
 
 

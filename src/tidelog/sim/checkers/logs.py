@@ -87,7 +87,7 @@ class LineageTellsTheLog:
         for broker, replica in view.replicas.items():
             if not replica.is_up:
                 continue
-            told = (replica.lineage, replica.log_start_offset)
+            told = (replica.lineage, max(replica.log_start_offset, replica.starts_at))
             if broker in changes:
                 self._note(replica, changes[broker])
             elif self._told.get(broker) == told:
@@ -112,8 +112,8 @@ class LineageTellsTheLog:
 
 def _within(entries: Sequence[EpochEntry], replica: ReplicaView) -> list[EpochEntry]:
     """Those of which the log has records; the one that covers its start begins there."""
-    start, end = replica.log_start_offset, replica.log_end_offset
-    if start == end:
+    start, end = max(replica.log_start_offset, replica.starts_at), replica.log_end_offset
+    if start >= end:
         return []
     within = [entry for entry in entries if entry.start_offset < end]
     while len(within) > 1 and within[1].start_offset <= start:

@@ -41,6 +41,7 @@ class ReplicaView(NamedTuple):
         isr: as it presumes while it leads; empty for others.
         serves_consumers: whether a consumer that asks now is given what lies below the high watermark.
         name: of the broker, in what is said about it.
+        starts_at: where its log starts, which may be further on than where `records` do: its first file has them yet.
     """
 
     broker_id: BrokerId
@@ -54,6 +55,7 @@ class ReplicaView(NamedTuple):
     isr: frozenset[BrokerId] = frozenset()
     serves_consumers: bool = False
     name: str = ""
+    starts_at: Offset = Offset(0)
 
     @property
     def called(self) -> str:
