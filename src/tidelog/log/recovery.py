@@ -257,6 +257,9 @@ class Recovery:
             lineage = self._derive_lineage(segments)
             if not lineage and not self._mark.end_offset:
                 self._report.lineage_rebuilt = None  # a log in which nobody ever led has none
+        elif lineage and log_start_offset < min(lineage.entries[0].start_offset, log_end_offset):
+            # The log was to start where its lineage does, and that is not on the disk.
+            lineage = self._with_beginning(lineage, segments)
         lineage_file = LineageFile(self._disk, self._directory, lineage)
         before = len(lineage)
         # A leader writes (epoch, log end) before it serves (rule 1): such an entry is legal; one beyond is not.
@@ -267,14 +270,31 @@ class Recovery:
             lineage_file.write()
         return lineage_file
 
-    def _derive_lineage(self, segments: Segments) -> LeaderEpochLineage:
-        """From the batches' headers; never from what compaction left (rule 11): where that is, nothing is known."""
+    def _with_beginning(self, lineage: LeaderEpochLineage, segments: Segments) -> LeaderEpochLineage:
+        """The lineage, and that of the records before it. It is written with the next change; until then derived."""
+        known = lineage.entries
+        whole = self._derive_lineage(segments, below=known[0].start_offset)
+        for entry in known:
+            if whole.latest_leader_epoch is None or entry.leader_epoch > whole.latest_leader_epoch:
+                whole.assign(entry.leader_epoch, entry.start_offset)
+        return whole
+
+    def _derive_lineage(self, segments: Segments, *, below: Offset | None = None) -> LeaderEpochLineage:
+        """From the batches' headers; never from what compaction left (rule 11): where that is, nothing is known.
+
+        Args:
+            below: only from those that begin before this offset.
+        """
         lineage = LeaderEpochLineage()
         known_from = self._mark.end_offset if self._mark.is_known else Offset(0)
         latest = -1
         for segment in segments:
+            if below is not None and segment.base_offset >= below:
+                break
             try:
                 for _, header in segment.headers():
+                    if below is not None and header.base_offset >= below:
+                        break
                     if header.leader_epoch > latest and header.base_offset >= known_from:
                         latest = header.leader_epoch
                         lineage.assign(LeaderEpoch(latest), Offset(header.base_offset))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.logs import append, lineage_of, open_log
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
-from tidelog.base.ids import LeaderEpoch
+from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
 from tidelog.log.leader_epochs import assign_leader_epochs
 
@@ -47,3 +47,19 @@ def test_a_log_of_a_later_epoch_than_the_metadatas_keeps_nobody_else_from_being_
     assert "of leader epoch 1, but the metadata only of 0" in str(refused)
     assert led is None
     assert (lineage_of(first), lineage_of(second)) == ([(1, 0)], [(5, 0)])
+
+
+def test_a_start_that_did_not_come_to_the_disk_leaves_no_record_without_an_epoch() -> None:
+    """The lineage was trimmed to the new start already; a start behind all of the log, even."""
+    for moved_to, known in ((2, [(1, 0), (3, 1)]), (4, [(1, 0), (3, 1)])):
+        disk = MemoryDisk()
+        log = open_log(disk, segment_size_bytes=100)
+        append(log, "a", epoch=1)
+        for value in "bcd":
+            append(log, value, epoch=3)
+        log.advance_log_start_offset(Offset(moved_to))
+        assert lineage_of(log) == [(3, moved_to)]
+        log.close()
+        log = open_log(disk, segment_size_bytes=100, log_start_offset=Offset(0))
+        assert (log.log_start_offset, lineage_of(log)) == (0, known)
+        assert not log.recovery.lines()
