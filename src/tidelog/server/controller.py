@@ -212,6 +212,8 @@ class Controller:
                     logger.info("%d more partitions have a leader, or other replicas in sync", count)
         except KafkaError as error:
             logger.debug("this node settles nothing more: %s", error)  # the next controller begins with it
+        except Exception as error:  # a bug of ours: another controller is to try
+            self._quorum.give_up(error)
         finally:
             self._settling = None
 

@@ -202,8 +202,10 @@ class MetadataQuorum:
         if opened.state.is_lost and storage.voters.current.ids == (self.node_id,):
             raise CorruptLogError(
                 f"{storage.log.directory}: what this node kept for the metadata quorum is lost, and it is the only "
-                "voter: nobody else has it. Put back a copy of this directory that is whole; or, to go on without "
-                "what only this node had, set tidelogIsLost to false in its quorum-state and start again"
+                "voter that it knows of. If there are others, which it knew of by what is lost, they have it: format "
+                "an empty directory with --lost for this node, and start again. Else nobody has it: Put back a copy "
+                "of this directory that is whole; or, to go on without what only this node had, set tidelogIsLost to "
+                "false in its quorum-state and start again"
             )
         self._on_voters(storage.voters.current)
         if opened.snapshot is not None:
