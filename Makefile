@@ -1,5 +1,6 @@
 # make demo     the main job: real flights through three nodes that are ruined, checked to the record
-# make test     every test
+# make test     every test, on JOBS processes (2 of them, or one for each core)
+# make test-fast  what whoever edits runs again and again: everything that starts no process, in about two minutes
 # make lint     formatting, types, import contracts
 # make bench    every benchmark beside its peer
 # make fuzz     the fuzzers, FUZZ_SECONDS each
@@ -24,9 +25,11 @@ CHAOS_MINUTES ?= 60
 CHAOS_ARGS ?=
 WORLDS ?=
 PYTEST_ARGS ?=
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n > 2 ? n : 2)))
+FAST := tests/unit tests/contracts tests/scenarios
 PIP_INSTALL := $(RUN) -m pip install --quiet --disable-pip-version-check --no-input
 
-.PHONY: help setup demo test lint format bench fuzz sim chaos worlds mutants peers librdkafka constraints clean
+.PHONY: help setup demo test test-fast lint format bench fuzz sim chaos worlds mutants peers librdkafka constraints clean
 
 help:
 	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
@@ -37,7 +40,10 @@ demo: $(READY)
 	@$(RUN) -m tidelog demo
 
 test: $(READY)
-	@$(RUN) -m pytest $(PYTEST_ARGS)
+	@$(RUN) -m pytest -n $(JOBS) --dist load $(PYTEST_ARGS)
+
+test-fast: $(READY)
+	@$(RUN) -m pytest -q -n $(JOBS) --dist load $(PYTEST_ARGS) $(FAST)
 
 lint: $(READY)
 	@$(RUN) -m ruff check

@@ -29,8 +29,8 @@ from support.cluster import Cluster as OurCluster
 from support.kafka_peer import KafkaCluster
 from support.waiting import wait_until
 from tidelog.base.errors import TidelogError
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.client.factory import AsyncFactory
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

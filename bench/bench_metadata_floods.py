@@ -26,8 +26,8 @@ from harness import WireClient, cpu_seconds, figure, say
 
 from support.cluster import Cluster, ClusterNode
 from support.wire_client import batch_of
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,

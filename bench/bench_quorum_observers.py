@@ -16,7 +16,7 @@ from support.quorum_world import Conditions, QuorumWorld, Sent
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, ClusterId, Offset
 from tidelog.quorum import FetchAnswer, QuorumFetch
-from tidelog.server.quorum_messages import fetch_response, request_of
+from tidelog.server.quorum.quorum_messages import fetch_response, request_of
 from tidelog.wire import Piece
 from tidelog.wire.frame import encode_request, encode_response
 

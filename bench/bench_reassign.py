@@ -28,7 +28,7 @@ from support.waiting import wait_until
 from support.wire_client import batch_of
 from tidelog import Admin, TopicPartition
 from tidelog.base.ids import PartitionIndex
-from tidelog.client.descriptions import ConfigResource, NewTopic
+from tidelog.client.admin.descriptions import ConfigResource, NewTopic
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 

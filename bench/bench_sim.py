@@ -11,10 +11,10 @@ import time
 
 from harness import LONG, figure, median, say
 
-from tidelog.sim.one_node import OneNodeStory
-from tidelog.sim.run import run_seed
-from tidelog.sim.workload import Plan
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.runs.one_node import OneNodeStory
+from tidelog.sim.runs.run import run_seed
+from tidelog.sim.runs.workload import Plan
+from tidelog.sim.world.world import SimulatedWorld
 
 ROUNDS = 7 if LONG else 5
 VIRTUAL_MINUTES = 1.0 if LONG else 0.5

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from tidelog.base.errors import Code
 from tidelog.cli.app import root
-from tidelog.metadata.broker_configs import BROKER_CONFIGS
-from tidelog.metadata.config_key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Support, Synonym
-from tidelog.metadata.topic_configs import TOPIC_CONFIGS
+from tidelog.metadata.configs.broker import BROKER_CONFIGS
+from tidelog.metadata.configs.key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Support, Synonym
+from tidelog.metadata.configs.topic import TOPIC_CONFIGS
 
 HERE = Path(__file__).parent
 LARGEST = {ConfigType.SHORT: 32_767, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
@@ -75,7 +76,7 @@ def configuration() -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def topic_table(keys: Iterable[ConfigKey]) -> list[str]:
+def topic_table(keys: Iterable[ConfigKey[Any]]) -> list[str]:
     return table(
         ("key", "type", "default", "allowed", "falls back to", "what it does"),
         (
@@ -90,7 +91,7 @@ def topic_table(keys: Iterable[ConfigKey]) -> list[str]:
     )
 
 
-def broker_table(keys: Iterable[ConfigKey]) -> list[str]:
+def broker_table(keys: Iterable[ConfigKey[Any]]) -> list[str]:
     return table(
         ("key", "type", "default", "allowed", "changes while running", "what it does"),
         (
@@ -105,7 +106,7 @@ def broker_table(keys: Iterable[ConfigKey]) -> list[str]:
     )
 
 
-def unserved(scope: str, keys: Sequence[ConfigKey]) -> list[str]:
+def unserved(scope: str, keys: Sequence[ConfigKey[Any]]) -> list[str]:
     """The sections of what is not served."""
     without_effect = [key for key in keys if key.support == Support.WITHOUT_EFFECT]
     refused = [key for key in keys if key.support == Support.REFUSED]
@@ -127,19 +128,19 @@ def unserved(scope: str, keys: Sequence[ConfigKey]) -> list[str]:
     ]
 
 
-def facts_of(key: ConfigKey) -> tuple[str, str, str]:
+def facts_of(key: ConfigKey[Any]) -> tuple[str, str, str]:
     return f"`{key.name}`", type_of(key), default_of(key)
 
 
-def changes(key: ConfigKey) -> str:
+def changes(key: ConfigKey[Any]) -> str:
     return "yes" if key.is_dynamic else "no"
 
 
-def type_of(key: ConfigKey) -> str:
+def type_of(key: ConfigKey[Any]) -> str:
     return key.type.name.lower()
 
 
-def default_of(key: ConfigKey) -> str:
+def default_of(key: ConfigKey[Any]) -> str:
     if key.default is None:
         return "none"
     if key.default == "":
@@ -147,7 +148,7 @@ def default_of(key: ConfigKey) -> str:
     return f"`{key.default}`" + (" (the largest)" if key.default == str(LARGEST.get(key.type)) else "")
 
 
-def allowed_of(key: ConfigKey) -> str:
+def allowed_of(key: ConfigKey[Any]) -> str:
     if key.choices:
         names = ", ".join(f"`{choice}`" for choice in key.choices)
         if key.type == ConfigType.LIST and len(key.choices) > 1:
@@ -165,7 +166,7 @@ def synonym_of(synonym: Synonym) -> str:
     return f"`{synonym.name}`" + (f" (times {synonym.scale:,})" if synonym.scale != 1 else "")
 
 
-def reason_of(key: ConfigKey) -> str:
+def reason_of(key: ConfigKey[Any]) -> str:
     return f" Other values are refused: {key.why}." if key.why else ""
 
 

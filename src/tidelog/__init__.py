@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__version__ = "0.1.0"
-
 TYPE_CHECKING = False  # type checkers take it for true; importing it from typing would cost more than all the rest
 if TYPE_CHECKING:
     from tidelog.base.errors import (
@@ -23,7 +21,10 @@ if TYPE_CHECKING:
         UnsupportedVersionError,
     )
     from tidelog.base.ids import TopicPartition
-    from tidelog.client.admin import Admin
+    from tidelog.base.version import __version__
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.descriptions import ConfigResource, EpochEnd, NewTopic
+    from tidelog.client.admin.group_descriptions import CommittedOffset
     from tidelog.client.consistency import ConsistencyContext, ConsistencyContextStore
     from tidelog.client.consumer import Consumer
     from tidelog.client.core.values import (
@@ -36,10 +37,8 @@ if TYPE_CHECKING:
         RecordMetadata,
         ResetReason,
     )
-    from tidelog.client.descriptions import ConfigResource, EpochEnd, NewTopic
     from tidelog.client.factory import Factory
     from tidelog.client.futures import BatchMetadata, Future
-    from tidelog.client.group_descriptions import CommittedOffset
     from tidelog.client.producer import Producer
 
 __all__ = [
@@ -82,19 +81,19 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Admin": "client.admin",
+    "Admin": "client.admin.admin",
     "BatchMetadata": "client.futures",
-    "CommittedOffset": "client.group_descriptions",
-    "ConfigResource": "client.descriptions",
+    "CommittedOffset": "client.admin.group_descriptions",
+    "ConfigResource": "client.admin.descriptions",
     "ConsistencyContext": "client.consistency",
     "ConsistencyContextStore": "client.consistency",
     "Consumer": "client.consumer",
     "ConsumerRecord": "client.core.values",
-    "EpochEnd": "client.descriptions",
+    "EpochEnd": "client.admin.descriptions",
     "Factory": "client.factory",
     "FetchedBatches": "client.core.values",
     "Future": "client.futures",
-    "NewTopic": "client.descriptions",
+    "NewTopic": "client.admin.descriptions",
     "OffsetAndEpoch": "client.core.values",
     "PartitionStatistics": "client.core.values",
     "Position": "client.core.values",
@@ -103,6 +102,7 @@ _HOMES = {
     "RecordMetadata": "client.core.values",
     "ResetReason": "client.core.values",
     "TopicPartition": "base.ids",
+    "__version__": "base.version",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.client.async_admin import AsyncAdmin as Admin
+from tidelog.client.admin.async_admin import AsyncAdmin as Admin
 from tidelog.client.async_consumer import AsyncConsumer as Consumer
 from tidelog.client.async_producer import AsyncProducer as Producer
 from tidelog.client.factory import AsyncFactory as Factory

@@ -8,8 +8,8 @@ from chaos.nodes import ChaosCluster
 from support.cluster import ASK_SECONDS_MAX
 from support.waiting import wait_until
 from tidelog.base.errors import TidelogError, TopicAlreadyExistsError, UnknownTopicError
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import NewTopic
 
 PARTITIONS = 2
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from chaos.fault import Fault, Hurt, Stage
 from support.cluster import ClusterNode
 from tidelog.base.ids import CLUSTER_METADATA
+from tidelog.log.directory import DELETE_SUFFIX
 
 ALL_AT_ONCE = 0.5  # how often every node is down when one loses its logs
 EPOCHS_FILE = "leader-epoch-checkpoint"
@@ -56,8 +57,9 @@ def _partitions(node: ClusterNode) -> list[Path]:
         for directory in node.directories
         for path in sorted(directory.iterdir())
         if path.is_dir()
-        and (path / "leader-epoch-checkpoint").exists()
+        and (path / EPOCHS_FILE).exists()
         and not path.name.startswith(CLUSTER_METADATA[0])
+        and not path.name.endswith(DELETE_SUFFIX)  # nobody would miss it
     ]
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from chaos.network import Network
 from support.cluster import ASK_SECONDS_MAX, PROMPT, Cluster, ClusterNode
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import PartitionDescription
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import PartitionDescription
 
 CLIENT_PORT, CONTROLLER_PORT = 9092, 9093
 

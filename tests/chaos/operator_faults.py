@@ -9,7 +9,7 @@ from support.cluster import ClusterNode
 from support.waiting import wait_until
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.client.admin import Admin
+from tidelog.client.admin.admin import Admin
 
 NODES = 5
 """As many as it takes for the quorum to decide while two of the three replicas of a partition are away."""

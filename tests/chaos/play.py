@@ -93,6 +93,7 @@ class _Round:
             load.reading_ended.set()
             self.row.pauses = {name: round(pause, 1) for name, pause in load.pauses.items()}
             if group is not None:
+                self.row.stalls = len(group.stalls)
                 group.ended.set()
 
     def _play_with(self, load: VerifyingLoad, group: VerifyingGroup | None) -> None:

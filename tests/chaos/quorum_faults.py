@@ -13,9 +13,9 @@ from support.waiting import wait_until
 from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, parse_uuid
 from tidelog.cli.node_directories import owner_of, write_first_metadata
-from tidelog.client.admin import Admin
-from tidelog.client.cluster_descriptions import Endpoint
-from tidelog.client.descriptions import ConfigResource, NewTopic
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.cluster_descriptions import Endpoint
+from tidelog.client.admin.descriptions import ConfigResource, NewTopic
 from tidelog.quorum.values import ReplicaKey, Voter
 
 VOTERS = 3

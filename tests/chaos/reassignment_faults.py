@@ -9,8 +9,8 @@ from chaos.play import REPLICAS
 from support.waiting import wait_until
 from tidelog.base.errors import Code, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import ConfigResource
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import ConfigResource
 
 NODES = 4
 """One more than replicas, so that there is a place to move to."""

@@ -38,6 +38,7 @@ class Row:
         seconds: under faults.
         acknowledged: records.
         commits: of the group, acknowledged.
+        stalls: how often a member of the group had to join again: librdkafka asks for committed offsets only once.
         given_up: records whose producer was told that it failed.
         lost: acknowledged, and not there in the end.
         unreported: how often a reader was not told of what is gone, or was given the wrong thing.
@@ -57,6 +58,7 @@ class Row:
     faults: list[Struck] = field(default_factory=list)
     acknowledged: int = 0
     commits: int = 0
+    stalls: int = 0
     given_up: int = 0
     lost: int = 0
     unreported: int = 0
@@ -75,10 +77,11 @@ class Row:
     def summary(self) -> str:
         """One line."""
         verdict = f"WRONG: {self.error.strip().splitlines()[-1]}" if self.error else "nothing wrong"
+        stalls = f"librdkafka's members stalled {self.stalls} times, " if self.stalls else ""
         return (
             f"{self.kind}, seed {self.seed}, {self.nodes} nodes: {len(self.faults)} faults in {self.seconds:.0f} s, "
             f"{self.acknowledged} acknowledged, {self.lost} lost, {self.unreported} unreported, "
-            f"{self.given_up} given up, {self.pause:.1f} s the longest pause: {verdict}"
+            f"{self.given_up} given up, {stalls}{self.pause:.1f} s the longest pause: {verdict}"
         )
 
     @staticmethod

@@ -15,8 +15,8 @@ from chaos.fault import Fault, Hurt, Stage
 from support.cluster import ClusterNode
 from support.wire_client import WireClient
 from tidelog.base.errors import TidelogError
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -47,11 +47,16 @@ def send_tagged_fields(stage: Stage) -> Iterator[str]:
 
 def tagged_header(size_bytes: int) -> bytes:
     """A frame of Metadata whose header has empty tagged fields, each a tag above the last, in about that many bytes."""
-    fields, at, count = bytearray(), 0, 1 << 20  # tags above those that anybody knows
-    while len(fields) < size_bytes:
-        fields += _varint(count + at) + b"\0"
-        at += 1
-    header = HEADER.pack(ApiKey.METADATA, METADATA_VERSION, 1, -1) + _varint(at) + fields
+    run = bytearray(128 * 5)  # tags that differ in their lowest seven bits: each a varint of four bytes, and no data
+    run[0::5] = range(128, 256)
+    fields, first = bytearray(), 1 << 14  # above tags that anybody knows
+    count = -(-size_bytes // len(run))
+    for above in range(first, first + count):
+        run[1::5] = bytes([above & 127 | 128]) * 128
+        run[2::5] = bytes([above >> 7 & 127 | 128]) * 128
+        run[3::5] = bytes([above >> 14]) * 128
+        fields += run
+    header = HEADER.pack(ApiKey.METADATA, METADATA_VERSION, 1, -1) + _varint(128 * count) + fields
     return struct.pack(">i", len(header)) + header
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ def test_rounds_add_up_over_runs(tmp_path: Path) -> None:
 def test_a_round_says_what_is_wrong_in_one_line() -> None:
     assert ROWS[1].summary().endswith("WRONG: AssertionError: 4 findings")
     assert ROWS[0].summary().endswith("nothing wrong")
+    assert "stalled" not in ROWS[0].summary()
+    assert "librdkafka's members stalled 2 times" in replace(ROWS[0], stalls=2).summary()
 
 
 def test_several_reports_add_up_on_a_page(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from chaos.fault import Fault, Hurt, Stage
 from support.cluster import ClusterNode
-from tidelog.client.admin import Admin
-from tidelog.client.cluster_descriptions import FeatureUpdate
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
 OLD_RELEASES = (METADATA_VERSION_MIN, 16, 17, 20, 22, 24, METADATA_VERSION - 1)

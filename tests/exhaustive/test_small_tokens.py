@@ -7,7 +7,8 @@ import pytest
 from support.old_token_rules import OLD_TOKEN_RULES
 from support.small_token_world import TOPIC, TokenBounds, TokenWorld
 from support.small_world_search import explore
-from tidelog.server.gated_apis import DENIALS, IsDenied
+from tidelog.server.api.apis import DENIALS
+from tidelog.server.api.gated_apis import AreDenied
 from tidelog.wire.api import ApiKey
 
 
@@ -34,10 +35,10 @@ def test_rules_that_were_replaced_are_refuted(rule: str, invariant: str) -> None
 
 def test_a_broker_cannot_tell_what_a_deposed_controller_will_refuse() -> None:
     """It has heard neither of a topic nor that it was deleted; whom it asks has heard the one, and not the other."""
-    by_its_image: dict[int, IsDenied] = {
+    by_its_image: dict[int, AreDenied] = {
         **DENIALS,
-        ApiKey.CREATE_TOPICS: lambda node, request: node.image.topic(TOPIC) is not None,
-        ApiKey.DELETE_TOPICS: lambda node, request: node.image.topic(TOPIC) is None,
+        ApiKey.CREATE_TOPICS: lambda node, request: iter([node.image.topic(TOPIC) is not None]),
+        ApiKey.DELETE_TOPICS: lambda node, request: iter([node.image.topic(TOPIC) is None]),
     }
     explored = explore(TokenWorld(TokenBounds(brokers=2), denials=by_its_image), is_traced=True)
     assert explored.broken.startswith("OwnWritesSeen: the client was answered by a controller")

@@ -25,7 +25,8 @@ from support.node import NodeProcess
 from support.waiting import wait_until
 from support.wire_client import WireClient
 from tidelog.records import BatchBuilder
-from tidelog.server.dispatch import BROKER, CONTROLLER, advertised
+from tidelog.server.api.dispatch import advertised
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.wire import encode_request
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of

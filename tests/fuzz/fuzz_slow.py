@@ -28,7 +28,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.node import NodeProcess
 from support.wire_client import WireClient, batch_of
-from tidelog.server.dispatch import BROKER, advertised
+from tidelog.server.api.dispatch import advertised
+from tidelog.server.transport.listener_roles import BROKER
 from tidelog.wire import encode_request
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse

@@ -182,8 +182,11 @@ def collect(batch: memoryview, header: BatchHeader) -> int:
     return columns.finish().row_count
 
 
-def main(seconds: float, seed: int) -> tuple[int, int]:
+def main(seconds: float, seed: int, *, batch_count_max: int | None = None) -> tuple[int, int]:
     """Damage and read for that long; return how many batches were read, and how many of them accepted.
+
+    Args:
+        batch_count_max: ends it earlier, after so many.
 
     Raises:
         AssertionError: a finding; it shows the records as hex, and the seed.
@@ -194,7 +197,7 @@ def main(seconds: float, seed: int) -> tuple[int, int]:
     deadline = time.monotonic() + seconds
     count = accepted = 0
     try:
-        while time.monotonic() < deadline:
+        while time.monotonic() < deadline and (batch_count_max is None or count < batch_count_max):
             records, record_count = valid_records(rng)
             for _ in range(10):
                 region = (

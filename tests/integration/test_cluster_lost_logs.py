@@ -13,15 +13,15 @@ from support.cluster import Cluster, ClusterNode
 from support.waiting import wait_until
 from support.wire_client import batch_of
 from tidelog.base.errors import Code
-from tidelog.client.admin import Admin
+from tidelog.client.admin.admin import Admin
 
 RECORDS = 400
 VALUES = [b"%d" % number for number in range(RECORDS)]
 
 
-def fill(cluster: Cluster, topic: str) -> ClusterNode:
+def fill(cluster: Cluster, topic: str, *, segment_bytes: int = 1 << 30) -> ClusterNode:
     """All is acknowledged by all who are in sync. Returns who leads."""
-    cluster.create_topic(topic)
+    cluster.create_topic(topic, segment_bytes=str(segment_bytes))
     leader = cluster.leader_of(topic)
     with leader.ask(leader.port) as client:
         for start in range(0, RECORDS, 20):
@@ -100,6 +100,24 @@ def test_a_log_may_go_while_its_node_runs(cluster: Cluster, topic: str, how: str
     cluster.start()
     cluster.wait_until_in_sync(topic)
     wait_until_read(cluster, topic, VALUES)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("how", ["stop", "kill"])
+def test_a_log_whose_beginning_went_without_a_trace_is_no_log_that_begins_later(
+    cluster: Cluster, topic: str, how: str
+) -> None:
+    leader = fill(cluster, topic, segment_bytes=2000)
+    end(cluster, how)
+    for suffix in ("log", "index", "timeindex"):
+        (leader.directory / f"{topic}-0" / f"{0:020d}.{suffix}").unlink()
+    start_together(cluster.nodes.values())
+    assert "the file of records from offset 0 on is gone" in leader.log
+    cluster.wait_until_in_sync(topic)
+    wait_until_read(cluster, topic, VALUES)
+    other = next(node for node in cluster.nodes.values() if node is not leader)
+    beginning, original = (node.directory / f"{topic}-0" / f"{0:020d}.log" for node in (leader, other))
+    wait_until(lambda: beginning.read_bytes() == original.read_bytes(), cluster.logs)
 
 
 @pytest.mark.timeout(180)

@@ -8,8 +8,8 @@ import pytest
 
 from support.cluster import Cluster, ClusterNode
 from support.waiting import wait_until
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import NewTopic
 
 METADATA = "__cluster_metadata-0"
 SECONDS_WITHOUT_LEADER = 8.0

@@ -14,7 +14,7 @@ from support.log_files import append, batches, change
 from support.node import NodeFailedError, NodeProcess
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
-from tidelog.client.admin import Admin
+from tidelog.client.admin.admin import Admin
 
 TOPIC = "kept"
 RECORDS = 10

@@ -17,7 +17,7 @@ from support.node import NodeProcess
 from support.waiting import wait_until
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
-from tidelog.client.admin import Admin
+from tidelog.client.admin.admin import Admin
 from tidelog.wire.messages.api_02_list_offsets import MAX_TIMESTAMP
 
 BATCHES, PER_BATCH = 6, 10

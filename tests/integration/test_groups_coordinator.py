@@ -17,7 +17,7 @@ from support.node import NodeProcess, StartNode
 from support.waiting import wait_until
 from support.wire_client import WireClient
 from tidelog.base.errors import Code
-from tidelog.server.group_coordinators import partition_of
+from tidelog.server.coordinators.coordinator_partitions import partition_of
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_10_find_coordinator import (
     KEY_TYPE_TRANSACTION,

@@ -267,7 +267,11 @@ def test_a_node_that_shows_nothing_loads_nothing_for_it() -> None:
     program = "import sys, tidelog.server.main; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
     assert "tidelog.server.node" in loaded
-    assert not {"prometheus_client", "tidelog.server.metrics", "tidelog.server.metrics_listener"} & set(loaded)
+    assert not {
+        "prometheus_client",
+        "tidelog.server.metrics",
+        "tidelog.server.observe.metrics_listener",
+    } & set(loaded)
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from support.verifying import verifying_load
 from support.waiting import wait_until
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import ConfigResource, NewTopic
-from tidelog.client.reassignment import PartitionReassignment
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import ConfigResource, NewTopic
+from tidelog.client.admin.reassignment import PartitionReassignment
 
 RECORDS = 300
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from support.group_member import commit, commit_request, wait_for_coordinator
 from support.node import NodeProcess, StartNode
 from support.wire_client import WireClient, batch_of
 from tidelog.base.errors import Code
@@ -24,8 +25,25 @@ from tidelog.wire.messages.api_02_list_offsets import (
     ListOffsetsTopic,
 )
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from tidelog.wire.messages.api_09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
 from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.api_34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from tidelog.wire.messages.api_75_describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
+)
 
 COUNT = 3_000
 
@@ -88,6 +106,47 @@ def test_many_topics_are_made_and_deleted_in_one_request(node_client: WireClient
     wanted = DeleteTopicsRequest(topics=[DeleteTopicState(name=name) for name in names[1:]])
     deleted = node_client.ask(ApiKey.DELETE_TOPICS, 6, wanted, DeleteTopicsResponse)
     assert [(one.name, one.error_code) for one in deleted.responses] == [(name, 0) for name in names[1:]]
+
+
+def test_topics_are_described_in_the_order_of_their_names(node_client: WireClient) -> None:
+    assert node_client.create_topic("long-described", partitions=3).error_code == 0
+    names = sorted({"long-described", *(f"unknown-{number}" for number in range(COUNT))})
+    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name) for name in reversed(names)])
+    answer = node_client.ask(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, request, DescribeTopicPartitionsResponse)
+    assert [one.name for one in answer.topics] == names
+    assert [(len(one.partitions), one.error_code) for one in answer.topics] == [
+        (3, 0) if name == "long-described" else (0, Code.UNKNOWN_TOPIC_OR_PARTITION) for name in names
+    ]
+
+
+def test_each_replica_is_told_about_a_move(node_client: WireClient) -> None:
+    assert node_client.create_topic("long-moved", partitions=300).error_code == 0
+    named = [AlterReplicaLogDirTopic("long-moved", list(range(COUNT))), AlterReplicaLogDirTopic("long-moved", [])]
+    request = AlterReplicaLogDirsRequest(dirs=[AlterReplicaLogDir("/nowhere", named)])
+    answer = node_client.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, request, AlterReplicaLogDirsResponse)
+    (told,) = answer.results
+    assert [(one.partition_index, one.error_code) for one in told.partitions] == [
+        (index, Code.LOG_DIR_NOT_FOUND) for index in range(COUNT)
+    ]
+
+
+@pytest.mark.parametrize("version", [1, 7, 9])
+def test_positions_are_told_partition_by_partition(node_client: WireClient, version: int) -> None:
+    node_client.create_topic("long-read", partitions=2)
+    group = f"long-group-{version}"
+    wait_for_coordinator(node_client, group)
+    assert set(commit(node_client, commit_request(group, {("long-read", 1): 7})).values()) == {Code.NONE}
+    topics = [OffsetFetchRequestTopic("long-read", list(range(COUNT))), OffsetFetchRequestTopic("other", [0])]
+    if version < 8:
+        request = OffsetFetchRequest(group_id=group, topics=topics)
+    else:
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=topics)])
+    answer = node_client.ask(ApiKey.OFFSET_FETCH, version, request, OffsetFetchResponse)
+    read, other = answer.topics if version < 8 else answer.groups[0].topics
+    assert [(one.partition_index, one.committed_offset) for one in read.partitions] == [
+        (index, 7 if index == 1 else -1) for index in range(COUNT)
+    ]
+    assert [one.committed_offset for one in other.partitions] == [-1]
 
 
 def test_missing_topics_are_made_in_portions(start_node: StartNode) -> None:

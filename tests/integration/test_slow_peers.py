@@ -109,8 +109,8 @@ def test_a_fetch_that_waits_is_told_when_its_topic_is_deleted(filled: NodeProces
 
 def test_peers_that_vanish_in_the_middle(filled: NodeProcess) -> None:
     """Of a request, of an answer, of a wait: none of it is more than a closed connection."""
-    with WireClient(filled.port) as witness:
-        end_offset = witness.log_end_offset(TOPIC)
+    with WireClient(filled.port) as recorder:
+        end_offset = recorder.log_end_offset(TOPIC)
         for _ in range(10):
             for key, version, request, cut in (
                 (ApiKey.FETCH, 12, fetch_request(TOPIC), None),
@@ -121,8 +121,8 @@ def test_peers_that_vanish_in_the_middle(filled: NodeProcess) -> None:
                 client.stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
                 client.send(key, version, request, size_bytes_max=cut)
                 client.close()
-        assert witness.log_end_offset(TOPIC) == end_offset
-        assert witness.produce(TOPIC, batch_of(b"still here")).base_offset == end_offset
+        assert recorder.log_end_offset(TOPIC) == end_offset
+        assert recorder.produce(TOPIC, batch_of(b"still here")).base_offset == end_offset
     assert "Traceback" not in filled.log
 
 

@@ -436,12 +436,12 @@ def test_what_does_nothing_is_kept_and_told_of_once(node: NodeProcess) -> None:
         return [line for line in node.log.splitlines() if "do nothing here" in line]
 
     with WireClient(node.port) as client:
-        client.create_topic("jittery")
+        client.create_topic("idle")
         change(client, "", {"num.io.threads": set_to("16")}, kind=RESOURCE_BROKER)
         change(client, "1", {"num.io.threads": set_to("4")}, kind=RESOURCE_BROKER)
-        change(client, "jittery", {"segment.jitter.ms": set_to("5")})
+        change(client, "idle", {"file.delete.delay.ms": set_to("5")})
         assert described(client, "1", kind=RESOURCE_BROKER)["num.io.threads"].value == "4"
-        assert described(client, "jittery")["segment.jitter.ms"].value == "5"
+        assert described(client, "idle")["file.delete.delay.ms"].value == "5"
         assert ["num.io.threads" in line for line in told()] == [True, False]
     node.kill()
     node.restart()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tidelog.server.config import NodeConfig
-from tidelog.sim.cluster_faults import CLUSTER_FAULTS
-from tidelog.sim.cluster_plan import NODES_MAX, NODES_MIN, draw_cluster_plan
-from tidelog.sim.rng import SeededRng
+from tidelog.server.settings.config import NodeConfig
+from tidelog.sim.faults.cluster_faults import CLUSTER_FAULTS
+from tidelog.sim.runs.cluster_plan import NODES_MAX, NODES_MIN, draw_cluster_plan
+from tidelog.sim.world.rng import SeededRng
 
 
 def test_most_kinds_are_left_out_of_most_runs_and_none_of_all() -> None:

@@ -12,14 +12,14 @@ import pytest
 
 from support import planted_in_runs
 from tidelog.base.ids import BrokerId
-from tidelog.sim.cluster import ClusterStory
-from tidelog.sim.cluster_faults import CLUSTER_FAULTS
-from tidelog.sim.cluster_plan import ClusterPlan
-from tidelog.sim.faults import Fault
-from tidelog.sim.report import Report
-from tidelog.sim.run import run_seed
-from tidelog.sim.workload import Plan
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.faults.cluster_faults import CLUSTER_FAULTS
+from tidelog.sim.faults.faults import Fault
+from tidelog.sim.runs.cluster import ClusterStory
+from tidelog.sim.runs.cluster_plan import ClusterPlan
+from tidelog.sim.runs.report import Report
+from tidelog.sim.runs.run import run_seed
+from tidelog.sim.runs.workload import Plan
+from tidelog.sim.world.world import SimulatedWorld
 
 MINUTES = 0.1
 INVARIANTS = {
@@ -48,7 +48,7 @@ def run_story(
     with SimulatedWorld(seed) as world:
         story = ClusterStory(world, plan)
         report = story.run(minutes, faults)
-        return report, dict(story.witness.facts)
+        return report, dict(story.recorder.facts)
 
 
 @pytest.mark.parametrize("seed", range(1, 9))
@@ -118,7 +118,8 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
     told = set()
     for hash_seed in ("1", "2"):
         program = (
-            f"from tidelog.sim.run import run_seed; print(run_seed(3, nodes=3, is_cluster=True, minutes={MINUTES}))"
+            "from tidelog.sim.runs.run import run_seed; "
+            f"print(run_seed(3, nodes=3, is_cluster=True, minutes={MINUTES}))"
         )
         told.add(
             subprocess.run(

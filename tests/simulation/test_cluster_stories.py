@@ -11,11 +11,11 @@ from support.cluster_stage import PARTITION, Stage, tell
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Buffer
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.client.core.values import ConsumerRecord, PositionReset
-from tidelog.client.descriptions import NewTopic
 from tidelog.log.directory import INCARNATION_FILE
-from tidelog.sim.cluster_plan import machine_of
-from tidelog.sim.workload import TOPIC
+from tidelog.sim.runs.cluster_plan import machine_of
+from tidelog.sim.runs.workload import TOPIC
 
 ROUND_TRIP_MS_MAX = 10
 """Of the simulated network, a slow one, with the disks of a majority in it."""
@@ -167,8 +167,8 @@ def test_a_consumer_is_told_of_what_an_unclean_election_takes_from_it() -> None:
         await stage.until_settled()
         assert [value.partition("@")[0] for value in stage.values(1)] == ["m1", "m2", "n3"]
 
-    witness = tell(story, properties={"min.insync.replicas": "1"}, allows_unclean=True)
-    assert witness.facts["unclean election"] == 1
+    recorder = tell(story, properties={"min.insync.replicas": "1"}, allows_unclean=True)
+    assert recorder.facts["unclean election"] == 1
 
 
 def test_a_topic_placed_on_two_brokers_that_lost_their_disks_waits_for_an_operator() -> None:
@@ -179,9 +179,9 @@ def test_a_topic_placed_on_two_brokers_that_lost_their_disks_waits_for_an_operat
     """
 
     async def story(stage: Stage) -> None:
-        assert stage.witness.may_lose_power(BrokerId(4), is_disk=True)
+        assert stage.recorder.may_lose_power(BrokerId(4), is_disk=True)
         stage.lose_disk(4)
-        assert not stage.witness.may_lose_power(BrokerId(5), is_disk=True)
+        assert not stage.recorder.may_lose_power(BrokerId(5), is_disk=True)
         stage.lose_disk(5)
         await stage.make_topic(4, 5, 1)
         stage.kill(1)
@@ -195,8 +195,8 @@ def test_a_topic_placed_on_two_brokers_that_lost_their_disks_waits_for_an_operat
         await stage.until_settled()
         await stage.produce("m1")
 
-    witness = tell(story, nodes=5, allows_unclean=True, seed=2)  # in which node 1 is back before they are fenced
-    assert witness.facts["unclean election"] == 1
+    recorder = tell(story, nodes=5, allows_unclean=True, seed=2)  # in which node 1 is back before they are fenced
+    assert recorder.facts["unclean election"] == 1
 
 
 # A process that is killed between two others of its broker.
@@ -272,7 +272,7 @@ def test_a_leader_that_is_killed_is_noticed_by_its_closed_connection(is_controll
         await stage.until(lambda: stage.leader in others)
         await stage.produce("m2", at=tuple(others))
         assert (asyncio.get_running_loop().time() - killed_at) * 1000 < KILLED_MS_MAX
-        assert stage.witness.latest.brokers[BrokerId(victim)].is_fenced
+        assert stage.recorder.latest.brokers[BrokerId(victim)].is_fenced
         await stage.start()
         await stage.until_settled()
 
@@ -314,7 +314,7 @@ def test_a_middle_box_that_refuses_in_its_name_costs_a_living_leader_no_more_tha
         for _ in range(3):
             stage.world.network.refuse(machine_of(us))
             await asyncio.sleep(3)
-            assert not stage.witness.latest.brokers[us].is_fenced, "its next heartbeat has let it in again"
+            assert not stage.recorder.latest.brokers[us].is_fenced, "its next heartbeat has let it in again"
             stage.world.network.admit(machine_of(us))
             await asyncio.sleep(1)
         await stage.until_settled()

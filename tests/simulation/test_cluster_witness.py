@@ -11,8 +11,8 @@ import pytest
 from support.cluster_stage import Stage, tell
 from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.quorum import QuorumState, format_quorum_state
-from tidelog.sim.cluster_views import QUORUM_STATE
 from tidelog.sim.node import LOGS
+from tidelog.sim.runs.cluster_views import QUORUM_STATE
 
 Doctor = Callable[[Stage], Awaitable[None]]
 
@@ -57,7 +57,7 @@ async def vote_again(stage: Stage) -> None:
     for voted_id in (1, 3):
         state = QuorumState(LeaderEpoch(1_000), None, BrokerId(voted_id))
         disk.write_atomically(QUORUM_STATE, format_quorum_state(state))
-        stage.witness.on_process_changed(BrokerId(2))
+        stage.recorder.on_process_changed(BrokerId(2))
         await asyncio.sleep(0)
 
 

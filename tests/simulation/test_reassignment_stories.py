@@ -9,7 +9,7 @@ import pytest
 
 from support.cluster_stage import PARTITION, PLAN, Stage, tell
 from tidelog.base.ids import BrokerId
-from tidelog.client.reassignment import ReassignmentOutcome
+from tidelog.client.admin.reassignment import ReassignmentOutcome
 from tidelog.controller import isr_changes, replica_moves
 from tidelog.controller.partition_changes import IsActive, with_replicas
 from tidelog.metadata.image import PartitionImage

@@ -16,18 +16,18 @@ from tidelog.client.async_consumer import AsyncConsumer
 from tidelog.client.core.reader import PartitionReader, Phase
 from tidelog.log.segment import Segment
 from tidelog.replica import LeaderReplica, Ready
-from tidelog.server.partition import Partition
+from tidelog.server.replication.partition import Partition
 from tidelog.sim.checkers.views import Record
-from tidelog.sim.faults import Fault
+from tidelog.sim.faults.faults import Fault
+from tidelog.sim.faults.node_faults import NODE_FAULTS
 from tidelog.sim.node import SimulatedNode
-from tidelog.sim.node_faults import NODE_FAULTS
-from tidelog.sim.one_node import OneNodeStory
-from tidelog.sim.report import Report, Totals
-from tidelog.sim.rng import SeededRng
-from tidelog.sim.run import run_seed
-from tidelog.sim.shrink import shrink
-from tidelog.sim.workload import Plan
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.runs.one_node import OneNodeStory
+from tidelog.sim.runs.report import Report, Totals
+from tidelog.sim.runs.run import run_seed
+from tidelog.sim.runs.shrink import shrink
+from tidelog.sim.runs.workload import Plan
+from tidelog.sim.world.rng import SeededRng
+from tidelog.sim.world.world import SimulatedWorld
 
 MINUTES = 0.1
 INVARIANTS = {
@@ -56,7 +56,7 @@ def run_story(seed: int, plan: Plan, faults: list[Fault]) -> tuple[Report, list[
     with SimulatedWorld(seed) as world:
         story = OneNodeStory(world, plan)
         report = story.run(MINUTES, faults)
-        return report, story.witness.watched[plan.topic_partitions[0]].stored.records
+        return report, story.recorder.watched[plan.topic_partitions[0]].stored.records
 
 
 @pytest.mark.parametrize("seed", range(1, 13))
@@ -102,7 +102,7 @@ def test_power_takes_what_was_not_synced_and_readers_are_told() -> None:
         with SimulatedWorld(seed) as world:
             story = OneNodeStory(world, plan)
             assert story.run(MINUTES, faults).broken == ()
-            told.append(story.witness.losses_reported)
+            told.append(story.recorder.losses_reported)
     assert any(told)
 
 
@@ -123,7 +123,7 @@ def test_what_a_loss_of_power_left_is_to_be_kept_from_then_on(monkeypatch: pytes
 def test_a_seed_gives_the_same_run_in_every_process() -> None:
     told = set()
     for hash_seed in ("1", "2"):
-        program = f"from tidelog.sim.run import run_seed; print(run_seed(3, minutes={MINUTES}))"
+        program = f"from tidelog.sim.runs.run import run_seed; print(run_seed(3, minutes={MINUTES}))"
         told.add(
             subprocess.run(
                 [sys.executable, "-c", program],

@@ -10,8 +10,8 @@ import pytest
 from tidelog.cli import app, commit
 from tidelog.cli.command import FAILED, USAGE
 from tidelog.cli.commit import is_same_commit
-from tidelog.server.partition import Partition
-from tidelog.sim.run import run_seed
+from tidelog.server.replication.partition import Partition
+from tidelog.sim.runs.run import run_seed
 
 COMMIT = "0123456789ab"
 SHORT = ("--minutes", "0.1", "--jobs", "1")

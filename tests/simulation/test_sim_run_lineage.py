@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.sim.faults import Fault
-from tidelog.sim.one_node import OneNodeStory
-from tidelog.sim.report import Report
-from tidelog.sim.workload import Plan
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.faults.faults import Fault
+from tidelog.sim.runs.one_node import OneNodeStory
+from tidelog.sim.runs.report import Report
+from tidelog.sim.runs.workload import Plan
+from tidelog.sim.world.world import SimulatedWorld
 
 
 def run() -> Report:

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from tidelog.client.async_admin import AsyncAdmin
-from tidelog.client.descriptions import TopicDescription
-from tidelog.sim.faults import Fault
-from tidelog.sim.one_node import OneNodeStory
-from tidelog.sim.report import Report
-from tidelog.sim.workload import Plan
-from tidelog.sim.world import SimulatedWorld
+from tidelog.client.admin.async_admin import AsyncAdmin
+from tidelog.client.admin.descriptions import TopicDescription
+from tidelog.sim.faults.faults import Fault
+from tidelog.sim.runs.one_node import OneNodeStory
+from tidelog.sim.runs.report import Report
+from tidelog.sim.runs.workload import Plan
+from tidelog.sim.world.world import SimulatedWorld
 
 MINUTES = 0.2
 PLAN = Plan(producers=0, consumers=1, administers=True)

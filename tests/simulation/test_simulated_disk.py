@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.errors import DiskError
-from tidelog.sim.disk import PAGE_SIZE_BYTES, Contents, SimulatedDisk
-from tidelog.sim.machine import Machine
-from tidelog.sim.process import ProcessKilledError
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.world.disk import PAGE_SIZE_BYTES, Contents, SimulatedDisk
+from tidelog.sim.world.machine import Machine
+from tidelog.sim.world.process import ProcessKilledError
+from tidelog.sim.world.world import SimulatedWorld
 
 positions = st.integers(0, 5 * PAGE_SIZE_BYTES)
 changes = st.one_of(

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from tidelog.sim.executor import ExecutorFaults, SimulatedExecutor
-from tidelog.sim.loop import SimulatedLoop, StuckError
+from tidelog.sim.world.executor import ExecutorFaults, SimulatedExecutor
+from tidelog.sim.world.loop import SimulatedLoop, StuckError
 
 
 @pytest.fixture

@@ -13,11 +13,11 @@ import pytest
 
 from tidelog.aio import Factory
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.records import read_records, split_batches
-from tidelog.server.partition import Partition
+from tidelog.server.replication.partition import Partition
 from tidelog.sim.node import SimulatedNode
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.world.world import SimulatedWorld
 
 TOPIC = "flights"
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))

@@ -11,10 +11,10 @@ import pytest
 
 from tidelog.base.errors import NetworkError
 from tidelog.base.ports import Link
-from tidelog.sim.hurt_network import BlockedWays, ways
-from tidelog.sim.network import MachineNetwork, SimulatedListening
-from tidelog.sim.transport import GIVE_UP_SECONDS, WINDOW_BYTES
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.faults.network_faults import BlockedWays, ways
+from tidelog.sim.world.network import MachineNetwork, SimulatedListening
+from tidelog.sim.world.transport import GIVE_UP_SECONDS, WINDOW_BYTES
+from tidelog.sim.world.world import SimulatedWorld
 
 PORT = 9092
 

@@ -9,11 +9,11 @@ import pytest
 
 from tidelog.aio import Consumer, Factory
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.sim.node import SimulatedNode
-from tidelog.sim.one_node import OneNodeStory
-from tidelog.sim.workload import Plan
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.runs.one_node import OneNodeStory
+from tidelog.sim.runs.workload import Plan
+from tidelog.sim.world.world import SimulatedWorld
 
 TOPIC = "flights"
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))

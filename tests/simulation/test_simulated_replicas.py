@@ -14,16 +14,16 @@ from support.old_rules import high_watermark_alone
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.log import LogConfig
 from tidelog.replica import FollowerReplica, LeaderReplica
-from tidelog.sim.faults import Fault
+from tidelog.sim.faults.faults import Fault
 from tidelog.sim.replicas import replica as hosted
 from tidelog.sim.replicas.faults import REPLICA_FAULTS
 from tidelog.sim.replicas.plan import Plan, draw_plan
 from tidelog.sim.replicas.story import ReplicaStory
 from tidelog.sim.replicas.world import ReplicaCluster
-from tidelog.sim.report import Report
-from tidelog.sim.rng import SeededRng
-from tidelog.sim.run import run_seed
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.runs.report import Report
+from tidelog.sim.runs.run import run_seed
+from tidelog.sim.world.rng import SeededRng
+from tidelog.sim.world.world import SimulatedWorld
 
 MINUTES = 0.1
 SEEDS_MAX = 30
@@ -118,7 +118,7 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
     told = set()
     for hash_seed in ("1", "2"):
         program = (
-            "from tidelog.sim.run import run_seed; "
+            "from tidelog.sim.runs.run import run_seed; "
             f"print(*(run_seed(seed, nodes=3, minutes={MINUTES}) for seed in (5, 6)))"
         )
         ran = subprocess.run(

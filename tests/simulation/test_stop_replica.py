@@ -10,26 +10,26 @@ import pytest
 from support.cluster_stage import PARTITION, Stage, tell
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.controller import ControllerState
 from tidelog.controller.partition_changes import change_record, with_replicas
 from tidelog.journal import Decision
-from tidelog.log.checkpoint import format_partition_metadata
+from tidelog.log.files.checkpoint import format_partition_metadata
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.replica import StopOrder
 from tidelog.replica.stop import METADATA_AHEAD_MAX
-from tidelog.server.broker import Broker
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.stop_orders import STOPPED_SECONDS_MAX, StopOrders
+from tidelog.server.membership.replica_stops import ATTEMPTS_MAX
 from tidelog.server.node import Node
-from tidelog.server.replica_stops import ATTEMPTS_MAX
-from tidelog.server.stop_orders import STOPPED_SECONDS_MAX, StopOrders
 from tidelog.sim.checkers.stopping import StoppedMeansStopped
-from tidelog.sim.cluster_hurt import CLIENT
-from tidelog.sim.cluster_plan import machine_of
-from tidelog.sim.late_stops import LateStops
+from tidelog.sim.faults.cluster_fault_injector import CLIENT
+from tidelog.sim.faults.late_stops import LateStops
 from tidelog.sim.node import CLIENT_PORT, INTERNAL_PORT, LOGS
-from tidelog.sim.rng import SeededRng
-from tidelog.sim.workload import TOPIC
+from tidelog.sim.runs.cluster_plan import machine_of
+from tidelog.sim.runs.workload import TOPIC
+from tidelog.sim.world.rng import SeededRng
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_05_stop_replica import (
     DELETED_TOPIC_EPOCH,
@@ -83,7 +83,7 @@ async def reassign(stage: Stage, *replicas: int) -> None:
 
 
 async def delete_topic(stage: Stage, at: int) -> None:
-    stage.witness.may_be_deleted.add(TOPIC)
+    stage.recorder.may_be_deleted.add(TOPIC)
     async with stage.factory_at(at).admin() as admin:
         await admin.delete_topics([TOPIC])
 
@@ -141,7 +141,7 @@ def test_what_is_assigned_again_before_the_metadata_comes_has_all_in_the_end() -
         controller, (slow, quick) = stage.controller, others(stage)
         stage.part([controller, quick], [slow])
         await reassign(stage, controller, quick)
-        leader_epoch, offset = stage.state.leader_epoch, stage.witness.metadata.end_offset - 1
+        leader_epoch, offset = stage.state.leader_epoch, stage.recorder.metadata.end_offset - 1
         await stage.produce("m2", at=(controller, quick))
         request = order(stage, slow, StopReplicaPartitionState(0, leader_epoch, delete_partition=True), offset)
         assert await send(stage, slow, request) == (Code.NONE, [Code.NONE])
@@ -162,7 +162,7 @@ def test_an_order_that_the_metadata_does_not_bear_out_holds_a_replica_up_until_i
     async def story(stage: Stage) -> None:
         await settled(stage)
         number = stage.leader if leads else next(one for one in (1, 2, 3) if one != stage.leader)
-        log, known = stage.replica(number).log, stage.witness.metadata.end_offset - 1
+        log, known = stage.replica(number).log, stage.recorder.metadata.end_offset - 1
         uncommitted = StopReplicaPartitionState(0, stage.state.leader_epoch + 1, delete_partition=True)
         assert await send(stage, number, order(stage, number, uncommitted, known)) == (Code.NONE, [Code.NONE])
         assert is_serving(stage, number)
@@ -305,7 +305,7 @@ def test_a_log_of_a_topic_that_nobody_knows_goes_by_its_id_alone() -> None:
         disk = node.machine.disk
         disk.make_dirs(f"{LOGS}/ghost-0")
         disk.write_atomically(f"{LOGS}/ghost-0/partition.metadata", format_partition_metadata(ghost))
-        stage.witness.may_be_deleted.add("ghost")
+        stage.recorder.may_be_deleted.add("ghost")
 
         deletion = StopReplicaPartitionState(0, DELETED_TOPIC_EPOCH, delete_partition=True)
 
@@ -314,7 +314,7 @@ def test_a_log_of_a_topic_that_nobody_knows_goes_by_its_id_alone() -> None:
             request.topic_states[0].topic_name = "ghost"
             return request
 
-        known = stage.witness.metadata.end_offset - 1
+        known = stage.recorder.metadata.end_offset - 1
         assert await send(stage, slow, of_ghost(other, known)) == (Code.NONE, [Code.INCONSISTENT_TOPIC_ID])
         assert await send(stage, slow, of_ghost(ghost, -1)) == (Code.NONE, [OLD])
         assert await send(stage, slow, of_ghost(ghost, known + 1)) == (Code.NONE, [Code.NONE])
@@ -331,11 +331,11 @@ def test_an_order_that_no_metadata_can_bear_out_does_not_hold_a_replica_up_for_g
         await settled(stage)
         number = stage.leader
         deletion = StopReplicaPartitionState(0, DELETED_TOPIC_EPOCH, delete_partition=True)
-        topic_id = stage.witness.latest.topics_by_name[TOPIC].topic_id
+        topic_id = stage.recorder.latest.topics_by_name[TOPIC].topic_id
         no_offset = (1 << 63) - 1
         assert await send(stage, number, order(stage, number, deletion, no_offset, topic_id)) == (REFUSED, [])
         assert is_serving(stage, number)
-        far_off = stage.witness.metadata.end_offset + METADATA_AHEAD_MAX // 2
+        far_off = stage.recorder.metadata.end_offset + METADATA_AHEAD_MAX // 2
         request = order(stage, number, deletion, far_off, topic_id)
         assert await send(stage, number, request) == (Code.NONE, [Code.NONE])
         assert not is_serving(stage, number)
@@ -355,12 +355,12 @@ def test_an_order_about_a_log_whose_topic_is_not_heard_of_yet_does_not_hold_it_u
         stage.part([controller, quick], [slow])
         async with stage.factory_at(controller).admin() as admin:
             await admin.create_topics([NewTopic("later", replica_assignments={0: [controller, quick, slow]})])
-        topic_id = stage.witness.latest.topics_by_name["later"].topic_id
+        topic_id = stage.recorder.latest.topics_by_name["later"].topic_id
         disk = stage.nodes[BrokerId(slow)].machine.disk
         disk.make_dirs(f"{LOGS}/later-0")
         disk.write_atomically(f"{LOGS}/later-0/partition.metadata", format_partition_metadata(topic_id))
         deletion = StopReplicaPartitionState(0, DELETED_TOPIC_EPOCH, delete_partition=True)
-        far_off = stage.witness.metadata.end_offset + METADATA_AHEAD_MAX // 2
+        far_off = stage.recorder.metadata.end_offset + METADATA_AHEAD_MAX // 2
         request = order(stage, slow, deletion, far_off, topic_id)
         request.topic_states[0].topic_name = "later"
         assert await send(stage, slow, request) == (Code.NONE, [Code.NONE])
@@ -389,8 +389,8 @@ def test_an_order_that_waits_while_the_metadata_brings_its_replica_stops_that() 
             await admin.create_topics([NewTopic("later", replica_assignments={0: [1, 2, 3]})])
         await stage.until(lambda: len(lock._waiters or ()) == 1)  # the image
         state = StopReplicaPartitionState(0, 1, delete_partition=False)
-        ordered_at = stage.witness.metadata.end_offset
-        request = order(stage, slow, state, ordered_at, stage.witness.latest.topics_by_name["later"].topic_id)
+        ordered_at = stage.recorder.metadata.end_offset
+        request = order(stage, slow, state, ordered_at, stage.recorder.latest.topics_by_name["later"].topic_id)
         request.topic_states[0].topic_name = "later"
         sent = asyncio.create_task(send(stage, slow, request))
         await stage.until(lambda: len(lock._waiters or ()) == 2)  # the order behind it
@@ -510,7 +510,7 @@ def test_clients_are_neither_offered_nor_served_it() -> None:
         await settled(stage)
         number = stage.leader
         state = StopReplicaPartitionState(0, stage.state.leader_epoch, delete_partition=True)
-        request = order(stage, number, state, stage.witness.metadata.end_offset)
+        request = order(stage, number, state, stage.recorder.metadata.end_offset)
         network = stage.world.client_world(CLIENT).network
         for port, is_served in ((CLIENT_PORT, False), (INTERNAL_PORT, True)):
             address = Address(machine_of(BrokerId(number)), port)

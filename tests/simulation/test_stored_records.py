@@ -5,8 +5,8 @@ from __future__ import annotations
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
 from tidelog.records import BatchBuilder, leader_change_batch
-from tidelog.sim.disk import SimulatedDisk
-from tidelog.sim.stored import Control, StoredRecords
+from tidelog.sim.runs.stored import Control, StoredRecords
+from tidelog.sim.world.disk import SimulatedDisk
 
 DIRECTORY = "logs/t-0"
 

@@ -10,12 +10,12 @@ import pytest
 
 from support.waiting import wait_until
 from tidelog import Admin, NewTopic
-from tidelog.spark.demo import ledger
-from tidelog.spark.demo.balance import LostRange, Place, balance, lost_between
-from tidelog.spark.demo.ledger import Ledger
-from tidelog.spark.demo.ledger_copy import LedgerCopy
-from tidelog.spark.demo.nodes import DemoCluster
-from tidelog.spark.demo.unclean_election import UncleanElection
+from tidelog.demo import ledger
+from tidelog.demo.balance import LostRange, Place, balance, lost_between
+from tidelog.demo.ledger import Ledger
+from tidelog.demo.ledger_copy import LedgerCopy
+from tidelog.demo.nodes import DemoCluster
+from tidelog.demo.unclean_election import UncleanElection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from tidelog.base.ids import BrokerId
 from tidelog.cli.local_cluster import LocalCluster
 from tidelog.cli.node_directories import format_directory, owner_of
 from tidelog.cli.properties import parse_properties
-from tidelog.client.admin import Admin
-from tidelog.client.descriptions import NewTopic, PartitionDescription
+from tidelog.client.admin.admin import Admin
+from tidelog.client.admin.descriptions import NewTopic, PartitionDescription
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.api_60_describe_cluster import (

@@ -7,19 +7,19 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
-from tidelog.client.descriptions import NewTopic
+from tidelog.client.admin.descriptions import NewTopic
 from tidelog.client.factory import AsyncFactory
 from tidelog.metadata.image import PartitionImage
-from tidelog.server.partition import Partition
-from tidelog.sim.cluster import make_nodes
-from tidelog.sim.cluster_hurt import CLIENT
-from tidelog.sim.cluster_plan import ClusterPlan, machine_of
-from tidelog.sim.cluster_views import hosted, quorum_of
-from tidelog.sim.cluster_witness import ClusterWitness
-from tidelog.sim.hurt_network import ways
+from tidelog.server.replication.partition import Partition
+from tidelog.sim.faults.cluster_fault_injector import CLIENT
+from tidelog.sim.faults.network_faults import ways
 from tidelog.sim.node import LOGS
-from tidelog.sim.workload import TOPIC, Plan
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.runs.cluster import make_nodes
+from tidelog.sim.runs.cluster_plan import ClusterPlan, machine_of
+from tidelog.sim.runs.cluster_recorder import ClusterRecorder
+from tidelog.sim.runs.cluster_views import hosted, quorum_of
+from tidelog.sim.runs.workload import TOPIC, Plan
+from tidelog.sim.world.world import SimulatedWorld
 
 POLL_SECONDS = 0.01
 WAIT_SECONDS_MAX = 60.0
@@ -43,7 +43,7 @@ class Stage:
         self.world = world
         self.plan = plan
         self.nodes = make_nodes(world, plan, properties)
-        self.witness = ClusterWitness(plan, self.nodes, lambda: world.loop.stepped)
+        self.recorder = ClusterRecorder(plan, self.nodes, lambda: world.loop.stepped)
         self.factory = AsyncFactory([node.bootstrap for node in self.nodes.values()], world=world.client_world(CLIENT))
 
     # Nodes.
@@ -57,7 +57,7 @@ class Stage:
         async with asyncio.timeout(WAIT_SECONDS_MAX):
             await asyncio.gather(*starting)
         for node_id in node_ids:
-            self.witness.on_process_changed(node_id)
+            self.recorder.on_process_changed(node_id)
 
     def kill(self, *numbers: int) -> None:
         """As `kill -9`."""
@@ -66,9 +66,9 @@ class Stage:
     async def stop(self, number: int) -> None:
         """Cleanly, as SIGTERM does."""
         node_id = BrokerId(number)
-        self.witness.before_end(node_id, without_power=False)
+        self.recorder.before_end(node_id, without_power=False)
         assert await self.nodes[node_id].stop()
-        self.witness.after_end(node_id)
+        self.recorder.after_end(node_id)
 
     def lose_power(self, *numbers: int) -> None:
         """All at once."""
@@ -76,21 +76,21 @@ class Stage:
 
     def _end(self, numbers: Iterable[int], *, without_power: bool) -> None:
         for node_id in map(BrokerId, numbers):
-            self.witness.before_end(node_id, without_power=without_power)
+            self.recorder.before_end(node_id, without_power=without_power)
         for node_id in map(BrokerId, numbers):
             node = self.nodes[node_id]
             (node.lose_power if without_power else node.kill)()
-            self.witness.after_end(node_id)
+            self.recorder.after_end(node_id)
 
     def lose_disk(self, number: int) -> None:
         """With its power; what it comes back with is formatted, and empty."""
         node_id = BrokerId(number)
         node = self.nodes[node_id]
-        self.witness.before_disk_lost(node_id)
+        self.recorder.before_disk_lost(node_id)
         node.lose_power()
         node.format()
         node.machine.disk.sync_dir(LOGS)
-        self.witness.after_end(node_id)
+        self.recorder.after_end(node_id)
 
     def part(self, numbers: Iterable[int], others: Iterable[int]) -> None:
         """Let nothing through between these nodes and those, until `heal`."""
@@ -107,7 +107,7 @@ class Stage:
     @property
     def state(self) -> PartitionImage:
         """Of the partition, as it is committed."""
-        found = self.witness.latest.partition(TOPIC, PartitionIndex(0))
+        found = self.recorder.latest.partition(TOPIC, PartitionIndex(0))
         assert found is not None
         return found
 
@@ -134,8 +134,8 @@ class Stage:
 
     def values(self, number: int) -> list[str]:
         """What the log of the partition has at a node, each with its leader epoch: `m1@0`."""
-        known = self.witness.watched[PARTITION]
-        self.witness.look(PARTITION)
+        known = self.recorder.watched[PARTITION]
+        self.recorder.look(PARTITION)
         return [
             f"{value.decode() if isinstance(value, bytes) else value}@{leader_epoch}"
             for leader_epoch, value in known.stored[BrokerId(number)].records
@@ -152,7 +152,7 @@ class Stage:
     async def until_settled(self) -> None:
         """All replicas are in sync, and equal to the leader."""
         await self.until(lambda: self.leader != 0 and set(self.state.isr) == set(self.state.replicas))
-        await self.until(lambda: self.witness.replicas_differ() is None)
+        await self.until(lambda: self.recorder.replicas_differ() is None)
 
     # What clients do.
 
@@ -160,7 +160,7 @@ class Stage:
         """With these replicas, the first preferred."""
         async with self.factory.admin() as admin:
             await admin.create_topics([NewTopic(TOPIC, replica_assignments={0: list(replicas)})])
-        self.witness.watch(PARTITION)
+        self.recorder.watch(PARTITION)
 
     def factory_at(self, *numbers: int) -> AsyncFactory:
         """Of clients that begin at these nodes."""
@@ -177,7 +177,7 @@ class Stage:
     def acknowledge(self, value: str, offset: int | None) -> None:
         """A producer with acks=all was told where its record is."""
         assert offset is not None
-        self.witness.on_acknowledged(PARTITION, offset, value.encode())
+        self.recorder.on_acknowledged(PARTITION, offset, value.encode())
 
 
 def tell(
@@ -187,7 +187,7 @@ def tell(
     plan: ClusterPlan = PLAN,
     properties: dict[str, str] | None = None,
     **changes: object,
-) -> ClusterWitness:
+) -> ClusterRecorder:
     """Play a story on a stage whose nodes all serve, and hold that nothing breaks.
 
     Args:
@@ -201,12 +201,12 @@ def tell(
             await story(stage)
 
         def check() -> None:
-            stage.witness.after_step()
-            assert not stage.witness.broken, "; ".join(map(str, stage.witness.broken))
+            stage.recorder.after_step()
+            assert not stage.recorder.broken, "; ".join(map(str, stage.recorder.broken))
 
         world.loop.after_step = check
         try:
             world.run(play(), limit_seconds=STORY_SECONDS_MAX)
         finally:
             world.loop.after_step = None
-        return stage.witness
+        return stage.recorder

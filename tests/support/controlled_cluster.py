@@ -46,7 +46,7 @@ class Cluster:
     """A controller of a quorum of one, with a log of encoded records behind it."""
 
     def __init__(self) -> None:
-        self.journal = Journal(self.empty())
+        self.journal = Journal(self.empty(), not_active=Code.NOT_CONTROLLER)
         self.journal.become_active(LeaderEpoch(1), Offset(1))
         self.log: list[tuple[int, bytes]] = []
         self.incarnations = 0

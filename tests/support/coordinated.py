@@ -8,7 +8,8 @@ from uuid import UUID
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.coordinator import GroupCoordinator, GroupMemory, GroupSettings, KeyValue, RequestId
+from tidelog.coordinator import GroupCoordinator, GroupMemory, GroupSettings
+from tidelog.journal import KeyValue, RequestId
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,

@@ -17,10 +17,11 @@ from tidelog.log import Log, LogConfig, LogSlice
 from tidelog.metadata import MetadataImage, PartitionImage
 from tidelog.records import BatchBuilder, read_records, split_whole_batches
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
-from tidelog.server.dispatch import BROKER, RequestContext
-from tidelog.server.fetch_sessions import FetchSessions
-from tidelog.server.handlers import api_01_fetch
-from tidelog.server.partition import Partition
+from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.fetch_sessions import FetchSessions
+from tidelog.server.api.handlers import api_01_fetch
+from tidelog.server.replication.partition import Partition
+from tidelog.server.transport.listener_roles import BROKER
 from tidelog.wire import ApiKey, RequestHeader
 from tidelog.wire.messages.api_01_fetch import (
     FetchPartition,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, TypeVar
 
 from support.group_member import commit_request
@@ -16,9 +17,12 @@ from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
+from tidelog.net.backoff import Backoff
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
-from tidelog.server.offsets_partition import OffsetsPartition
-from tidelog.server.partition import Partition
+from tidelog.server.coordinators.coordinator_partition import CoordinatorHost, CoordinatorPartition
+from tidelog.server.coordinators.coordinator_partitions import asks_nobody
+from tidelog.server.groups.group_coordinators import GROUPS, forget, forget_all_but
+from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 from tidelog.wire.primitives import ZERO_UUID
 
@@ -55,6 +59,8 @@ class GatedExecutor:
 
         return wait()
 
+    compute = run
+
 
 class WaitingReader:
     """Waits for records, and notes the high watermarks that it is told of."""
@@ -68,6 +74,11 @@ class WaitingReader:
         self.seen.append(self._partition.high_watermark)
 
 
+def state_of(isr: tuple[int, ...], leader_epoch: int, partition_epoch: int = 0) -> PartitionImage:
+    in_sync = tuple(map(BrokerId, isr))
+    return PartitionImage(in_sync, in_sync, BROKER, LeaderEpoch(leader_epoch), PartitionEpoch(partition_epoch))
+
+
 class Led:
     """A partition that is led, with its coordinator; and a broker that takes it offline when told."""
 
@@ -78,13 +89,14 @@ class Led:
         executor: Executor | None = None,
         leader_epoch: int = 0,
         clean: bool = True,
+        isr: tuple[int, ...] = (BROKER,),
         **config: Any,
     ) -> None:
         log = Log.open(disk, DIRECTORY, PLACE, LogConfig(**config), topic_id=None, clean_shutdown=clean, now_ms=0)
         epoch = LeaderEpoch(leader_epoch)
         log.assign_leader_epoch(epoch)
         self.partition = Partition(PLACE, TopicId(ZERO_UUID), log)
-        state = PartitionImage((BROKER,), (BROKER,), BROKER, epoch, PartitionEpoch(0))
+        state = state_of(isr, leader_epoch)
         bounds = LogBounds(log.log_start_offset, log.log_end_offset)
         self.partition.lead(
             LeaderReplica(PLACE, BROKER, state, bounds, log.lineage, settings=ReplicationSettings(), now_ms=0)
@@ -93,20 +105,25 @@ class Led:
         self.reloads = 0
         self.is_full = False  # the disk, as the broker knows it
         self.clock = SetClock()
-        self.one = OffsetsPartition(
-            self.partition,
-            GroupCoordinator(7, GroupSettings(initial_rebalance_delay_ms=0), rng=SystemRng()),
-            clock=self.clock,
-            executor=executor or InlineExecutor(),
+        host = CoordinatorHost(
+            self.clock,
+            executor or InlineExecutor(),
             loading=asyncio.Lock(),
-            has_room=lambda: not self.is_full,
+            has_room=lambda _: not self.is_full,
             on_disk_error=self.take_offline,
             on_bug=self.take_offline,
             on_refused=self.reload,
+            ask_leader=asks_nobody,
+            backoff=Backoff(1, 1, SystemRng()),
         )
+        coordinator = GroupCoordinator(7, GroupSettings(initial_rebalance_delay_ms=0), rng=SystemRng())
+        self.one = CoordinatorPartition(self.partition, coordinator, GROUPS, host)
 
     def start(self, known: frozenset[str] = frozenset(("t", "u"))) -> None:
-        self.one.start(lambda topics: [topic for topic in topics if topic not in known])
+        self.one.start(partial(forget_all_but, known, ()))
+
+    def delete_topics(self, names: Collection[str]) -> None:
+        self.one.tell(partial(forget, names))
 
     def take_offline(self, partition: Partition, error: DiskError | InvariantBrokenError) -> None:
         self.troubles.append(error)
@@ -115,7 +132,7 @@ class Led:
         partition.stop()
         self.one.stop()
 
-    def reload(self, partition: Partition) -> None:
+    def reload(self, partition: Partition, untold: object) -> None:
         self.reloads += 1
         self.one.stop()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
-from tidelog.base.ports import Disk
+from tidelog.base.ports import Disk, Rng
 from tidelog.log import AppendResult, Log, LogConfig
 from tidelog.records import BatchBuilder, BatchHeader, Record, read_records, split_batches
 
@@ -38,6 +38,7 @@ def open_log(
     recovery_point: int = 0,
     log_start_offset: int = 0,
     directory: str = DIRECTORY,
+    rng: Rng | None = None,
     **settings: Any,
 ) -> Log:
     """Open a log; `settings` are `LogConfig`'s."""
@@ -51,6 +52,7 @@ def open_log(
         recovery_point=Offset(recovery_point),
         now_ms=NOW_MS,
         log_start_offset=Offset(log_start_offset),
+        rng=rng,
     )
 
 

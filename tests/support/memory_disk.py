@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidelog.sim.disk import Contents
-from tidelog.sim.disk import SimulatedDisk as MemoryDisk
-from tidelog.sim.disk import SimulatedFile as MemoryFile
+from tidelog.sim.world.disk import Contents
+from tidelog.sim.world.disk import SimulatedDisk as MemoryDisk
+from tidelog.sim.world.disk import SimulatedFile as MemoryFile
 
 __all__ = ["Contents", "MemoryDisk", "MemoryFile"]

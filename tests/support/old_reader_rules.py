@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tidelog.base.ids import LeaderEpoch
-from tidelog.client.core.positions import EpochEnd, Intact, Standing, ValidationRule, Verdict, judge
+from tidelog.client.core.positions import EpochEnd, Intact, PositionStatus, ValidationRule, Verdict, judge
 from tidelog.client.core.reader import PartitionReader
 from tidelog.client.core.values import Position
 
@@ -35,12 +35,12 @@ class ReaderRules:
     is_idempotent: bool = True
 
 
-def all_is_well(standing: Standing, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
+def all_is_well(standing: PositionStatus, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
     """Before KIP-320: a new leader is believed to have all that the old one had."""
     return Intact()
 
 
-def end_offset_alone(standing: Standing, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
+def end_offset_alone(standing: PositionStatus, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
     """As in Apache Kafka's Java client: what does not end below the position is well, whatever epoch it is of."""
     if answer is not None and answer[1] >= standing.offset:
         return Intact()

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.base.errors import KafkaError
-from tidelog.server.dispatch import Dispatcher, Handler, RequestContext
+from tidelog.server.api.dispatch import Dispatcher, Handler, RequestContext
+from tidelog.server.api.tokens import TokenGate
 from tidelog.server.node import Node
-from tidelog.server.tokens import TokenGate
 from tidelog.wire import decode
 from tidelog.wire.api import Api
 
@@ -34,7 +34,7 @@ class TokenRules:
         """Have a node that was made, and not started, go by these."""
         if not self.stamps_own_writes:
             node.caught_up = _at_once  # type: ignore[method-assign]
-        new_dispatcher = node.listeners._new_dispatcher
+        new_dispatcher = node._new_dispatcher
 
         def weakened(role: str) -> Dispatcher:
             dispatcher = new_dispatcher(role)

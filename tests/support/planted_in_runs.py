@@ -25,13 +25,13 @@ from tidelog.quorum import QuorumNode, QuorumState, VoteAsked, VoterSet, format_
 from tidelog.quorum.standing import Standing
 from tidelog.replica import FollowerFetch, FollowerReplica, FollowerState, LeaderReplica, stop
 from tidelog.replica.progress import FollowerProgress
-from tidelog.server.metadata_files import MetadataFiles
+from tidelog.server.api.tokens import TokenGate
 from tidelog.server.node import Node
-from tidelog.server.partition import Partition
-from tidelog.server.tokens import TokenGate
-from tidelog.sim.disk import SimulatedDisk
+from tidelog.server.replication.partition import Partition
+from tidelog.server.storage.metadata_files import MetadataFiles
 from tidelog.sim.replicas import controller
-from tidelog.sim.run import run_seed
+from tidelog.sim.runs.run import run_seed
+from tidelog.sim.world.disk import SimulatedDisk
 
 MINUTES = 0.3
 SEEDS_MAX = 150

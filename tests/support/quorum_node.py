@@ -29,7 +29,7 @@ from tidelog.quorum import (
     VoterSet,
 )
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.sim.rng import SeededRng
+from tidelog.sim.world.rng import SeededRng
 
 A = TypeVar("A", bound=Answer)
 SETTINGS = QuorumSettings()

@@ -39,7 +39,7 @@ from tidelog.quorum import (
 )
 from tidelog.quorum.recovering import PROBE_OFFSET
 from tidelog.records.lineage import LeaderEpochLineage
-from tidelog.sim.rng import SeededRng
+from tidelog.sim.world.rng import SeededRng
 
 OPENS = "leader"
 """The value of the record that opens an epoch."""

@@ -31,19 +31,20 @@ from tidelog.metadata.configs import BrokerSettings
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.records import read_records, split_whole_batches
-from tidelog.server.broker import Broker
-from tidelog.server.config import NodeConfig
-from tidelog.server.connection_memory import ConnectionMemory
-from tidelog.server.dispatch import BROKER, Dispatcher
-from tidelog.server.drive import ServerConnection
-from tidelog.server.fetch_sessions import FetchSessions
-from tidelog.server.log_files import LogFiles
-from tidelog.server.log_upkeep import LogUpkeep
-from tidelog.server.partition import Partition
-from tidelog.server.replication import Replication
-from tidelog.server.replication_settings import ReplicaFetchSettings
-from tidelog.sim.machine import Machine
-from tidelog.sim.world import SimulatedWorld
+from tidelog.server.api.dispatch import Dispatcher
+from tidelog.server.api.fetch_sessions import FetchSessions
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.log_maintenance import LogMaintenance
+from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.replication import Replication
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.transport.connection_memory import ConnectionMemory
+from tidelog.server.transport.listener_roles import BROKER
+from tidelog.server.transport.server_connection import ServerConnection
+from tidelog.sim.world.machine import Machine
+from tidelog.sim.world.world import SimulatedWorld
 from tidelog.wire import ConsistencyState
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -85,7 +86,7 @@ class TestController:
             broker=BrokerSettings.of(properties),
             node_id=BrokerId(1),
         )
-        self.journal: Journal[ControllerState] = Journal(ControllerState(settings))
+        self.journal: Journal[ControllerState] = Journal(ControllerState(settings), not_active=Code.NOT_CONTROLLER)
         self.journal.become_active(LeaderEpoch(1), Offset(0))
         self.history: list[tuple[tuple[object, ...], Offset]] = []
         self.servers: list[ReplicatedBroker] = []
@@ -100,7 +101,7 @@ class TestController:
         return self.journal.committed.image(Offset(self.journal.committed_end_offset - 1))
 
     def decide(self, decide: Callable[[ControllerState], Decision[Any]]) -> Any:
-        ticket = self.journal.propose(decide)
+        ticket = self.journal.submit(Decision.over(self.journal.speculative, decide))
         ready = self.journal.take_ready()
         if ready.batches:
             self.journal.on_committed(ready.batches[-1].end_offset)
@@ -262,8 +263,10 @@ class ReplicatedBroker:
         await self.broker.applied(controller.journal.committed_end_offset)
         controller.unfence(self.broker_id)
         await self.broker.applied(controller.journal.committed_end_offset)
-        upkeep = LogUpkeep(self.config, self.files, self.broker, clock=machine.clock, executor=machine.executor)
-        machine.do(upkeep.run)
+        maintenance = LogMaintenance(
+            self.config, self.files, self.broker, clock=machine.clock, executor=machine.executor
+        )
+        machine.do(maintenance.run)
 
     def _admit(self, dispatcher: Dispatcher, ip: str, descriptor: int) -> ServerConnection:
         return ServerConnection(

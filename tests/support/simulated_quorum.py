@@ -10,17 +10,17 @@ from uuid import UUID
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset, uuid_text
 from tidelog.controller import ConfigChange, ConfigOperation, ConfigsToAlter
-from tidelog.log.checkpoint import MetaProperties
 from tidelog.log.directory import LogDirectory
+from tidelog.log.files.checkpoint import MetaProperties
 from tidelog.metadata import ConfigResource, ResourceType
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
-from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
 from tidelog.server.node import Node
-from tidelog.sim.machine import Machine
+from tidelog.server.storage.metadata_snapshots import MetadataSnapshots, Snapshot
 from tidelog.sim.node import SimulatedNode
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.world.machine import Machine
+from tidelog.sim.world.world import SimulatedWorld
 
 R = TypeVar("R")
 

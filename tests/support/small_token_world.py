@@ -22,8 +22,9 @@ from support.token_requests import create, delete
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, TopicId
 from tidelog.metadata import PartitionImage
 from tidelog.metadata.image import MetadataImage, TopicImage
-from tidelog.server.gated_apis import DENIALS, IsDenied
-from tidelog.server.tokens import TokenGate
+from tidelog.server.api.apis import DENIALS
+from tidelog.server.api.gated_apis import AreDenied
+from tidelog.server.api.tokens import TokenGate
 from tidelog.wire import ConsistencyState
 from tidelog.wire.api import ApiKey, api
 
@@ -91,7 +92,7 @@ class TokenWorld:
     """
 
     def __init__(
-        self, bounds: TokenBounds, rules: TokenRules | None = None, denials: Mapping[int, IsDenied] = DENIALS
+        self, bounds: TokenBounds, rules: TokenRules | None = None, denials: Mapping[int, AreDenied] = DENIALS
     ) -> None:
         self._bounds = bounds
         self._denials = denials
@@ -188,10 +189,10 @@ def _image(topic: int, offset: int) -> MetadataImage:
     return MetadataImage({TOPIC: image}, {image.topic_id: image}, last_offset=Offset(offset))
 
 
-def _waits(image: MetadataImage, token: int, key: ApiKey, denials: Mapping[int, IsDenied]) -> bool:
+def _waits(image: MetadataImage, token: int, key: ApiKey, denials: Mapping[int, AreDenied]) -> bool:
     """What production says to it."""
     node: Any = SimpleNamespace(image=image, cluster_id=CLUSTER)
     gate = TokenGate(node)
     gate._denials = dict(denials)
     state = ConsistencyState(CLUSTER, token)
-    return not gate.is_reached(state) and gate.must_wait(api(key), REQUESTS[key], state)
+    return not gate.is_reached(state) and gate.must_wait(api(key), REQUESTS[key], state) is not False

@@ -14,7 +14,7 @@ from tidelog.net.address import Address
 from tidelog.net.connection import Connection, ConnectionSettings, open_connection
 from tidelog.server.node import Node
 from tidelog.sim.node import CLIENT_PORT, SimulatedNode
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.world.world import SimulatedWorld
 from tidelog.wire import NO_TOKEN_YET, ConsistencyState
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, TopicProduceData

@@ -15,12 +15,12 @@ from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset, TopicId, 
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
-from tidelog.server.metadata_log import MetadataLog
 from tidelog.server.node import Node
+from tidelog.server.quorum.metadata_log import MetadataLog
 from tidelog.sim.checkers.metadata_reads import MetadataReads, TopicRead
-from tidelog.sim.hurt_network import ways
+from tidelog.sim.faults.network_faults import ways
 from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, SimulatedNode
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.world.world import SimulatedWorld
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.schema import layout_of
 

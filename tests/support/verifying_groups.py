@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -15,12 +18,19 @@ from support.verifying_clients import PASSING, POLL_SECONDS
 
 READ_SECONDS_MAX = 60.0
 SESSION_MS = 6_000
+STATISTICS_MS = 2_000
 ELSEWHERE = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
-"""librdkafka tells of a coordinator that moved while it asked for offsets, and looks for the new one."""
+"""librdkafka tells of a coordinator that moved, and looks for the new one."""
+WITHOUT_OFFSETS = "Failed to fetch committed offsets"
+"""So librdkafka begins what it tells of an OffsetFetch that was refused, and does not send again.
+
+It keeps its assignment, its heartbeats are answered, and it reads nothing until it is assigned something anew
+(confluentinc/librdkafka issue 5586). `NOT_COORDINATOR` does it: the coordinator moved since the member was assigned.
+"""
 
 
 class VerifyingGroup:
@@ -30,6 +40,7 @@ class VerifyingGroup:
         given: every record that any member was given.
         committed: per partition, the highest offset of which the commit was acknowledged.
         commits: how many were.
+        stalls: what each member was told that had to join again, since librdkafka asks for offsets only once.
         ended: is set when the members are to leave.
     """
 
@@ -37,6 +48,7 @@ class VerifyingGroup:
         self.given: set[RecordId] = set()
         self.committed: dict[int, int] = {}
         self.commits = 0
+        self.stalls: list[str] = []
         self._config = {
             "bootstrap.servers": bootstrap,
             "group.id": group,
@@ -51,7 +63,8 @@ class VerifyingGroup:
         self.ended = threading.Event()
         self._progress = threading.Condition()
         self._failures: list[BaseException] = []
-        self._threads = [threading.Thread(target=self._run) for _ in range(members)]
+        self._members: dict[int, dict[str, str]] = {}  # what each last said of its states
+        self._threads = [threading.Thread(target=self._run, args=(index,)) for index in range(members)]
 
     def start(self) -> None:
         for thread in self._threads:
@@ -74,7 +87,11 @@ class VerifyingGroup:
             self._wait(lambda: self.given >= history.acknowledged.keys(), "every acknowledged record", seconds)
         except AssertionError as error:
             missing = sorted(history.acknowledged.keys() - self.given)
-            raise AssertionError(f"{len(missing)} records were given to nobody, as {missing[:3]}") from error
+            by_partition = dict(Counter(record.partition for record in missing))
+            raise AssertionError(
+                f"{len(missing)} records were given to nobody, by partition {by_partition}, as {missing[:3]}; "
+                f"committed {self.committed}; members {self._members}; members that joined again {self.stalls}"
+            ) from error
         self.end()
         consumer = confluent_kafka.Consumer(self._config)
         try:
@@ -91,16 +108,17 @@ class VerifyingGroup:
         for thread in self._threads:
             thread.join()
 
-    def _run(self) -> None:
+    def _run(self, member: int) -> None:
         try:
-            self._consume()
+            self._consume(member)
         except BaseException as error:
             with self._progress:
                 self._failures.append(error)
                 self._progress.notify_all()
 
-    def _consume(self) -> None:
-        consumer = confluent_kafka.Consumer(self._config)
+    def _consume(self, member: int) -> None:
+        statistics = {"statistics.interval.ms": STATISTICS_MS, "stats_cb": partial(self._note_states, member)}
+        consumer = confluent_kafka.Consumer(self._config | statistics)
         consumer.subscribe([self._topic])
         try:
             while not self.ended.is_set():
@@ -111,12 +129,26 @@ class VerifyingGroup:
                         record = RecordId.of(message.value())
                         assert record is not None, message.value()
                         self.given.add(record)
+                    elif error.str().startswith(WITHOUT_OFFSETS):
+                        self.stalls.append(error.str())
+                        consumer.unsubscribe()
+                        consumer.subscribe([self._topic])
                     elif not (error.retriable() or error.code() in (*PASSING, *ELSEWHERE)):
                         raise KafkaException(error)
                 if found:
                     self._commit(consumer)
         finally:
             consumer.close()
+
+    def _note_states(self, member: int, statistics: str) -> None:
+        """Of its group, and of each partition that it reads, as librdkafka calls them."""
+        known = json.loads(statistics)
+        partitions = known["topics"].get(self._topic, {"partitions": {}})["partitions"]
+        self._members[member] = {"group": f"{known['cgrp']['state']}, {known['cgrp']['join_state']}"} | {
+            index: f"{one['fetch_state']} at {one['next_offset']}"
+            for index, one in partitions.items()
+            if one["fetch_state"] != "none"
+        }
 
     def _commit(self, consumer: confluent_kafka.Consumer) -> None:
         """What is refused, or not answered, promises nothing: the records are given again, to whoever is next."""

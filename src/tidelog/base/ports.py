@@ -43,9 +43,15 @@ class Rng(Protocol):
 
 
 class Executor(Protocol):
-    """Where work goes that may wait for a disk: a thread in production, a later step in simulation."""
+    """Where work goes that the event loop is not to wait for: a thread in production, a later step in simulation."""
 
-    def run(self, work: Callable[[], T]) -> Awaitable[T]: ...
+    def run(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Do what may wait for a disk."""
+        ...
+
+    def compute(self, work: Callable[[], T]) -> Awaitable[T]:
+        """Do what takes the processor for long, one at a time: no disk waits behind it, nor it behind a disk."""
+        ...
 
 
 class File(Protocol):

@@ -21,7 +21,7 @@ from tidelog.base.errors import ConfigError, TidelogError
 from tidelog.cli.output import LiveRows, Rows, Sections, print_live, print_rows, print_sections
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
 
 FAILED = 1
 USAGE = 2

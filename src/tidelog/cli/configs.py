@@ -21,7 +21,7 @@ from tidelog.cli.command import (
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
-    from tidelog.client.descriptions import ConfigResource
+    from tidelog.client.admin.descriptions import ConfigResource
 
 KINDS = click.Choice(["topic", "broker"])
 ALL_BROKERS = "all"

@@ -56,8 +56,8 @@ class Demo:
     log_level: str = log_level_option()
 
     def run(self) -> int:
-        from tidelog.spark.demo.report import balance_rows, carrier_rows, complaints, ledger_line, verdict_line
-        from tidelog.spark.demo.run import run_demo
+        from tidelog.demo.report import balance_rows, carrier_rows, complaints, ledger_line, verdict_line
+        from tidelog.demo.run import run_demo
 
         start_logging(self.log_level)
         with Reporter() as reporter:

@@ -23,9 +23,9 @@ from tidelog.cli.output import Row, Rows, Section, Sections
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidelog.client.admin import Admin
-    from tidelog.client.cluster_descriptions import ElectionType
-    from tidelog.client.descriptions import PartitionDescription
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.cluster_descriptions import ElectionType
+    from tidelog.client.admin.descriptions import PartitionDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,7 +18,7 @@ from tidelog.cli.command import (
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
-    from tidelog.client.cluster_descriptions import FeatureDescription, FeatureUpdate, UpgradeType
+    from tidelog.client.admin.cluster_descriptions import FeatureDescription, FeatureUpdate, UpgradeType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ def _update(command: UpgradeFeatures | DowngradeFeatures, upgrade_type: UpgradeT
 
 
 def _updates(features: tuple[tuple[str, str], ...], upgrade_type: UpgradeType) -> dict[str, FeatureUpdate]:
-    from tidelog.client.cluster_descriptions import FeatureUpdate
+    from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 
     if not features:
         raise UsageError("nothing is to be changed: say --feature NAME=LEVEL, such as --feature metadata.version=21")

@@ -19,9 +19,9 @@ from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
     from tidelog.base.ids import TopicPartition
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.group_descriptions import GroupDescription
     from tidelog.client.core.values import OffsetAndEpoch
-    from tidelog.client.group_descriptions import GroupDescription
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,7 +25,7 @@ from tidelog.cli.command import (
 from tidelog.cli.output import Row, Rows, Section, Sections
 
 if TYPE_CHECKING:
-    from tidelog.client.cluster_descriptions import EpochSpan, PartitionLineages, ReplicaLineage
+    from tidelog.client.admin.cluster_descriptions import EpochSpan, PartitionLineages, ReplicaLineage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class ShowLineage:
             return admin.describe_lineages(wanted)
 
     def _on_disk(self) -> dict[TopicPartition, PartitionLineages]:
-        from tidelog.client.cluster_descriptions import PartitionLineages
+        from tidelog.client.admin.cluster_descriptions import PartitionLineages
 
         logs: dict[int, dict[int, str]] = {}
         for directory in self.data:
@@ -123,7 +123,7 @@ def _reference(lineages: PartitionLineages) -> int | None:
 
 def _differences(reference: int, replicas: Mapping[int, ReplicaLineage]) -> dict[int, int]:
     """From which offset on each replica differs; those that do not are left out."""
-    from tidelog.client.cluster_descriptions import first_difference
+    from tidelog.client.admin.cluster_descriptions import first_difference
 
     found = {
         node_id: first_difference(replicas[reference].spans, each.spans)
@@ -180,9 +180,9 @@ def _partitions_in(path: str, topic: str) -> list[int]:
 
 def _read(node_id: int, path: str) -> ReplicaLineage:
     """The lineage that lies in the directory of a partition."""
-    from tidelog.client.cluster_descriptions import ReplicaLineage, epoch_spans
+    from tidelog.client.admin.cluster_descriptions import ReplicaLineage, epoch_spans
     from tidelog.io.disk import RealDisk
-    from tidelog.log.lineage_file import read_lineage
+    from tidelog.log.files.lineage_file import read_lineage
 
     try:
         return ReplicaLineage(node_id, epoch_spans(read_lineage(RealDisk(), path).entries, _log_end_offset(path)))

@@ -23,8 +23,8 @@ from tidelog.cli.command import (
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
-    from tidelog.client.log_dirs import LogDescription
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.log_dirs import LogDescription
 
 LOOK_AGAIN_SECONDS = 0.25
 

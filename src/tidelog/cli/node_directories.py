@@ -12,7 +12,7 @@ from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 
 if TYPE_CHECKING:
-    from tidelog.log.checkpoint import MetaProperties
+    from tidelog.log.files.checkpoint import MetaProperties
     from tidelog.quorum.values import Voter
 
 
@@ -21,7 +21,7 @@ def owner_of(path: str) -> MetaProperties | None:
     file = os.path.join(path, "meta.properties")
     if not os.path.exists(file):
         return None
-    from tidelog.log.checkpoint import parse_meta_properties
+    from tidelog.log.files.checkpoint import parse_meta_properties
 
     with open(file, "rb") as opened:
         return parse_meta_properties(opened.read(), file)
@@ -49,9 +49,9 @@ def format_directory(
         DiskError: another process uses it, or the disk refused.
     """
     from tidelog.io.disk import RealDisk
-    from tidelog.log.checkpoint import MetaProperties
     from tidelog.log.directory import LogDirectory
-    from tidelog.server.log_directories import OWN_FILES
+    from tidelog.log.files.checkpoint import MetaProperties
+    from tidelog.server.storage.log_directories import OWN_FILES
 
     disk = RealDisk()
     directory = LogDirectory.open(disk, path)
@@ -91,8 +91,8 @@ def write_first_metadata(path: str, voters: Sequence[Voter] | None, levels: Mapp
     from tidelog.log.directory import LogDirectory
     from tidelog.quorum.state_file import NOTHING_VOTED, format_quorum_state
     from tidelog.quorum.values import VoterSet
-    from tidelog.server.bootstrap_file import NOTHING, write_bootstrap_file
-    from tidelog.server.metadata_snapshots import MetadataSnapshots, Snapshot
+    from tidelog.server.storage.bootstrap_file import NOTHING, write_bootstrap_file
+    from tidelog.server.storage.metadata_snapshots import MetadataSnapshots, Snapshot
 
     disk, now_ms = RealDisk(), int(time() * 1000)
     directory = f"{path}/{CLUSTER_METADATA}"

@@ -22,7 +22,7 @@ from tidelog.cli.output import Row, Rows
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidelog.client.cluster_descriptions import Endpoint, QuorumDescription, QuorumReplica
+    from tidelog.client.admin.cluster_descriptions import Endpoint, QuorumDescription, QuorumReplica
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,8 +204,8 @@ def _voter_of(file: str) -> tuple[int, str, list[Endpoint]]:
     """What a node's settings and its directory say of it."""
     from tidelog.cli.node_directories import owner_of
     from tidelog.cli.server import read_properties
-    from tidelog.client.cluster_descriptions import Endpoint
-    from tidelog.server.config import NodeConfig
+    from tidelog.client.admin.cluster_descriptions import Endpoint
+    from tidelog.server.settings.config import NodeConfig
 
     config = NodeConfig.from_properties(read_properties(file))
     owner = owner_of(config.metadata_log_directory)
@@ -230,7 +230,7 @@ def _check_directory_id(text: str) -> None:
 
 
 def _endpoint(text: str) -> Endpoint:
-    from tidelog.client.cluster_descriptions import Endpoint
+    from tidelog.client.admin.cluster_descriptions import Endpoint
 
     name, separator, address = text.partition("://")
     host, colon, port = address.rpartition(":")

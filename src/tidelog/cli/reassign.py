@@ -37,10 +37,10 @@ from tidelog.cli.reassignment_plan import (
 
 if TYPE_CHECKING:
     from tidelog.cli.reassignment_plan import Directories
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.descriptions import PartitionDescription
+    from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
     from tidelog.client.core.replica_plan import Assignment
-    from tidelog.client.descriptions import PartitionDescription
-    from tidelog.client.reassignment import PartitionReassignment, ReassignmentOutcome
 
 LOOK_AGAIN_SECONDS = 0.25
 

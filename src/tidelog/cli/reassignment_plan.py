@@ -15,9 +15,9 @@ from tidelog.cli.command import UsageError, option
 from tidelog.cli.group_offsets import TopicPartitions
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.descriptions import TopicDescription
     from tidelog.client.core.replica_plan import Assignment
-    from tidelog.client.descriptions import TopicDescription
 
 VERSION = 1
 ANY_DIRECTORY = "any"

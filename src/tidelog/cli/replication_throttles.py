@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from tidelog.base.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.descriptions import ConfigEntry, ConfigResource
     from tidelog.client.core.replica_plan import Assignment
-    from tidelog.client.descriptions import ConfigEntry, ConfigResource
 
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
@@ -24,7 +24,7 @@ def throttle(
     Returns:
         Brokers that take part and do not live, so that they cannot be told.
     """
-    from tidelog.client.descriptions import ConfigResource
+    from tidelog.client.admin.descriptions import ConfigResource
 
     leaders: dict[str, list[str]] = {}
     followers: dict[str, list[str]] = {}
@@ -54,7 +54,7 @@ def lift_throttles(admin: Admin, topics: Iterable[str]) -> list[str]:
 
     A topic all of whose replicas are throttled (`*`) is so by somebody else's will, and keeps that.
     """
-    from tidelog.client.descriptions import ConfigResource
+    from tidelog.client.admin.descriptions import ConfigResource
 
     changes: dict[ConfigResource, dict[str, str | None]] = {}
     for resource, entries in admin.describe_configs([ConfigResource("topic", name) for name in topics]).items():

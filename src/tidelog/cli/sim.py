@@ -18,8 +18,8 @@ from tidelog.cli.output import Rows, Section, Sections, print_sections
 from tidelog.cli.progress import Reporter
 
 if TYPE_CHECKING:
-    from tidelog.sim.report import Report, Totals
-    from tidelog.sim.shrink import Shrunk
+    from tidelog.sim.runs.report import Report, Totals
+    from tidelog.sim.runs.shrink import Shrunk
 
 NODES_MAX = 9
 CLUSTER_MIN, CLUSTER_MAX = 3, 7
@@ -146,7 +146,7 @@ class RunSimulations:
 
     def run(self) -> int:
         from tidelog.cli.commit import commit_of_code, is_same_commit
-        from tidelog.sim.report import Totals
+        from tidelog.sim.runs.report import Totals
 
         commit = commit_of_code()
         if self.seeds.commit is not None and not is_same_commit(self.seeds.commit, commit):
@@ -210,7 +210,7 @@ class RunSimulations:
             yield from pool.imap_unordered(work, seeds)
 
     def _shrink(self, failed: Report, reporter: Reporter) -> Shrunk:
-        from tidelog.sim.shrink import shrink
+        from tidelog.sim.runs.shrink import shrink
 
         def tell(shrunk: Shrunk) -> None:
             if shrunk.attempts % 10 == 0:
@@ -229,7 +229,7 @@ def _run(seed: int, *, nodes: int, is_cluster: bool, minutes: float, only: list[
     """One run, silently: what nodes log when they are hurt is not what is wrong."""
     import logging
 
-    from tidelog.sim.run import run_seed
+    from tidelog.sim.runs.run import run_seed
 
     logger = logging.getLogger("tidelog")
     level = logger.level

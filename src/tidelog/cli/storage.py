@@ -17,7 +17,7 @@ from tidelog.cli.server import read_properties
 
 if TYPE_CHECKING:
     from tidelog.quorum.values import Voter
-    from tidelog.server.config import NodeConfig
+    from tidelog.server.settings.config import NodeConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +121,7 @@ class FormatStorage:
             return None
         if self.data is not None or self.node_id is not None:
             raise UsageError("--config-file says what --data and --node-id would; leave those out")
-        from tidelog.server.config import NodeConfig
+        from tidelog.server.settings.config import NodeConfig
 
         config = NodeConfig.from_properties(read_properties(self.config_file))
         if of_voters and config.quorum.voters:

@@ -24,8 +24,8 @@ from tidelog.cli.configs import changed_configs
 from tidelog.cli.output import Row, Rows
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
-    from tidelog.client.descriptions import PartitionDescription, TopicDescription
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.descriptions import PartitionDescription, TopicDescription
 
 
 def summary(topic: TopicDescription) -> Row:
@@ -162,7 +162,7 @@ class DescribeTopics:
         return self.under_replicated or self.offline or self.at_min_isr or self.under_min_isr
 
     def _configs(self, admin: Admin, names: list[str]) -> list[Row]:
-        from tidelog.client.descriptions import ConfigResource
+        from tidelog.client.admin.descriptions import ConfigResource
 
         found = admin.describe_configs([ConfigResource("topic", name) for name in names])
         return [
@@ -185,7 +185,7 @@ class DescribeTopics:
         """What each topic asks for, where that is asked."""
         if not names or not (self.at_min_isr or self.under_min_isr):
             return {}
-        from tidelog.client.descriptions import ConfigResource
+        from tidelog.client.admin.descriptions import ConfigResource
 
         found = admin.describe_configs([ConfigResource("topic", name) for name in names])
         return {each.name: int(entries["min.insync.replicas"].value or 1) for each, entries in found.items()}

@@ -24,7 +24,7 @@ from tidelog.client.core.values import (
     ResetPolicy,
 )
 from tidelog.client.fetching import Fetching
-from tidelog.client.lookups import Leaders
+from tidelog.client.leader_requests import Leaders
 from tidelog.client.options import ConsumerConfig, ConsumerOptions, parse_options
 from tidelog.net.address import parse_bootstrap
 
@@ -134,7 +134,7 @@ class AsyncConsumer:
                     if reader.error is not None:
                         raise reader.error.with_traceback(None)
                     self._fetching.check_open()
-                    await self._fetching.wait_for_news()
+                    await self._fetching.wait_for_update()
         except TimeoutError as error:
             if isinstance(error, TidelogError):
                 raise
@@ -168,7 +168,7 @@ class AsyncConsumer:
         deadline_ms = self._clock.now_ms() + timeout_ms
         while await self._fetching.wait_for_some(deadline_ms):
             records = self._subscription.take_records(limit)
-            self._fetching.pump_soon(is_news=False)
+            self._fetching.pump_soon(is_update=False)
             if records:
                 return records
         return []
@@ -178,7 +178,7 @@ class AsyncConsumer:
         if not await self._fetching.wait_for_some(self._clock.now_ms() + timeout_ms):
             return []
         batches = self._subscription.take_batches(_ANSWERS_PER_POLL_MAX)
-        self._fetching.pump_soon(is_news=False)
+        self._fetching.pump_soon(is_update=False)
         return batches
 
     async def poll_arrow(
@@ -212,7 +212,7 @@ class AsyncConsumer:
                     for key, position in before.items():  # all that this call took: none of it was returned
                         self.seek(key, *position)
                     raise
-            self._fetching.pump_soon(is_news=False)
+            self._fetching.pump_soon(is_update=False)
         return reader.finish()
 
     # Asking.

@@ -14,7 +14,6 @@ from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.encoding import split_rows
 from tidelog.client.core.route import Route
 from tidelog.client.core.values import RecordMetadata
-from tidelog.client.delivery import Delivery
 from tidelog.client.futures import ColumnsFuture, Future
 from tidelog.client.options import ProducerConfig, ProducerOptions, parse_options
 from tidelog.client.producer_arguments import (
@@ -27,6 +26,7 @@ from tidelog.client.producer_arguments import (
     sender_settings,
     with_timestamps,
 )
+from tidelog.client.sender_task import SenderTask
 from tidelog.net.address import parse_bootstrap
 from tidelog.records.columns import ColumnBuffers
 
@@ -68,8 +68,8 @@ class AsyncProducer:
         world = world or real_world()
         cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
         self._clock = world.clock
-        self._delivery = Delivery(config, sender_settings(config), cluster, world, call_soon or _call_soon)
-        self._intake = self._delivery.intake
+        self._sender_task = SenderTask(config, sender_settings(config), cluster, world, call_soon or _call_soon)
+        self._appender = self._sender_task.appender
 
     async def __aenter__(self) -> AsyncProducer:
         return self
@@ -116,8 +116,8 @@ class AsyncProducer:
             self._clock.wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms),
             as_headers(headers) if headers else (),
         )
-        while (future := self._intake.append(*arguments)) is None:
-            await self._delivery.until_ready(topic)
+        while (future := self._appender.append(*arguments)) is None:
+            await self._sender_task.until_ready(topic)
         return future
 
     async def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:
@@ -133,8 +133,8 @@ class AsyncProducer:
         return await self._send_parts(topic, columns_from_arrow(data, partition))
 
     async def _route(self, topic: str) -> Route:
-        while (route := self._intake.route(topic)) is None:
-            await self._delivery.until_ready(topic)
+        while (route := self._appender.route(topic)) is None:
+            await self._sender_task.until_ready(topic)
         return route
 
     async def _send_parts(self, topic: str, parts: Iterable[tuple[int | None, ColumnBuffers]]) -> ColumnsFuture:
@@ -144,8 +144,8 @@ class AsyncProducer:
             by_key = [(partition, None)] if partition is not None else rows_by_target(columns, await self._route(topic))
             for target, rows in by_key:
                 for piece in split_rows(columns, self._config.batch_size, rows):
-                    while (batch := self._intake.append_rows(topic, target, piece)) is None:
-                        await self._delivery.until_ready(topic)
+                    while (batch := self._appender.append_rows(topic, target, piece)) is None:
+                        await self._sender_task.until_ready(topic)
                     batches.append(batch)
         return ColumnsFuture(tuple(batches))
 
@@ -161,7 +161,7 @@ class AsyncProducer:
         """
         try:
             async with asyncio.timeout(timeout):
-                await self._delivery.flush()
+                await self._sender_task.flush()
         except TimeoutError as error:
             if isinstance(error, TidelogError):
                 raise
@@ -175,7 +175,7 @@ class AsyncProducer:
         try:
             await self.flush(timeout)
         finally:
-            await self._delivery.close()
+            await self._sender_task.close()
 
 
 def _call_soon(callback: Callable[[], None]) -> object:

@@ -24,7 +24,7 @@ from tidelog.client.options import CommonConfig
 from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
-from tidelog.net.pool import CONTROL_LANE, ConnectionPool
+from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 T = TypeVar("T")
@@ -104,13 +104,13 @@ class Cluster:
         self._closed = False
 
     # Connections.
-    async def broker(self, broker_id: BrokerId, lane: str = CONTROL_LANE) -> Connection:
+    async def broker(self, broker_id: BrokerId, request_class: str = CONTROL_REQUESTS) -> Connection:
         """The connection to a broker. Raises `NetworkError` after one attempt."""
-        return await self.pool.connection(broker_id, lane)
+        return await self.pool.connection(broker_id, request_class)
 
-    async def reached(self, broker_id: BrokerId, lane: str = CONTROL_LANE) -> Connection:
+    async def reached(self, broker_id: BrokerId, request_class: str = CONTROL_REQUESTS) -> Connection:
         """As `broker`; metadata is asked for while that takes long: another may lead by then in its place."""
-        connecting = asyncio.ensure_future(self.pool.connection(broker_id, lane))
+        connecting = asyncio.ensure_future(self.pool.connection(broker_id, request_class))
         try:
             while True:
                 done, _ = await asyncio.wait({connecting}, timeout=self.backoff.delay_ms(1) / 1000)
@@ -180,7 +180,7 @@ class Cluster:
         self._passed_on = await self.any_broker()
         return self._passed_on
 
-    async def leader(self, partition: TopicPartition, lane: str = CONTROL_LANE) -> Connection:
+    async def leader(self, partition: TopicPartition, request_class: str = CONTROL_REQUESTS) -> Connection:
         """The connection to a partition's leader.
 
         Raises:
@@ -192,7 +192,7 @@ class Cluster:
         if view is None or view.leader_id is None:
             self.refresh_soon()
             raise refusal(self.metadata.why_missing(partition), f"{partition} has no leader that is known")
-        return await self.pool.connection(view.leader_id, lane)
+        return await self.pool.connection(view.leader_id, request_class)
 
     # Metadata.
     def want(self, topics: Iterable[str], *, create: bool = False) -> None:

@@ -17,8 +17,8 @@ from tidelog.client.options import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.client.admin import Admin
-    from tidelog.client.async_admin import AsyncAdmin
+    from tidelog.client.admin.admin import Admin
+    from tidelog.client.admin.async_admin import AsyncAdmin
     from tidelog.client.async_consumer import AsyncConsumer
     from tidelog.client.async_producer import AsyncProducer
     from tidelog.client.cluster import World
@@ -67,7 +67,7 @@ class Factory:
 
     def admin(self, **options: Unpack[AdminOptions]) -> Admin:
         """An `Admin` with these options."""
-        from tidelog.client.admin import Admin
+        from tidelog.client.admin.admin import Admin
 
         made = Admin.__new__(Admin)
         made._start(self._bootstrap_servers, parse_options(AdminConfig, "Admin", options), consistency=self.store)
@@ -114,7 +114,7 @@ class AsyncFactory:
 
     def admin(self, **options: Unpack[AdminOptions]) -> AsyncAdmin:
         """A `tidelog.aio.Admin` with these options."""
-        from tidelog.client.async_admin import AsyncAdmin
+        from tidelog.client.admin.async_admin import AsyncAdmin
 
         made = AsyncAdmin.__new__(AsyncAdmin)
         made._start(

@@ -35,7 +35,7 @@ from tidelog.wire.messages.api_23_offset_for_leader_epoch import OffsetForLeader
 
 logger = logging.getLogger("tidelog.client")
 
-_LANES = ("fetch-1", "fetch-2", "fetch-3", "fetch-4")
+_REQUEST_CLASSES = ("fetch-1", "fetch-2", "fetch-3", "fetch-4")
 """Connections for fetches to one broker: while one waits at the end of some partitions, others can be read."""
 
 
@@ -62,12 +62,12 @@ class Fetching:
             isolation_level=self._isolation_level,
             check_crcs=config.check_crcs,
         )
-        self._busy_lanes: set[tuple[BrokerId, str]] = set()
+        self._busy_classes: set[tuple[BrokerId, str]] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._news = asyncio.Event()
+        self._update = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._is_pumping = False
-        self._is_news = False
+        self._has_update = False
         self._is_closed = False
         cluster.on_changes(self._on_metadata)
 
@@ -93,13 +93,13 @@ class Fetching:
             last = self._cluster.last_error
             if last is not None and not isinstance(last, NetworkError | TimedOutError) and not is_retriable(last):
                 raise last.with_traceback(None)
-            await self.wait_for_news(left_ms / 1000)
+            await self.wait_for_update(left_ms / 1000)
 
-    async def wait_for_news(self, seconds_max: float | None = None) -> None:
+    async def wait_for_update(self, seconds_max: float | None = None) -> None:
         """Return when something happened that somebody may be waiting for, or when the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds_max):
-                await self._news.wait()
+                await self._update.wait()
 
     async def close(self) -> None:
         """Ask no more, and disconnect; whoever waits is told. A second call does nothing."""
@@ -113,12 +113,12 @@ class Fetching:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._cluster.close()
-        self._on_news()
+        self._on_update()
 
     # What there is to do.
-    def pump_soon(self, *, is_news: bool = True) -> None:
+    def pump_soon(self, *, is_update: bool = True) -> None:
         """Pump in the next turn. What is no news is that somebody took what was here: it need wake nobody."""
-        self._is_news |= is_news
+        self._has_update |= is_update
         if not self._is_pumping and not self._is_closed:
             self._is_pumping = True
             asyncio.get_running_loop().call_soon(self._pump)
@@ -135,17 +135,17 @@ class Fetching:
         for broker_id, asked in plan.validations.items():
             self._start(asked, partial(self._validate, broker_id, asked))
         for broker_id, wanted in plan.fetches.items():
-            lane = next((lane for lane in _LANES if (broker_id, lane) not in self._busy_lanes), None)
-            if lane is not None:
-                self._busy_lanes.add((broker_id, lane))
+            request_class = next((one for one in _REQUEST_CLASSES if (broker_id, one) not in self._busy_classes), None)
+            if request_class is not None:
+                self._busy_classes.add((broker_id, request_class))
                 asked = self._subscription.start_fetches(wanted)
-                self._start(asked, partial(self._fetch, broker_id, lane, asked))
+                self._start(asked, partial(self._fetch, broker_id, request_class, asked))
         if plan.needs_metadata:
             self._cluster.refresh_soon()
         self._tell_resets()
-        if self._is_news or self._subscription.error() is not None:
-            self._is_news = False
-            self._on_news()
+        if self._has_update or self._subscription.error() is not None:
+            self._has_update = False
+            self._on_update()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -170,9 +170,9 @@ class Fetching:
                 except Exception:
                     logger.exception("on_reset failed")
 
-    def _on_news(self) -> None:
-        self._news.set()  # wakes who waits now
-        self._news.clear()
+    def _on_update(self) -> None:
+        self._update.set()  # wakes who waits now
+        self._update.clear()
 
     def _on_metadata(self, changes: MetadataChanges) -> None:
         self._subscription.on_metadata(self._cluster.metadata, self._clock.now_ms())
@@ -215,9 +215,9 @@ class Fetching:
         for question in asked.values():
             question.reader.stop(question.generation, error)
 
-    async def _fetch(self, broker_id: BrokerId, lane: str, asked: AskedByPartition) -> set[str]:
+    async def _fetch(self, broker_id: BrokerId, request_class: str, asked: AskedByPartition) -> set[str]:
         try:
-            connection = await self._cluster.reached(broker_id, lane)
+            connection = await self._cluster.reached(broker_id, request_class)
             request, has_ids = fetch_request(asked, self._settings, self._config.fetch_max_wait_ms)
             highest = None if has_ids else LAST_FETCH_VERSION_WITH_NAMES
             response = await connection.request(
@@ -228,7 +228,7 @@ class Fetching:
             )
             return on_fetch_response(asked, response, self._settings, self._clock.now_ms())
         finally:
-            self._busy_lanes.discard((broker_id, lane))
+            self._busy_classes.discard((broker_id, request_class))
 
     async def _look_up(self, broker_id: BrokerId, asked: AskedByPartition) -> set[str]:
         connection = await self._cluster.reached(broker_id)

@@ -60,8 +60,8 @@ class Producer:
         self._is_closed = False
         self._async = AsyncProducer.__new__(AsyncProducer)
         self._async._start(bootstrap_servers, config, world=world, consistency=consistency, call_soon=self._call_soon)
-        self._delivery = self._async._delivery
-        self._intake = self._delivery.intake
+        self._sender_task = self._async._sender_task
+        self._appender = self._sender_task.appender
         self._wall_ms = self._async._clock.wall_ms
         self._thread = LoopThread(f"tidelog-producer-{config.client_id}")
         _open_producers.add(self)
@@ -115,9 +115,9 @@ class Producer:
             key = as_bytes(key, "key")
         timestamp_ms = self._wall_ms() if timestamp_ms is None else check_timestamp(timestamp_ms)
         pairs = as_headers(headers) if headers else ()
-        append = self._intake.append
+        append = self._appender.append
         while (future := append(topic, partition, key, value, timestamp_ms, pairs)) is None:
-            self._thread.run(self._delivery.until_ready(topic))
+            self._thread.run(self._sender_task.until_ready(topic))
         return future
 
     def send_columns(self, topic: str, columns: ColumnBuffers, *, partition: int | None = None) -> ColumnsFuture:

@@ -5,6 +5,7 @@ from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.settling import unsettles
@@ -65,6 +66,7 @@ __all__ = [
     "LostReplica",
     "NewTopic",
     "OngoingReassignment",
+    "PartitionScan",
     "PartitionToAlter",
     "PartitionToReassign",
     "ProducerIdBlock",

@@ -2,6 +2,8 @@
 
 Only where nobody notices but for the move: the preferred replica is in sync and alive. What is on its way to other
 brokers waits until it is there.
+
+Kafka: `ReplicationControlManager.maybeBalancePartitionLeaders`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,11 @@
-"""Which brokers there are, and which of them may lead: registration, fencing, unfencing."""
+"""Which brokers there are, and which of them may lead: registration, fencing, unfencing.
+
+Kafka: `ClusterControlManager`.
+"""
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
@@ -23,6 +26,10 @@ from tidelog.metadata.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
+from tidelog.metadata.records.topics import PartitionChangeRecord
+
+NO_BROKER_EPOCH = BrokerEpoch(-1)
+"""Of a reply that is not the last one, where no incarnation is registered."""
 
 
 def decide_register_broker(
@@ -73,21 +80,17 @@ def decide_register_broker(
             f"another process serves as broker {broker.broker_id}: stop it, or give this one another node.id; "
             "if it was killed a moment ago, its session will end soon",
         )
-    broker_epoch = BrokerEpoch(next_offset)
-    changes_of = partial(
-        changes_on_leaving,
+    changes = changes_on_leaving(
         metadata,
         broker.broker_id,
         TopicRules(metadata, settings),
         is_lost=is_lost,
         directories=broker.log_dirs or None,
+        count_max=settings.partition_changes_max + 1,
     )
-    count_max = settings.partition_changes_max
-    if previous is not None and len(changes_of(count_max=count_max + 1)) > count_max:
-        portion = _before_it_goes(metadata, settings, previous, is_lost=is_lost)
-        if portion:
-            return Decision(portion, BrokerChange(previous.broker_epoch, has_more=True))
-    changes = changes_of()
+    if len(changes) > settings.partition_changes_max:
+        return _before_it_goes(settings, broker.broker_id, previous, changes)
+    broker_epoch = BrokerEpoch(next_offset)
     return Decision(
         (_registration(metadata, broker, broker_epoch, is_fenced=True), *changes),
         BrokerChange(broker_epoch),
@@ -127,28 +130,32 @@ def decide_fence_broker(
 
 
 def decide_unregister_broker(
-    metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId
+    metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId, broker_epoch: BrokerEpoch | None
 ) -> Decision[BrokerChange]:
     """Forget a broker that is gone for good. It stays among the replicas of its partitions, which others lead.
 
-    Where it leads many, it is fenced first, and what it has goes in portions, each on being asked again.
+    Where it leads many, it is fenced first, and what it has goes in portions, each on being asked again. No heartbeat
+    lets it in meanwhile (`BrokerSessions.on_leaving`).
 
     It may be alive: then it finds that it is not registered, and registers anew.
+
+    Args:
+        broker_epoch: the incarnation that is meant; None for whichever there is. If another one has taken its place
+            meanwhile, nothing is left to do.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED.
     """
     broker = metadata.brokers.get(broker_id)
+    if broker_epoch is not None and (broker is None or broker.broker_epoch != broker_epoch):
+        return Decision((), BrokerChange(broker_epoch))
     if broker is None:
         raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-    count_max = settings.partition_changes_max
-    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings), count_max=count_max + 1)
-    if len(changes) > count_max:
-        portion = _before_it_goes(metadata, settings, broker, is_lost=False)
-        if portion:
-            return Decision(portion, BrokerChange(broker.broker_epoch, has_more=True))
-        changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings))
+    count_max = settings.partition_changes_max + 1
+    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings), count_max=count_max)
+    if len(changes) == count_max:
+        return _before_it_goes(settings, broker_id, broker, changes)
     return Decision((*changes, record), BrokerChange(broker.broker_epoch))
 
 
@@ -170,20 +177,23 @@ def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: Broker
 
 
 def _before_it_goes(
-    metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage, *, is_lost: bool
-) -> tuple[object, ...]:
-    """A portion of what has to be done of a broker before its registration ends; empty where none is left.
+    settings: ControllerSettings,
+    broker_id: BrokerId,
+    broker: BrokerImage | None,
+    changes: Sequence[PartitionChangeRecord],
+) -> Decision[BrokerChange]:
+    """A portion of what has to be done before the registration of a broker ends, or one of it begins.
 
     Args:
-        is_lost: it is known that its logs may lack what they had: nor is it eligible any more (rule 7).
+        broker: fenced first, if there is one.
+        changes: more than a portion. None of them is met again when they are done.
     """
-    fence = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.broker_epoch, fenced=FENCED)
-    records = () if broker.is_fenced else (fence,)
-    draft = after(metadata, *records)
-    if not is_lost:
-        return (*records, *changes_to_settle(draft, settings))
-    rules, count_max = TopicRules(draft, settings), settings.partition_changes_max
-    return (*records, *changes_on_leaving(draft, broker.broker_id, rules, is_lost=True, count_max=count_max))
+    portion = tuple(changes[: settings.partition_changes_max])
+    if broker is None:
+        return Decision(portion, BrokerChange(NO_BROKER_EPOCH, has_more=True))
+    epoch = broker.broker_epoch
+    fence = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=FENCED)
+    return Decision(portion if broker.is_fenced else (fence, *portion), BrokerChange(epoch, has_more=True))
 
 
 def _has_all_of(previous: BrokerImage, broker: BrokerToRegister) -> bool:

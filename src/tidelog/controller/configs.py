@@ -2,12 +2,16 @@
 
 Each resource of a request stands for itself: what is refused of one leaves the others alone, and nothing of a refused
 one is changed. What is in force afterwards is checked as a whole, so that no two settings contradict each other.
+
+Kafka: `ConfigurationControlManager`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
 
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId
@@ -35,9 +39,9 @@ from tidelog.metadata.configs import (
     validate_broker_configs,
     validate_topic_configs,
 )
+from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
 from tidelog.metadata.listeners import LISTENERS, PROTOCOL_MAP, check_protocols, parse_listeners, parse_protocols
-from tidelog.metadata.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
@@ -49,6 +53,12 @@ def decide_alter_configs(
     metadata: MetadataView, settings: ControllerSettings, resources: Sequence[ConfigsToAlter], *, validate_only: bool
 ) -> Decision[tuple[AlteredConfigs, ...]]:
     """Change settings, those resources that can be in one batch. The results are in the order of the request.
+
+    Where fewer need to be in sync from then on, nobody may be eligible who lacks what those commit alone (rule 4). So
+    who is eligible ceases to be with the setting, or before it: where those are many, in portions, each on being asked
+    again, and the setting comes with the last of them. Who is eligible no longer loses nothing by that, but for the
+    moment, and for good if the request is not repeated, there is one less to lead. Elections that are allowed by a
+    setting follow it.
 
     Args:
         validate_only: say what would become of them, and do nothing.
@@ -72,24 +82,21 @@ def decide_alter_configs(
             altered.append(AlteredConfigs(one.resource, error.code, str(error)))
             continue
         altered.append(AlteredConfigs(one.resource, Code.NONE))
-    records += _changes_of_partitions(metadata, settings, records)
-    return Decision(() if validate_only else tuple(records), tuple(altered))
-
-
-def _changes_of_partitions(
-    metadata: MetadataView, settings: ControllerSettings, records: Sequence[object]
-) -> list[PartitionChangeRecord]:
-    """What settings change about who may lead, in the same batch as the settings; of elections the first portion."""
+    if validate_only:
+        return Decision((), tuple(altered))
     changed = {record.name for record in records if isinstance(record, ConfigRecord)}
-    if not changed & {MIN_INSYNC, UNCLEAN_ELECTION}:
-        return []
+    if not changed & {MIN_INSYNC, UNCLEAN_ELECTION.name}:
+        return Decision(tuple(records), tuple(altered))
+    count_max = settings.partition_changes_max
     draft = after(metadata, *records)
-    changes = changes_on_min_insync(draft, TopicRules(draft, settings)) if MIN_INSYNC in changed else []
-    if UNCLEAN_ELECTION in changed:
-        for record in changes:
-            draft.apply(record)
-        changes += changes_to_settle(draft, settings)
-    return changes
+    changes: list[PartitionChangeRecord] = []
+    if MIN_INSYNC in changed:
+        changes += islice(changes_on_min_insync(draft, TopicRules(draft, settings)), count_max + 1)
+    if len(changes) > count_max:
+        return Decision(tuple(changes[:count_max]), tuple(replace(one, has_more=True) for one in altered))
+    if UNCLEAN_ELECTION.name in changed:
+        changes += changes_to_settle(after(draft, *changes), settings)
+    return Decision((*records, *changes), tuple(altered))
 
 
 def _check_exists(metadata: MetadataView, resource: ConfigResource) -> None:

@@ -1,5 +1,7 @@
 """In which log directory each replica lies, as its broker says (KIP-858): so that a directory that fails costs what lay
 in it, and nothing else.
+
+Kafka: `ReplicationControlManager.handleAssignReplicasToDirs`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,6 @@ from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import knows_directories
 from tidelog.metadata.image import MetadataView, PartitionImage, TopicImage
 
-REPLICAS_PER_REQUEST_MAX = 10_000
 RESERVED_IDS_END = 100
 """Below are ids that stand for no directory: unknown, lost, one that is yet to be told."""
 
@@ -50,6 +51,8 @@ def decide_assign_directories(
 ) -> Decision[tuple[Code, ...]]:
     """Note where the replicas of one broker lie; what became of each, in the order of the request.
 
+    Each counts alone, so a long request is decided in the portions of `ControllerState.pieces_to_assign`.
+
     Where that is a directory which the broker has lost since, the replica is lost with it. A broker that registered at
     a level without directories has lost none. One that has the replica elsewhere than in a directory that is away has
     made it anew: what it held is gone.
@@ -59,18 +62,12 @@ def decide_assign_directories(
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH; UNSUPPORTED_VERSION: the level of metadata.version has
-            no words for directories other than LOST_DIRECTORY; POLICY_VIOLATION: too many for one batch of the
-            metadata log.
+            no words for directories other than LOST_DIRECTORY.
     """
     broker = registered(metadata, broker_id, broker_epoch)
     has_directories = knows_directories(metadata.features)
     if not has_directories and any(one.directory_id != LOST_DIRECTORY for one in replicas):
         raise refusal(Code.UNSUPPORTED_VERSION, "this level of metadata.version says nothing of log directories")
-    if len(replicas) > REPLICAS_PER_REQUEST_MAX:
-        raise refusal(
-            Code.POLICY_VIOLATION,
-            f"the request names {len(replicas)} replicas; {REPLICAS_PER_REQUEST_MAX} is the limit",
-        )
     draft, rules = MetadataDraft(metadata), TopicRules(metadata, settings)
     records: list[object] = []
     codes: list[Code] = []

@@ -16,9 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 
 from tidelog.base.ids import BrokerEpoch, BrokerId
-from tidelog.controller.leaders import changes_on_shutdown, partitions_of
+from tidelog.controller.leaders import can_all_do_without, changes_on_shutdown
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import TopicRules
@@ -56,6 +58,7 @@ class Suspect:
         closed_ms: when that was.
         turn: of `BrokerSessions`, then.
         is_settled: whether what could be done about it was.
+        scan: how far that is, where not all of it can be done at once; and `moved`, how many partitions were.
     """
 
     broker_id: BrokerId
@@ -63,6 +66,8 @@ class Suspect:
     closed_ms: int
     turn: int
     is_settled: bool = False
+    scan: PartitionScan | None = None
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ class EarlyFence:
 
     Attributes:
         doubt: why nothing was done; None if something was.
-        moved: partitions that it leads no longer, or that are in sync without it.
+        moved: partitions that it leads no longer, or that are in sync without it, so far.
         is_fenced: whether that is all of them; those beyond the first portion follow.
         has_more: what can be moved was not moved all: it is to be asked again, without asking at the port.
     """
@@ -145,17 +150,23 @@ def decide_fence_early(
     """
     doubt = suspicions.doubt(suspect, metadata, now_ms)
     if doubt is not None:
-        return Decision((), EarlyFence(doubt))
-    broker_id = suspect.broker_id
-    moves = list(changes_on_shutdown(metadata, broker_id, TopicRules(metadata, settings)))
-    held = sum(broker_id in partition.isr for _, _, _, partition in partitions_of(metadata))
-    if len(moves) == held:
-        fence = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=suspect.broker_epoch, fenced=FENCED)
-        suspect.is_settled = True
-        return Decision(
-            (fence, *changes_to_settle(after(metadata, fence), settings)), EarlyFence(None, held, is_fenced=True)
-        )
-    portion = tuple(moves[: settings.partition_changes_max])
-    suspect.is_settled = len(portion) == len(moves)
-    doubt = None if moves else Doubt.NO_OTHER
-    return Decision(portion, EarlyFence(doubt, len(moves), has_more=not suspect.is_settled))
+        return Decision((), EarlyFence(doubt, suspect.moved))
+    broker_id, rules = suspect.broker_id, TopicRules(metadata, settings)
+    if suspect.scan is None:
+        held = can_all_do_without(metadata, broker_id, rules)
+        if held is not None:
+            fence = BrokerRegistrationChangeRecord(
+                broker_id=broker_id, broker_epoch=suspect.broker_epoch, fenced=FENCED
+            )
+            suspect.is_settled = True
+            changes = changes_to_settle(after(metadata, fence), settings)
+            return Decision((fence, *changes), EarlyFence(None, held, is_fenced=True))
+        suspect.scan = PartitionScan(metadata)
+    count_max = settings.partition_changes_max
+    partitions = suspect.scan.portion(metadata, count_max)
+    moves = changes_on_shutdown(metadata, broker_id, rules, partitions)
+    portion = tuple(islice(moves, count_max))
+    suspect.moved += len(portion)
+    suspect.is_settled = suspect.scan.is_done
+    doubt = Doubt.NO_OTHER if suspect.is_settled and not suspect.moved else None
+    return Decision(portion, EarlyFence(doubt, suspect.moved, has_more=not suspect.is_settled))

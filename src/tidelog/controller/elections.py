@@ -1,4 +1,7 @@
-"""Elections that an operator asks for (ElectLeaders): the preferred leader again, or any leader rather than none."""
+"""Elections that an operator asks for (ElectLeaders): the preferred leader again, or any leader rather than none.
+
+Kafka: `ReplicationControlManager.electLeaders`.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 Levels go up when an operator says so, and every broker that is registered can work at the new one. They go down only
 if that is asked for: safely where the records of both levels are the same, else with the loss of what the lower one
 cannot say.
+
+Kafka: `FeatureControlManager`.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from tidelog.controller.partition_changes import arrived, change_record, with_is
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, FeatureUpdate, UpdatedFeature, UpgradeType
 from tidelog.journal import Decision
+from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import (
     DIRECTORIES_SINCE,
@@ -31,7 +34,6 @@ from tidelog.metadata.features import (
     why_unsupported,
 )
 from tidelog.metadata.image import MetadataView, PartitionImage
-from tidelog.metadata.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
 
 
@@ -59,7 +61,14 @@ def decide_bootstrap(
 def decide_update_features(
     metadata: MetadataView, settings: ControllerSettings, updates: Sequence[FeatureUpdate], *, validate_only: bool
 ) -> Decision[tuple[UpdatedFeature, ...]]:
-    """Set the levels of features, all of them or none. The results are in the order of the request."""
+    """Set the levels of features, all of them or none. The results are in the order of the request.
+
+    A level and what it says of partitions are one batch, however many those are: what was rewritten for a level that
+    is not in force yet would be unsettled at the one that is, and the other way round. That is one record for each
+    partition that holds what the other level cannot say: whose eligible leaders are known, who is in sync though it is
+    away, and at the lowest levels whose directories are known. An operator orders it, seldom, and sees to it that all
+    brokers are there and in sync, which leaves few but for the directories.
+    """
     counts = Counter(update.name for update in updates)
     refused: dict[str, KafkaError] = {}
     for update in updates:

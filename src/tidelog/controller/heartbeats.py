@@ -6,6 +6,8 @@
                   ├────── silent for a session, or wants it ───────┘                                │
                   └─── leads nothing that others could lead, and they know: it may shut down ───────┘
 ```
+
+Kafka: `ReplicationControlManager.processBrokerHeartbeat`.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from uuid import UUID
 
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.controller.brokers import decide_fence_broker, decide_unfence_broker, registered
-from tidelog.controller.leaders import changes_on_lost_directories, changes_on_shutdown
+from tidelog.controller.leaders import changes_on_shutdown, changes_where_nobody_knows, partitions_of
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import TopicRules
@@ -42,7 +44,7 @@ def decide_heartbeat(
     """
     broker = registered(metadata, heartbeat.broker_id, heartbeat.broker_epoch)
     offset = heartbeat.metadata_offset
-    sessions.on_heard(broker.broker_id, broker.broker_epoch, offset, now_ms)
+    sessions.on_contact(broker.broker_id, broker.broker_epoch, offset, now_ms)
     is_caught_up = offset is not None and offset >= broker.broker_epoch
     failed = set(heartbeat.offline_log_dirs) & set(broker.log_dirs)
     if failed and failed != set(broker.log_dirs) and not heartbeat.wants_shut_down:
@@ -61,7 +63,7 @@ def decide_heartbeat(
     if shuts_down or heartbeat.wants_fence:
         records = decide_fence_broker(metadata, settings, broker.broker_id, broker.broker_epoch).records
         is_fenced = True
-    elif is_fenced and is_caught_up:
+    elif is_fenced and is_caught_up and not sessions.is_leaving(broker.broker_id, broker.broker_epoch, now_ms):
         records = decide_unfence_broker(metadata, settings, broker.broker_id, broker.broker_epoch).records
         is_fenced = False
     if shuts_down:
@@ -90,14 +92,19 @@ def decide_fence_expired(
 def _without_directories(
     metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage, failed: Collection[UUID]
 ) -> tuple[object, ...]:
-    """The records that say which directories are left, and who leads what lay in the others. Without any it stops."""
+    """The records that say which directories are left, and who leads what lay in the others, the first portion of it.
+    Without any directory it stops.
+    """
     record = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id,
         broker_epoch=broker.broker_epoch,
         log_dirs=[one for one in broker.log_dirs if one not in failed],
     )
-    changes = changes_on_lost_directories(metadata, broker.broker_id, failed, TopicRules(metadata, settings))
-    return (record, *changes)
+    draft = after(metadata, record)
+    changes = changes_to_settle(draft, settings)
+    draft = after(draft, *changes)
+    unknown = changes_where_nobody_knows(draft, broker.broker_id, TopicRules(draft, settings))
+    return (record, *changes, *islice(unknown, settings.partition_changes_max - len(changes)))
 
 
 def _moves_on_shutdown(metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage) -> tuple[object, ...]:
@@ -106,7 +113,8 @@ def _moves_on_shutdown(metadata: MetadataView, settings: ControllerSettings, bro
     The broker asks again until nothing is left. One that leads only what nobody else can lead goes on leading it until
     it is gone.
     """
-    all_changes = changes_on_shutdown(metadata, broker.broker_id, TopicRules(metadata, settings))
+    rules = TopicRules(metadata, settings)
+    all_changes = changes_on_shutdown(metadata, broker.broker_id, rules, partitions_of(metadata))
     changes = tuple(islice(all_changes, settings.partition_changes_max))
     if broker.in_controlled_shutdown or not changes:
         return changes

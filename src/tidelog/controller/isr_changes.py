@@ -4,6 +4,8 @@ What the leader believed is checked again, for the metadata may have moved on si
 overtaken nothing changes. A leader that was not answered asks for the ISR that there is already, and is granted it, so
 that newer state settles what it asked before. The change that brings the last replica of a reassignment into sync ends
 the reassignment as well.
+
+Kafka: `ReplicationControlManager.alterPartition`.
 """
 
 from __future__ import annotations

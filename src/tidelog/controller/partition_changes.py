@@ -13,6 +13,8 @@ committed, and may lead as any member of the ISR may, which may become empty: th
 not be the first one to come back (KIP-966).
 
 Every change of a leader, to whom or to nobody, moves the leader epoch by one, and so does every change of the replicas.
+
+Kafka: `PartitionChangeBuilder`.
 """
 
 from __future__ import annotations
@@ -58,9 +60,21 @@ def with_isr(
     keeps_leader = partition.leader is None or partition.leader in isr
     standing = _standing(partition, isr, min_insync_replicas, lost, spares_last=spares_last)
     left = _next(partition, standing, partition.leader if keeps_leader else None, is_election=not keeps_leader)
-    if lost and any(broker in lost for broker in (*standing.isr, *standing.eligible)):
+    may_have_lost = any(broker in lost for broker in (*standing.isr, *standing.eligible))
+    if may_have_lost and not _is_noted(partition):
         return replace(left, unclean_epoch=LeaderEpoch(partition.leader_epoch + 1))
     return left
+
+
+def _is_noted(partition: PartitionImage) -> bool:
+    """Whether it is known of the next leader already that its log may lack something: nobody has led since."""
+    noted = partition.unclean_epoch
+    return partition.leader is None and noted is not None and noted >= partition.leader_epoch
+
+
+def is_spared(partition: PartitionImage, broker: BrokerId) -> bool:
+    """Whether a broker that lost something is eligible all the same, as the last one: it has no more to lose."""
+    return partition.eligible_leader_replicas == (broker,) and _is_noted(partition)
 
 
 def next_leader(partition: PartitionImage, is_active: IsActive) -> BrokerId | None:
@@ -166,11 +180,16 @@ def _without_one_by_one(
     left = partition
     for broker in brokers:
         left = without(left, broker, **how) or left
-    if left is partition:
+    return in_one_step(partition, left)
+
+
+def in_one_step(before: PartitionImage, after: PartitionImage) -> PartitionImage | None:
+    """What was made in several steps, none maybe, as one change; None where there was none."""
+    if after is before:
         return None
-    if left.leader_epoch == partition.leader_epoch:
-        return replace(left, partition_epoch=PartitionEpoch(partition.partition_epoch + 1))
-    return _one_step(partition, left)
+    if after.leader_epoch == before.leader_epoch:
+        return replace(after, partition_epoch=PartitionEpoch(before.partition_epoch + 1))
+    return _one_step(before, after)
 
 
 def elected(

@@ -1,6 +1,8 @@
 """Partitions: giving a topic more of them, and what any new one starts as.
 
 No record moves when a topic grows: keys go to other partitions from then on.
+
+Kafka: `ReplicationControlManager.createPartitions`.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Brokers stand in a ring in which racks alternate. Leaders go round the ring from a random place; the other replicas of a
 partition follow its leader at a distance that grows by one with each round, so that the followers of one leader are
 spread as well. A partition uses every rack before it uses one twice.
+
+Kafka: `StripedReplicaPlacer`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Producer ids: each broker gets them in blocks, and no id is ever given twice."""
+"""Producer ids: each broker gets them in blocks, and no id is ever given twice.
+
+Kafka: `ProducerIdControlManager`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """Reassignments: who is to hold which partitions, as an operator orders, takes back, and asks about (KIP-455).
 
 What becomes of one partition is decided in `replica_moves.py`; that it has moved, where its leader says who is in sync.
+
+Kafka: `ReplicationControlManager.alterPartitionReassignments`.
 """
 
 from __future__ import annotations

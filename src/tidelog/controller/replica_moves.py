@@ -9,6 +9,8 @@
 In between all of them are replicas, and the metadata says which come and which go. It is done in the very change that
 brings the last of those it is to have into the ISR, be it that its leader asks (`completed`) or that it is elected
 (`partition_changes.arrived`). Whatever changes the set moves the leader epoch (rule 8).
+
+Kafka: `PartitionReassignmentReplicas`.
 """
 
 from __future__ import annotations

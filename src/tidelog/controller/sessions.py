@@ -2,6 +2,8 @@
 
 Nothing of this is in the log. A controller that becomes active grants everybody a full session, for it cannot know when
 its predecessor heard of whom.
+
+Kafka: `BrokerHeartbeatManager`.
 """
 
 from __future__ import annotations
@@ -21,13 +23,13 @@ class _Session:
     """One incarnation of a broker.
 
     Attributes:
-        heard_ms: when it registered, or its last heartbeat came.
+        last_contact_ms: when it registered, or its last heartbeat came.
         turn: of all that was heard in this leadership the how-manieth that was; 0 if nothing of it was heard yet.
         metadata_offset: inclusive: how far its image was then; None while it has not said.
     """
 
     broker_epoch: BrokerEpoch
-    heard_ms: int
+    last_contact_ms: int
     turn: int = 0
     metadata_offset: Offset | None = None
 
@@ -64,10 +66,11 @@ class BrokerSessions:
             if not broker.is_fenced
         }
         self._moved: dict[BrokerId, Offset] = {}
+        self._leaving: dict[BrokerId, tuple[BrokerEpoch, int]] = {}
 
     # What happened.
 
-    def on_heard(
+    def on_contact(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, metadata_offset: Offset | None, now_ms: int
     ) -> None:
         """The registered incarnation of a broker registered, or sent a heartbeat: its session begins again.
@@ -78,7 +81,7 @@ class BrokerSessions:
         before = self._sessions.get(broker_id)
         self._turns += 1
         if before is not None and before.broker_epoch == broker_epoch:
-            before.heard_ms, before.turn = max(before.heard_ms, now_ms), self._turns
+            before.last_contact_ms, before.turn = max(before.last_contact_ms, now_ms), self._turns
             if metadata_offset is not None:
                 before.metadata_offset = max(metadata_offset, before.metadata_offset or metadata_offset)
             return
@@ -89,17 +92,30 @@ class BrokerSessions:
         """What a broker that shuts down led goes to others, by records below `end_offset`."""
         self._moved[broker_id] = end_offset
 
+    def on_leaving(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> None:
+        """A portion was done of what comes before an incarnation is registered no longer; the next is on its way."""
+        self._leaving[broker_id] = broker_epoch, now_ms + self.session_timeout_ms
+
     def on_ended(self, broker_id: BrokerId) -> None:
         """A broker stopped, as it said it would, or was unregistered: there is nothing to wait for."""
         self._sessions.pop(broker_id, None)
         self._moved.pop(broker_id, None)
+        self._leaving.pop(broker_id, None)
 
     # What is the case.
 
     def is_alive(self, broker_id: BrokerId, now_ms: int) -> bool:
         """Whether the registered incarnation was heard of within its session."""
         session = self._sessions.get(broker_id)
-        return session is not None and now_ms < session.heard_ms + self.session_timeout_ms
+        return session is not None and now_ms < session.last_contact_ms + self.session_timeout_ms
+
+    def is_leaving(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, now_ms: int) -> bool:
+        """Whether an incarnation is about to be registered no longer: what was taken from it is not to be given back.
+
+        Whoever asked for that may have gone away midway, so this passes when nothing was done for a session.
+        """
+        leaving_epoch, until_ms = self._leaving.get(broker_id, (None, now_ms))
+        return leaving_epoch == broker_epoch and now_ms < until_ms
 
     def turn(self, broker_id: BrokerId) -> int:
         """Grows each time that a broker is heard of; 0 before the first time."""
@@ -111,13 +127,13 @@ class BrokerSessions:
         return tuple(
             (broker_id, session.broker_epoch)
             for broker_id, session in self._sessions.items()
-            if now_ms >= session.heard_ms + self.session_timeout_ms
+            if now_ms >= session.last_contact_ms + self.session_timeout_ms
         )
 
     def next_deadline_ms(self) -> int | None:
         """When the next session ends, unless its broker is heard of; None without any."""
-        heard_ms = min((session.heard_ms for session in self._sessions.values()), default=None)
-        return None if heard_ms is None else heard_ms + self.session_timeout_ms
+        last_contact_ms = min((session.last_contact_ms for session in self._sessions.values()), default=None)
+        return None if last_contact_ms is None else last_contact_ms + self.session_timeout_ms
 
     def know_of_move(self, broker_id: BrokerId, brokers: Iterable[BrokerId]) -> bool:
         """Whether all of `brokers` have seen where the leaderships of a broker that shuts down went.

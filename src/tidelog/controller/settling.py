@@ -6,46 +6,51 @@
 ```
 A decision about a broker can change as many partitions as it holds. So much in one batch holds the event loop of every
 node, and the controller may be deposed for it. What such a decision has to do with partitions is therefore what
-follows from the state that it leaves: a partition whose ISR names a broker that is fenced; one without a leader though
-somebody may be it. The decision itself takes along the first portion, so in small clusters it is one batch. Where a
-controller is deposed midway, the next one finds the rest.
+follows from the state that it leaves: a partition whose ISR names a broker that is fenced; one where somebody is in
+sync or eligible whose log directory has failed; one without a leader though somebody may be it. The decision itself
+takes along the first portion, so in small clusters it is one batch. Where a controller is deposed midway, the next one
+finds the rest.
 
 In between, a fenced broker leads, in the epoch that it has, with the ISR that it knows: as it would until the news of
 the election came. It is alive, and then whatever it commits is held by all in that ISR, of whom the next leader is one;
 or it is dead, and commits nothing. It changes no ISR (`isr_changes.py`). If it is let in again, it has never ceased to
 lead what was not taken from it. A new incarnation takes its place only when nothing is left to it (rule 6).
 
+Likewise a replica whose directory failed: its broker serves nothing of it, and from the record that names the
+directories left nobody elects it, nor takes it among those in sync. If the broker registers anew before its turn
+comes, perhaps with the directory, the registration takes the seats (`leaders.py`).
+
 Its counterpart in Kafka: `ReplicationControlManager.handleBrokerFenced`, which does all in one operation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Collection, Mapping
 
-from tidelog.base.ids import BrokerId, PartitionIndex
-from tidelog.controller.leaders import is_active_in, with_replica_online
-from tidelog.controller.partition_changes import IsActive, arrived, change_record, elected, without
+from tidelog.base.ids import BrokerId
+from tidelog.controller.leaders import NO_DIRECTORY, is_active_in, lies_online, with_replica_online
+from tidelog.controller.partition_changes import IsActive, arrived, change_record, elected, in_one_step, without
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.topic_rules import UNCLEAN_ELECTION, TopicRules
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
 from tidelog.metadata.draft import MetadataDraft
-from tidelog.metadata.image import MetadataView, PartitionImage
+from tidelog.metadata.image import BrokerImage, MetadataView, PartitionImage
 from tidelog.metadata.records.brokers import BrokerRegistrationChangeRecord
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
 
-def decide_settle(metadata: MetadataView, settings: ControllerSettings) -> Decision[int]:
-    """The next portion. Returns how many partitions it changes; 0 where nothing is left to do."""
-    changes = changes_to_settle(metadata, settings)
+def decide_settle(metadata: MetadataView, settings: ControllerSettings, scan: PartitionScan) -> Decision[int]:
+    """The next portion of a pass. Returns how many partitions it changes: none, maybe, before the pass is done."""
+    changes = _next_changes(metadata, settings, scan)
     return Decision(tuple(changes), len(changes))
 
 
 def unsettles(record: object) -> bool:
     """Whether there may be more to do after a record than the decision that it is of did itself."""
     if isinstance(record, ConfigRecord):
-        return record.name == UNCLEAN_ELECTION
+        return record.name == UNCLEAN_ELECTION.name
     return isinstance(record, BrokerRegistrationChangeRecord)
 
 
@@ -59,49 +64,76 @@ def after(metadata: MetadataView, *records: object) -> MetadataDraft:
 
 def changes_to_settle(metadata: MetadataView, settings: ControllerSettings) -> list[PartitionChangeRecord]:
     """The first portion of what is left to do."""
-    return list(islice(_all_changes(metadata, settings), settings.partition_changes_max))
+    return _next_changes(metadata, settings, PartitionScan(metadata))
 
 
-def _all_changes(metadata: MetadataView, settings: ControllerSettings) -> Iterator[PartitionChangeRecord]:
+def _next_changes(
+    metadata: MetadataView, settings: ControllerSettings, scan: PartitionScan
+) -> list[PartitionChangeRecord]:
+    """A portion: of so many partitions it is worked out what becomes of them. What is well is passed over."""
     rules = TopicRules(metadata, settings)
     is_active = is_active_in(metadata)
-    alive = {broker.broker_id for broker in metadata.brokers.values() if not broker.is_fenced}
-    for topic_id, topic in metadata.topics_by_id.items():
-        for index, partition in enumerate(topic.partitions):  # all there are: what is well is passed over in no time
-            if partition.leader is not None and alive.issuperset(partition.isr):
-                continue
-            changed = _settled(
-                partition,
-                alive,
-                min_insync_replicas=rules.min_insync(topic.name),
-                is_active=with_replica_online(is_active, metadata.brokers, partition),
-                is_unclean_allowed=rules.allows_unclean(topic.name),
-            )
-            if changed is not None:
-                yield change_record(topic_id, PartitionIndex(index), partition, arrived(partition, changed))
+    brokers = metadata.brokers
+    alive = {broker.broker_id for broker in brokers.values() if not broker.is_fenced}
+    online = {NO_DIRECTORY}.union(*(broker.log_dirs for broker in brokers.values()))
+    changes = []
+    worked_out = 0
+    for name, topic_id, index, partition in scan.portion(metadata, settings.partition_changes_max):
+        is_well = partition.leader is not None and alive.issuperset(partition.isr)
+        lost = () if online.issuperset(partition.directories) else _offline(partition, brokers)
+        if is_well and not lost:
+            continue
+        changed = _settled(
+            partition,
+            lost,
+            [one for one in partition.isr if one not in alive and one not in lost],
+            min_insync_replicas=rules.min_insync(name),
+            is_active=with_replica_online(is_active, brokers, partition),
+            is_unclean_allowed=rules.allows_unclean(name),
+        )
+        if changed is not None:
+            changes.append(change_record(topic_id, index, partition, arrived(partition, changed)))
+        worked_out += 1
+        if worked_out == settings.partition_changes_max:
+            break
+    return changes
+
+
+def _offline(partition: PartitionImage, brokers: Mapping[BrokerId, BrokerImage]) -> list[BrokerId]:
+    """Who may lead by what the metadata says, but for the log directory, which has failed."""
+    may_lead = (*partition.isr, *partition.eligible_leader_replicas)
+    return [one for one in may_lead if one in brokers and not lies_online(partition, brokers[one])]
 
 
 def _settled(
     partition: PartitionImage,
-    alive: set[BrokerId],
+    lost: Collection[BrokerId],
+    fenced: Collection[BrokerId],
     *,
     min_insync_replicas: int | None,
     is_active: IsActive,
     is_unclean_allowed: bool,
 ) -> PartitionImage | None:
-    """One partition without those who are fenced, and with a leader if there may be one; None where nothing changes."""
-    gone = [broker for broker in partition.isr if broker not in alive]
-    if not gone:
+    """One partition without those whose logs failed, and those who are fenced, and with a leader if there may be one;
+    None where nothing changes.
+    """
+    if not lost and not fenced:
         return elected(
             partition,
             min_insync_replicas=min_insync_replicas,
             is_active=is_active,
             is_unclean_allowed=is_unclean_allowed,
         )
-    return without(
-        partition,
-        *gone,
-        min_insync_replicas=min_insync_replicas,
-        is_active=is_active,
-        is_unclean_allowed=is_unclean_allowed,
-    )
+    left = partition
+    for gone in (lost, fenced):
+        if gone:
+            changed = without(
+                left,
+                *gone,
+                min_insync_replicas=min_insync_replicas,
+                is_active=is_active,
+                is_lost=gone is lost,
+                is_unclean_allowed=is_unclean_allowed,
+            )
+            left = changed or left
+    return in_one_step(partition, left)

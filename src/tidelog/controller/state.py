@@ -1,4 +1,7 @@
-"""The controller's journal: what the metadata log says, and what may be decided on top of it."""
+"""The controller's journal: what the metadata log says, and what may be decided on top of it.
+
+Kafka: `QuorumController`.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.unclean_elections import UncleanElection, unclean_election
 from tidelog.controller.values import (
@@ -128,8 +132,10 @@ class ControllerState:
         decision = brokers.decide_register_broker(
             self.metadata, self.settings, broker, next_offset=next_offset, is_previous_alive=is_previous_alive
         )
-        if sessions is not None and not decision.reply.has_more:
-            sessions.on_heard(broker.broker_id, decision.reply.broker_epoch, None, now_ms)
+        if sessions is not None and previous is not None and decision.reply.has_more:
+            sessions.on_leaving(broker.broker_id, previous.broker_epoch, now_ms)
+        elif sessions is not None and not decision.reply.has_more:
+            sessions.on_contact(broker.broker_id, decision.reply.broker_epoch, None, now_ms)
         return decision
 
     def decide_unfence_broker(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[BrokerChange]:
@@ -141,17 +147,32 @@ class ControllerState:
         return brokers.decide_fence_broker(self.metadata, self.settings, broker_id, broker_epoch)
 
     def decide_unregister_broker(
-        self, broker_id: BrokerId, *, sessions: BrokerSessions | None = None
+        self,
+        broker_id: BrokerId,
+        broker_epoch: BrokerEpoch | None = None,
+        *,
+        sessions: BrokerSessions | None = None,
+        now_ms: int = 0,
     ) -> Decision[BrokerChange]:
-        """Forget a broker that is gone for good, and end its session."""
-        decision = brokers.decide_unregister_broker(self.metadata, self.settings, broker_id)
-        if sessions is not None:
+        """Forget a broker that is gone for good, and end its session. `now_ms` is monotonic.
+
+        Args:
+            broker_epoch: of the last reply, where there is more: another incarnation stays.
+        """
+        decision = brokers.decide_unregister_broker(self.metadata, self.settings, broker_id, broker_epoch)
+        if sessions is not None and decision.reply.has_more:
+            sessions.on_leaving(broker_id, decision.reply.broker_epoch, now_ms)
+        elif sessions is not None and decision.records:
             sessions.on_ended(broker_id)
         return decision
 
-    def decide_settle(self) -> Decision[int]:
-        """The next portion of what fences, arrivals and settings have left to do; how many partitions that changes."""
-        return settling.decide_settle(self.metadata, self.settings)
+    def decide_settle(self, scan: PartitionScan | None = None) -> Decision[int]:
+        """The next portion of what fences, arrivals and settings have left to do; how many partitions that changes.
+
+        Args:
+            scan: goes on with it; without, this is the first portion of a pass.
+        """
+        return settling.decide_settle(self.metadata, self.settings, scan or PartitionScan(self.metadata))
 
     def decide_heartbeat(
         self, heartbeat: Heartbeat, sessions: BrokerSessions, *, next_offset: Offset, now_ms: int
@@ -256,6 +277,11 @@ class ControllerState:
         return directory_assignments.decide_assign_directories(
             self.metadata, self.settings, broker_id, broker_epoch, replicas
         )
+
+    def pieces_to_assign(self, replicas: Sequence[ReplicaInDirectory]) -> Iterator[Sequence[ReplicaInDirectory]]:
+        """What a request tells of directories, in portions that are to be decided one by one; at least one."""
+        for start in range(0, max(len(replicas), 1), self.settings.partition_changes_max):
+            yield replicas[start : start + self.settings.partition_changes_max]
 
     def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
         """Give a broker the next block of producer ids."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from tidelog.controller.values import ControllerSettings
-from tidelog.metadata.configs import TABLE
+from tidelog.metadata.configs import broker as broker_keys
+from tidelog.metadata.configs import topic as topic_keys
+from tidelog.metadata.configs.min_insync import min_insync_replicas
 from tidelog.metadata.features import knows_eligible_leaders
 from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
-from tidelog.metadata.min_insync import min_insync_replicas
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 
-UNCLEAN_ELECTION = "unclean.leader.election.enable"
+UNCLEAN_ELECTION = topic_keys.UNCLEAN_LEADER_ELECTION_ENABLE
 
 
 class TopicRules:
@@ -20,7 +21,7 @@ class TopicRules:
     def __init__(self, metadata: MetadataView, settings: ControllerSettings) -> None:
         self._configs = metadata.configs
         self._knows_eligible_leaders = knows_eligible_leaders(metadata.features)
-        self._by_default = settings.broker_settings(metadata).value(UNCLEAN_ELECTION) is True
+        self._by_default = settings.broker_settings(metadata)[broker_keys.UNCLEAN_LEADER_ELECTION_ENABLE]
 
     def min_insync(self, topic: str) -> int | None:
         """How many must be in sync, so that whoever leaves the ISR below that stays eligible to lead (KIP-966).
@@ -35,7 +36,7 @@ class TopicRules:
         Of a controller's file that counts which is active: what is to hold for all belongs into the metadata.
         """
         own = self._configs.get(ConfigResource(ResourceType.TOPIC, topic))
-        text = None if own is None else own.get(UNCLEAN_ELECTION)
+        text = None if own is None else own.get(UNCLEAN_ELECTION.name)
         if text is not None:
-            return TABLE["topic"][UNCLEAN_ELECTION].parse(text) is True
+            return UNCLEAN_ELECTION.parse(text)
         return self._by_default and topic not in INTERNAL_TOPICS

@@ -1,4 +1,7 @@
-"""Topics: creating and deleting them."""
+"""Topics: creating and deleting them.
+
+Kafka: `ReplicationControlManager`.
+"""
 
 from __future__ import annotations
 

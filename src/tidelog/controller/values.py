@@ -164,11 +164,16 @@ class ConfigsToAlter:
 
 @dataclass(frozen=True, slots=True)
 class AlteredConfigs:
-    """What became of one resource, and why it was not changed."""
+    """What became of one resource, and why it was not changed.
+
+    Attributes:
+        has_more: nothing was yet: a portion of what has to come before it was done, and it is to be asked again.
+    """
 
     resource: ConfigResource
     code: Code
     message: str | None = None
+    has_more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,5 @@
 from tidelog.coordinator.coordinator import GroupCoordinator
 from tidelog.coordinator.memory import GroupMemory
 from tidelog.coordinator.settings import GroupSettings
-from tidelog.coordinator.values import Answer, EncodedBatch, KeyValue, Ready, RequestId
 
-__all__ = [
-    "Answer",
-    "EncodedBatch",
-    "GroupCoordinator",
-    "GroupMemory",
-    "GroupSettings",
-    "KeyValue",
-    "Ready",
-    "RequestId",
-]
+__all__ = ["GroupCoordinator", "GroupMemory", "GroupSettings"]

@@ -1,7 +1,7 @@
 """The coordinator of the groups of one partition of `__consumer_offsets`: the way in and out of this package.
 
 ```
- on_join_group … on_offset_commit ──► membership, rebalance, offsets ──► ledger (journal) ──► take_ready
+ on_join_group … on_offset_commit ──► membership, rebalance, offsets ──► journal ──► take_ready
  on_time ──► deadlines, retention                                            ▲
  replay ──► state                                                on_committed
 ```
@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Sequence
-from functools import partial
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
 from tidelog.coordinator import describe, membership, offsets, rebalance
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.expiry import OffsetExpiry
 from tidelog.coordinator.group import Change, Group, restored
-from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.group_journal import GroupJournal
 from tidelog.coordinator.memory import GroupMemory
 from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.settings import GroupSettings
 from tidelog.coordinator.state import check_record
-from tidelog.coordinator.values import KeyValue, Ready, RequestId
+from tidelog.journal import CoordinatorReady, Moment, RequestId, SendId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitRequest
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
@@ -55,35 +55,34 @@ class GroupCoordinator:
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self._rng = rng
-        self._undecided: dict[int, dict[bytes, KeyValue]] = {}  # by producer id, then key
         self._memory = GroupMemory(sys.maxsize) if memory is None else memory
         self._restored = GroupMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
-        self._ledger = Ledger(settings, self._memory)
-        self._expiry = OffsetExpiry(self._ledger, self.groups)
+        self._journal = GroupJournal(settings, self._memory)
+        self._expiry = OffsetExpiry(self._journal, self.groups)
 
     @property
-    def settings(self) -> GroupSettings:
-        """In force from now on, whenever they are set."""
-        return self._ledger.settings
+    def batch_size_bytes_max(self) -> int:
+        """Of the log behind it, in force from now on, whenever it is set."""
+        return self._journal.batch_size_bytes_max
 
-    @settings.setter
-    def settings(self, settings: GroupSettings) -> None:
-        self._ledger.settings = settings
+    @batch_size_bytes_max.setter
+    def batch_size_bytes_max(self, size_bytes: int) -> None:
+        self._journal.batch_size_bytes_max = size_bytes
 
     @property
     def is_active(self) -> bool:
         """Whether it answers; before that COORDINATOR_LOAD_IN_PROGRESS is all it says, afterwards NOT_COORDINATOR."""
-        return self._ledger.is_active
+        return self._journal.is_active
 
     @property
     def offsets_count(self) -> int:
         """How many committed offsets it holds."""
-        return self._ledger.state.offsets_count
+        return self._journal.state.offsets_count
 
     @property
     def topics(self) -> frozenset[str]:
         """The topics in which there are offsets."""
-        return frozenset(topic for topics in self._ledger.state.offsets.values() for topic in topics)
+        return frozenset(topic for topics in self._journal.state.offsets.values() for topic in topics)
 
     # Loading.
 
@@ -104,57 +103,48 @@ class GroupCoordinator:
         record = (key, value)
         try:
             check_record(record)
-            if transaction_of is not None:
-                self._undecided.setdefault(transaction_of, {})[key] = record
-                return
-            for transaction in self._undecided.values():
-                transaction.pop(key, None)
-            self._ledger.replay(record, offset)
+            self._journal.replay(record, offset, transaction_of=transaction_of)
         except CorruptLogError as error:
             raise CorruptLogError(f"__consumer_offsets-{self.partition}, offset {offset}: {error}") from error
 
     def replay_end(self, producer_id: int, *, is_committed: bool) -> None:
         """The transaction of a producer ended here."""
-        transaction = self._undecided.pop(producer_id, {})
-        if is_committed:
-            for record in transaction.values():
-                self._ledger.state.apply(record)
+        self._journal.replay_end(producer_id, is_committed=is_committed)
 
     def restore(self) -> None:
         """Make the groups that the log tells of. `become_active` does it too: to call this before saves it the time."""
-        for group_id, value in self._ledger.state.groups.items():
+        for group_id, value in self._journal.state.groups.items():
             if group_id not in self.groups:
                 self.groups[group_id] = restored(group_id, decode_group(value), self._restored)
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset, *, now_ms: int, wall_ms: int) -> None:
         """All was replayed. Members that the log knows have a whole session to be heard of."""
-        ledger = self._ledger
-        ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
-        ledger.become_active(leader_epoch, next_offset)
-        self._undecided.clear()
+        journal = self._journal
+        at = Moment(now_ms, wall_ms)
+        journal.become_active(leader_epoch, next_offset)
         self.restore()
         for group in self.groups.values():
             group.charge(self._memory)
             for member in group.members.values():
-                rebalance.extend_session(ledger, member)
-        self._expiry.start()
+                rebalance.extend_session(journal, at, member)
+        self._expiry.start(at)
         for group in list(self.groups.values()):
-            if len(group.members) > ledger.settings.group_size_max:  # it was lowered meanwhile
-                rebalance.begin(ledger, group)
+            if len(group.members) > journal.settings.group_size_max:  # it was lowered meanwhile
+                rebalance.begin(journal, at, group)
 
     def resign(self, error: KafkaError | None = None) -> None:
         """Leadership is lost, or the log refused a batch: whoever waits is told NOT_COORDINATOR, or `error`."""
-        ledger = self._ledger
-        if not ledger.is_active:
-            ledger.resign(error)
+        journal = self._journal
+        if not journal.is_active:
+            journal.resign(error)
             return
-        ledger.resign(error)
+        journal.resign(error)
         outcome = error or refusal(Code.NOT_COORDINATOR)
         for group in self.groups.values():
             for member in group.members.values():
                 for request_id in (group.take_join(member), member.sync_request):
                     if request_id is not None:
-                        ledger.answer_at_once(request_id, outcome)
+                        journal.answer_at_once(request_id, outcome)
                 member.sync_request = None
             group.release()
         self.groups.clear()
@@ -174,37 +164,37 @@ class GroupCoordinator:
     ) -> None:
         """Answered with a `JoinGroupResponse` (that of MEMBER_ID_REQUIRED included) once the generation begins."""
 
-        def join() -> None:
+        def join(at: Moment) -> None:
             group_id = self._checked(request.group_id)
             joiner = membership.Joiner(request, request_id, api_version, client_id, client_host)
-            membership.check_join(self._ledger, joiner)
+            membership.check_join(self._journal, joiner)
             group = self.groups.get(group_id)
             if group is None:
                 if request.member_id:
                     raise refusal(Code.UNKNOWN_MEMBER_ID, f"there is no group {group_id!r}: join again")
                 group = self.groups[group_id] = Group(group_id, self._memory)
             try:
-                membership.on_join(self._ledger, group, joiner, self._rng)
+                membership.on_join(self._journal, at, group, joiner, self._rng)
             finally:
-                self._forget_if_nothing(group)
+                self._forget_if_nothing(group, at)
 
         self._run(request_id, now_ms, wall_ms, join)
 
     def on_sync_group(self, request_id: RequestId, request: SyncGroupRequest, *, now_ms: int, wall_ms: int) -> None:
         """Answered with a `SyncGroupResponse` once the leader has assigned."""
 
-        def sync() -> None:
+        def sync(at: Moment) -> None:
             group = self._member_group(request.group_id)
-            membership.on_sync(self._ledger, group, request, request_id)
+            membership.on_sync(self._journal, at, group, request, request_id)
 
         self._run(request_id, now_ms, wall_ms, sync)
 
     def on_heartbeat(self, request_id: RequestId, request: HeartbeatRequest, *, now_ms: int, wall_ms: int) -> None:
         """Answered with a `HeartbeatResponse`."""
 
-        def beat() -> None:
+        def beat(at: Moment) -> None:
             group = self._member_group(request.group_id)
-            membership.on_heartbeat(self._ledger, group, request, request_id)
+            membership.on_heartbeat(self._journal, at, group, request, request_id)
 
         self._run(request_id, now_ms, wall_ms, beat)
 
@@ -213,11 +203,11 @@ class GroupCoordinator:
     ) -> None:
         """Answered with a `LeaveGroupResponse`, which has the error of each member."""
 
-        def leave() -> None:
+        def leave(at: Moment) -> None:
             group = self.groups.get(self._checked(request.group_id))
-            membership.on_leave(self._ledger, group, request, request_id, api_version)
+            membership.on_leave(self._journal, at, group, request, request_id, api_version=api_version)
             if group is not None:
-                self._forget_if_nothing(group)
+                self._forget_if_nothing(group, at)
 
         self._run(request_id, now_ms, wall_ms, leave)
 
@@ -225,33 +215,33 @@ class GroupCoordinator:
         self, request_id: RequestId, request: OffsetCommitRequest, *, api_version: int, now_ms: int, wall_ms: int
     ) -> None:
         """Answered with an `OffsetCommitResponse`. That the partitions exist is for the caller to see to."""
-        ledger = self._ledger
-        if not ledger.is_active:
-            ledger.answer_at_once(request_id, ledger.why_inactive)
+        journal = self._journal
+        if not journal.is_active:
+            journal.answer_at_once(request_id, journal.why_inactive)
             return
-        ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
+        at = Moment(now_ms, wall_ms)
         group_id = request.group_id
         try:
             if len(group_id) > NAME_SIZE_BYTES_MAX // 4:
                 self._check_length(group_id)
-            offsets.on_commit(ledger, self.groups.get(group_id), request, request_id, api_version)
+            offsets.on_commit(journal, at, self.groups.get(group_id), request, request_id, api_version=api_version)
         except KafkaError as error:
-            ledger.answer(request_id, error)
+            journal.answer(request_id, error)
 
     def on_offset_fetch(
         self, request_id: RequestId, request: OffsetFetchRequestGroup, *, now_ms: int, wall_ms: int
     ) -> None:
         """Answered with an `OffsetFetchResponseGroup`; requests before version 8 hold one group without saying so."""
-        self._run(request_id, now_ms, wall_ms, partial(offsets.on_fetch, self._ledger, request, request_id))
+        self._run(request_id, now_ms, wall_ms, lambda _: offsets.on_fetch(self._journal, request, request_id))
 
     def on_offset_delete(
         self, request_id: RequestId, request: OffsetDeleteRequest, *, now_ms: int, wall_ms: int
     ) -> None:
         """Answered with an `OffsetDeleteResponse`."""
 
-        def delete() -> None:
+        def delete(at: Moment) -> None:
             group = self.groups.get(self._checked(request.group_id))
-            offsets.on_offset_delete(self._ledger, group, request, request_id)
+            offsets.on_offset_delete(self._journal, group, request, request_id)
 
         self._run(request_id, now_ms, wall_ms, delete)
 
@@ -260,9 +250,9 @@ class GroupCoordinator:
     ) -> None:
         """Answered with a `DescribedGroup`; one that is not there has its error in it, as the version asks."""
 
-        def tell() -> None:
-            answer = describe.described(self._ledger, self.groups.get(group_id), group_id, api_version)
-            self._ledger.answer(request_id, answer)
+        def tell(at: Moment) -> None:
+            answer = describe.described(self._journal, self.groups.get(group_id), group_id, api_version)
+            self._journal.answer(request_id, answer)
 
         self._run(request_id, now_ms, wall_ms, tell)
 
@@ -271,19 +261,19 @@ class GroupCoordinator:
     ) -> None:
         """Answered with a tuple of `ListedGroup`; empty filters let all pass."""
 
-        def tell() -> None:
-            self._ledger.answer(request_id, describe.listed(self._ledger, self.groups, states, types))
+        def tell(at: Moment) -> None:
+            self._journal.answer(request_id, describe.listed(self._journal, self.groups, states, types))
 
         self._run(request_id, now_ms, wall_ms, tell)
 
     def on_delete_group(self, request_id: RequestId, group_id: str, *, now_ms: int, wall_ms: int) -> None:
         """Answered with a `DeletableGroupResult`."""
 
-        def delete() -> None:
+        def delete(at: Moment) -> None:
             group = self.groups.get(group_id)
-            offsets.on_delete_group(self._ledger, group, group_id, request_id)
+            offsets.on_delete_group(self._journal, group, group_id, request_id)
             if group is not None:
-                self._forget_if_nothing(group)
+                self._forget_if_nothing(group, at)
 
         self._run(request_id, now_ms, wall_ms, delete)
 
@@ -294,75 +284,80 @@ class GroupCoordinator:
 
         A member stays until its session ends: it may be back in a moment. One that was never told its id cannot.
         """
-        ledger = self._ledger
-        group_id, member_id = ledger.nameless.pop(request_id, ("", ""))
+        journal = self._journal
+        group_id, member_id = journal.pending_member_ids.pop(request_id, ("", ""))
         group = self.groups.get(group_id)
         member = group.members.get(member_id) if group is not None else None
         if group is None or member is None or member.join_request != request_id:
             return
-        ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
-        rebalance.drop(ledger, group, member)
-        rebalance.begin_or_go_on(ledger, group)
+        rebalance.drop(journal, group, member)
+        rebalance.begin_or_go_on(journal, Moment(now_ms, wall_ms), group)
 
     def on_topics_deleted(self, topics: Collection[str], *, now_ms: int, wall_ms: int) -> None:
         """Forget the offsets in topics that are no more. A topic of the same name would be another one."""
-        ledger = self._ledger
-        if not ledger.is_active:
+        journal = self._journal
+        if not journal.is_active:
             return
-        ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
         names = frozenset(topics)
-        groups = [one for one, positions in ledger.state.offsets.items() if not names.isdisjoint(positions)]
-        ledger.write_in_parts(record for one in groups for record in offsets.tombstones(ledger, one, names))
+        groups = [one for one, positions in journal.state.offsets.items() if not names.isdisjoint(positions)]
+        journal.write_in_parts(record for one in groups for record in offsets.tombstones(journal, one, names))
+
+    def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
+        """Groups ask no other broker."""
+        invariant(False, "group coordinator {} was answered {}, which it did not ask", self.partition, send_id)
 
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is there to stay."""
-        self._ledger.on_committed(end_offset)
+        self._journal.on_committed(end_offset)
 
     def on_time(self, *, now_ms: int, wall_ms: int) -> None:
         """Do what is due. May be called early, and late."""
-        ledger = self._ledger
-        if not ledger.is_active:
+        journal = self._journal
+        if not journal.is_active:
             return
-        ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
-        while (alarm := ledger.deadlines.pop_due(now_ms)) is not None:
-            self._on_due(alarm)
-        self._expiry.on_time()
+        at = Moment(now_ms, wall_ms)
+        while (alarm := journal.deadlines.pop_due(now_ms)) is not None:
+            self._on_due(alarm, at)
+        self._expiry.on_time(at)
 
     def next_deadline_ms(self) -> int | None:
         """When to call `on_time`, by the clock of `now_ms`; None while there is nothing to wait for."""
-        if not self._ledger.is_active:
+        if not self._journal.is_active:
             return None
-        known = [one for one in (self._ledger.deadlines.next_ms(), self._expiry.next_ms) if one is not None]
+        known = [one for one in (self._journal.deadlines.next_ms(), self._expiry.next_ms) if one is not None]
         return min(known, default=None)
 
     # What to do about it.
 
-    def take_ready(self) -> Ready:
+    def take_ready(self) -> CoordinatorReady:
         """All that is owed since the last call."""
-        return self._ledger.take_ready()
+        ready = self._journal.take_ready()
+        if self._journal.pending_member_ids:
+            for answer in ready.answers:
+                self._journal.pending_member_ids.pop(answer.request_id, None)
+        return ready
 
-    def _run(self, request_id: RequestId, now_ms: int, wall_ms: int, work: Callable[[], None]) -> None:
-        ledger = self._ledger
-        if not ledger.is_active:
-            ledger.answer_at_once(request_id, ledger.why_inactive)
+    def _run(self, request_id: RequestId, now_ms: int, wall_ms: int, work: Callable[[Moment], None]) -> None:
+        journal = self._journal
+        if not journal.is_active:
+            journal.answer_at_once(request_id, journal.why_inactive)
             return
-        ledger.now_ms, ledger.wall_ms = now_ms, wall_ms
         try:
-            work()
+            work(Moment(now_ms, wall_ms))
         except KafkaError as error:
-            ledger.answer(request_id, error.with_traceback(None))  # many may wait, each with its frames
+            journal.answer(request_id, error.with_traceback(None))  # many may wait, each with its frames
 
-    def _on_due(self, alarm: Alarm) -> None:
+    def _on_due(self, alarm: Alarm, at: Moment) -> None:
         group = self.groups.get(alarm.group_id)
         if group is None:
             return
         if alarm.cause is Cause.SESSION:
-            rebalance.on_session_due(self._ledger, group, alarm.member_id)
+            rebalance.on_session_due(self._journal, at, group, alarm.member_id)
         elif alarm.cause is Cause.JOIN:
-            rebalance.on_join_due(self._ledger, group)
+            rebalance.on_join_due(self._journal, at, group)
         else:
-            rebalance.on_sync_due(self._ledger, group)
-        self._forget_if_nothing(group)
+            rebalance.on_sync_due(self._journal, at, group)
+        self._forget_if_nothing(group, at)
 
     def _member_group(self, group_id: str) -> Group:
         """The group of someone who says that he is in it."""
@@ -382,7 +377,7 @@ class GroupCoordinator:
         if size > NAME_SIZE_BYTES_MAX:
             raise refusal(Code.INVALID_GROUP_ID, f"a group id of {size} bytes is longer than {NAME_SIZE_BYTES_MAX}")
 
-    def _forget_if_nothing(self, group: Group) -> None:
+    def _forget_if_nothing(self, group: Group, at: Moment) -> None:
         if group.is_forgettable:
-            group.go(Change.DELETED, self._ledger.wall_ms)
+            group.go(Change.DELETED, at.wall_ms)
             del self.groups[group.group_id]

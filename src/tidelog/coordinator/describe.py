@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from tidelog.base.errors import Code
 from tidelog.coordinator.group import Group, GroupState
-from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.group_journal import GroupJournal
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribedGroupMember
 from tidelog.wire.messages.api_16_list_groups import ListedGroup
 
@@ -15,10 +15,10 @@ NAMES_MISSING_GROUPS_SINCE = 6
 """The version of DescribeGroups from which on a group that is not there is an error, and no dead group (KIP-1043)."""
 
 
-def described(ledger: Ledger, group: Group | None, group_id: str, api_version: int) -> DescribedGroup:
+def described(journal: GroupJournal, group: Group | None, group_id: str, api_version: int) -> DescribedGroup:
     """A group with its members; what they want and got is told of a stable one only."""
     if group is None:
-        if group_id in ledger.state.offsets:
+        if group_id in journal.state.offsets:
             return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= NAMES_MISSING_GROUPS_SINCE:
@@ -46,14 +46,14 @@ def described(ledger: Ledger, group: Group | None, group_id: str, api_version: i
 
 
 def listed(
-    ledger: Ledger, groups: Mapping[str, Group], states: Sequence[str] = (), types: Sequence[str] = ()
+    journal: GroupJournal, groups: Mapping[str, Group], states: Sequence[str] = (), types: Sequence[str] = ()
 ) -> tuple[ListedGroup, ...]:
     """All groups, or those in one of some states and of one of some types, whatever the case of the letters."""
     wanted_states = {one.lower() for one in states}
     if types and CLASSIC not in {one.lower() for one in types}:
         return ()
     found = [(group_id, group.protocol_type or "", group.state) for group_id, group in groups.items()]
-    found += ((group_id, "", GroupState.EMPTY) for group_id in ledger.state.offsets if group_id not in groups)
+    found += ((group_id, "", GroupState.EMPTY) for group_id in journal.state.offsets if group_id not in groups)
     return tuple(
         ListedGroup(group_id=group_id, protocol_type=protocol_type, group_state=state.value, group_type=CLASSIC)
         for group_id, protocol_type, state in found

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidelog.coordinator.group import Change, Group, GroupState
-from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.group_journal import GroupJournal
 from tidelog.coordinator.records import decode_offset, group_key, offset_key
-from tidelog.coordinator.values import KeyValue
+from tidelog.journal import KeyValue, Moment
 
 STEP_OFFSETS_MAX = 5_000
 """Offsets looked at in one go, some milliseconds; others have their turn in between. One group is never cut."""
@@ -21,8 +21,8 @@ STEP_OFFSETS_MAX = 5_000
 class OffsetExpiry:
     """Looks at all groups of one coordinator, some at a time, once per interval."""
 
-    def __init__(self, ledger: Ledger, groups: dict[str, Group]) -> None:
-        self._ledger = ledger
+    def __init__(self, journal: GroupJournal, groups: dict[str, Group]) -> None:
+        self._journal = journal
         self._groups = groups
         self._todo: list[str] = []
         self._next_ms: int | None = None
@@ -32,52 +32,54 @@ class OffsetExpiry:
         """When there is something to look at; None before the start."""
         return self._next_ms
 
-    def start(self) -> None:
+    def start(self, at: Moment) -> None:
         """The coordinator became active."""
-        self._next_ms = self._ledger.now_ms + self._ledger.settings.retention_check_interval_ms
+        self._next_ms = at.now_ms + self._journal.settings.retention_check_interval_ms
 
-    def on_time(self) -> None:
+    def on_time(self, at: Moment) -> None:
         """Look at the next groups, if it is time to."""
-        ledger = self._ledger
-        if self._next_ms is None or ledger.now_ms < self._next_ms:
+        journal = self._journal
+        if self._next_ms is None or at.now_ms < self._next_ms:
             return
         if not self._todo:
-            recorded = ledger.state.offsets
+            recorded = journal.state.offsets
             self._todo = [*recorded, *(group_id for group_id in self._groups if group_id not in recorded)]
         left = STEP_OFFSETS_MAX
         records: list[KeyValue] = []
         while self._todo and left > 0:
-            left -= self._look_at(self._todo.pop(), records)
-        ledger.write_in_parts(records)
+            left -= self._look_at(self._todo.pop(), at, records)
+        journal.write_in_parts(records)
         if self._todo:
-            self._next_ms = ledger.now_ms
+            self._next_ms = at.now_ms
         else:
-            self._next_ms = ledger.now_ms + ledger.settings.retention_check_interval_ms
+            self._next_ms = at.now_ms + journal.settings.retention_check_interval_ms
 
-    def _look_at(self, group_id: str, records: list[KeyValue]) -> int:
+    def _look_at(self, group_id: str, at: Moment, records: list[KeyValue]) -> int:
         """Add the records that forget what has expired of one group.
 
         Returns:
             How many offsets were looked at, and one for the group.
         """
-        ledger = self._ledger
+        journal = self._journal
         group = self._groups.get(group_id)
-        looked_at, expired = _expired(ledger, group_id, group)
+        looked_at, expired = _expired(journal, at, group_id, group)
         records += ((offset_key(group_id, topic, partition), None) for topic, partition in expired)
-        keeps_offsets = len(expired) < sum(map(len, ledger.state.offsets.get(group_id, {}).values()))
+        keeps_offsets = len(expired) < sum(map(len, journal.state.offsets.get(group_id, {}).values()))
         if group is not None and group.state is GroupState.EMPTY and not group.pending and not keeps_offsets:
             if group.is_recorded:
                 records.append((group_key(group_id), None))
                 group.is_recorded = False
-            group.go(Change.DELETED, ledger.wall_ms)
+            group.go(Change.DELETED, at.wall_ms)
             del self._groups[group_id]
         return looked_at + 1
 
 
-def _expired(ledger: Ledger, group_id: str, group: Group | None) -> tuple[int, list[tuple[str, int]]]:
+def _expired(
+    journal: GroupJournal, at: Moment, group_id: str, group: Group | None
+) -> tuple[int, list[tuple[str, int]]]:
     """How many offsets of a group were looked at, and which of them are to go, as topic and partition."""
-    topics: Mapping[str, Mapping[int, bytes]] = ledger.state.offsets.get(group_id, {})
-    oldest_ms = ledger.wall_ms - ledger.settings.offsets_retention_ms
+    topics: Mapping[str, Mapping[int, bytes]] = journal.state.offsets.get(group_id, {})
+    oldest_ms = at.wall_ms - journal.settings.offsets_retention_ms
     since_ms = None
     if group is not None and group.protocol_type is not None:
         if group.state is GroupState.STABLE:
@@ -94,7 +96,7 @@ def _expired(ledger: Ledger, group_id: str, group: Group | None) -> tuple[int, l
             looked_at += 1
             offset = decode_offset(value)
             if offset.expire_timestamp_ms is not None:
-                is_over = ledger.wall_ms >= offset.expire_timestamp_ms
+                is_over = at.wall_ms >= offset.expire_timestamp_ms
             else:
                 is_over = (offset.commit_timestamp_ms if since_ms is None else since_ms) <= oldest_ms
             if is_over:

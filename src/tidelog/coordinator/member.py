@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.memory import MEMBER_BYTES
-from tidelog.coordinator.values import RequestId
+from tidelog.journal import RequestId
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata, in the member's order of preference."""

@@ -12,12 +12,12 @@ from tidelog.base.ports import Rng
 from tidelog.coordinator import rebalance
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.group import Group, GroupState
-from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.group_journal import GroupJournal
 from tidelog.coordinator.member import Member, Protocols, protocols_bytes
 from tidelog.coordinator.memory import MEMBER_BYTES
 from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX
 from tidelog.coordinator.settings import PENDING_MEMBERS_MAX
-from tidelog.coordinator.values import RequestId
+from tidelog.journal import Moment, RequestId
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest, HeartbeatResponse
 from tidelog.wire.messages.api_13_leave_group import (
@@ -60,13 +60,13 @@ class Joiner:
 # Join.
 
 
-def check_join(ledger: Ledger, joiner: Joiner) -> None:
+def check_join(journal: GroupJournal, joiner: Joiner) -> None:
     """Return if the request makes sense, whatever the group.
 
     Raises:
         KafkaError: INVALID_SESSION_TIMEOUT, or INVALID_REQUEST for a name that no record can hold.
     """
-    settings = ledger.settings
+    settings = journal.settings
     request = joiner.request
     if not settings.session_timeout_ms_min <= request.session_timeout_ms <= settings.session_timeout_ms_max:
         raise refusal(
@@ -83,7 +83,7 @@ def check_join(ledger: Ledger, joiner: Joiner) -> None:
         raise refusal(Code.INVALID_REQUEST, f"a name of {longest} bytes is longer than {NAME_SIZE_BYTES_MAX}")
 
 
-def on_join(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
+def on_join(journal: GroupJournal, at: Moment, group: Group, joiner: Joiner, rng: Rng) -> None:
     """Take a member in, or back; answered when the generation begins.
 
     Raises:
@@ -92,9 +92,9 @@ def on_join(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
     """
     request = joiner.request
     member_id = request.member_id
-    _check_size(ledger, group, member_id or group.static_members.get(request.group_instance_id or "", ""))
+    _check_size(journal, at, group, member_id or group.static_members.get(request.group_instance_id or "", ""))
     protocols = joiner.protocols
-    _check_memory(ledger, group, joiner)
+    _check_memory(journal, group, joiner)
     if not group.supports(request.protocol_type, protocols):
         raise refusal(
             Code.INCONSISTENT_GROUP_PROTOCOL,
@@ -102,19 +102,19 @@ def on_join(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
             f"type {request.protocol_type!r} with {[name for name, _ in protocols]} does not fit in",
         )
     if not member_id:
-        _join_first(ledger, group, joiner, rng)
+        _join_first(journal, at, group, joiner, rng)
     elif member_id in group.pending:
         if request.group_instance_id is not None:
             raise refusal(Code.UNKNOWN_MEMBER_ID, f"{member_id!r} was given to a dynamic member, not to a static one")
-        rebalance.drop_pending(ledger, group, member_id)
-        _add(ledger, group, joiner, member_id)
+        rebalance.drop_pending(journal, group, member_id)
+        _add(journal, at, group, joiner, member_id)
     else:
-        _rejoin(ledger, group, joiner)
+        _rejoin(journal, at, group, joiner)
 
 
-def _check_size(ledger: Ledger, group: Group, member_id: str) -> None:
+def _check_size(journal: GroupJournal, at: Moment, group: Group, member_id: str) -> None:
     """Those who are in may stay; during a rebalance the first to join again have the places."""
-    size_max = ledger.settings.group_size_max
+    size_max = journal.settings.group_size_max
     member = group.members.get(member_id)
     if group.state is GroupState.PREPARING_REBALANCE:
         is_in = member is not None and member.join_request is not None
@@ -126,19 +126,19 @@ def _check_size(ledger: Ledger, group: Group, member_id: str) -> None:
         size = len(group.members)
     if not is_in and size >= size_max:
         if member_id in group.pending:
-            rebalance.drop_pending(ledger, group, member_id)
-            rebalance.complete_if_all_joined(ledger, group)
+            rebalance.drop_pending(journal, group, member_id)
+            rebalance.complete_if_all_joined(journal, at, group)
         elif member is not None:
-            rebalance.drop(ledger, group, member)
-            rebalance.complete_if_all_joined(ledger, group)
+            rebalance.drop(journal, group, member)
+            rebalance.complete_if_all_joined(journal, at, group)
         raise refusal(
             Code.GROUP_MAX_SIZE_REACHED, f"group {group.group_id!r} has group.max.size ({size_max}) members already"
         )
 
 
-def _check_memory(ledger: Ledger, group: Group, joiner: Joiner) -> None:
+def _check_memory(journal: GroupJournal, group: Group, joiner: Joiner) -> None:
     """Who wants no more than it has may stay, whatever others have taken."""
-    memory, member = ledger.memory, group.members.get(joiner.request.member_id)
+    memory, member = journal.memory, group.members.get(joiner.request.member_id)
     had_bytes = 0 if member is None else MEMBER_BYTES + protocols_bytes(member.protocols)
     more_bytes = MEMBER_BYTES + protocols_bytes(joiner.protocols) - had_bytes
     if more_bytes > 0 and not memory.has_room(more_bytes):
@@ -149,7 +149,7 @@ def _check_memory(ledger: Ledger, group: Group, joiner: Joiner) -> None:
         )
 
 
-def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
+def _join_first(journal: GroupJournal, at: Moment, group: Group, joiner: Joiner, rng: Rng) -> None:
     """Someone without an id: a static member that came back, or somebody new."""
     request = joiner.request
     instance_id = request.group_instance_id
@@ -157,9 +157,9 @@ def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
     if instance_id is not None:
         old_id = group.static_members.get(instance_id)
         if old_id is None:
-            _add(ledger, group, joiner, member_id)
+            _add(journal, at, group, joiner, member_id)
         else:
-            _replace(ledger, group, joiner, group.members[old_id], member_id)
+            _replace(journal, at, group, joiner, group.members[old_id], member_id=member_id)
     elif joiner.api_version >= MEMBER_ID_REQUIRED_SINCE:
         if len(group.pending) >= PENDING_MEMBERS_MAX:
             raise refusal(
@@ -168,15 +168,15 @@ def _join_first(ledger: Ledger, group: Group, joiner: Joiner, rng: Rng) -> None:
             )
         group.add_pending(member_id)
         session = Alarm(Cause.SESSION, group.group_id, member_id)
-        ledger.deadlines.set(session, ledger.now_ms + request.session_timeout_ms)
+        journal.deadlines.set(session, at.now_ms + request.session_timeout_ms)
         come_back = JoinGroupResponse(error_code=Code.MEMBER_ID_REQUIRED.value, protocol_name=None, member_id=member_id)
-        ledger.answer(joiner.request_id, come_back)
+        journal.answer(joiner.request_id, come_back)
     else:
-        ledger.nameless[joiner.request_id] = (group.group_id, member_id)
-        _add(ledger, group, joiner, member_id)
+        journal.pending_member_ids[joiner.request_id] = (group.group_id, member_id)
+        _add(journal, at, group, joiner, member_id)
 
 
-def _add(ledger: Ledger, group: Group, joiner: Joiner, member_id: str) -> None:
+def _add(journal: GroupJournal, at: Moment, group: Group, joiner: Joiner, member_id: str) -> None:
     request = joiner.request
     member = Member(
         group_id=group.group_id,
@@ -192,46 +192,48 @@ def _add(ledger: Ledger, group: Group, joiner: Joiner, member_id: str) -> None:
     group.add(member, request.protocol_type)
     group.park_join(member, joiner.request_id)
     group.has_newcomers = True
-    ledger.deadlines.set(member.session, ledger.now_ms + rebalance.NEW_MEMBER_JOIN_TIMEOUT_MS)
-    rebalance.begin_or_go_on(ledger, group)
+    journal.deadlines.set(member.session, at.now_ms + rebalance.NEW_MEMBER_JOIN_TIMEOUT_MS)
+    rebalance.begin_or_go_on(journal, at, group)
 
 
-def _replace(ledger: Ledger, group: Group, joiner: Joiner, member: Member, member_id: str) -> None:
+def _replace(
+    journal: GroupJournal, at: Moment, group: Group, joiner: Joiner, member: Member, *, member_id: str
+) -> None:
     """A static member came back without its id (KIP-345): the old one is fenced, its place is kept.
 
     A stable group whose protocol stays the same goes on without a rebalance, once the new id is recorded.
     """
     was_leader = group.leader_id
-    _fence(ledger, group, member)
-    ledger.deadlines.cancel(member.session)
+    _fence(journal, group, member)
+    journal.deadlines.cancel(member.session)
     group.replace(member, member_id)
     group.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.request.session_timeout_ms)
     member.client_id, member.client_host = joiner.client_id, joiner.client_host
     group.park_join(member, joiner.request_id)
-    rebalance.extend_session(ledger, member)
+    rebalance.extend_session(journal, at, member)
     if group.state is GroupState.PREPARING_REBALANCE:
-        rebalance.complete_if_all_joined(ledger, group)
+        rebalance.complete_if_all_joined(journal, at, group)
         return
     record = rebalance.record_of(group)
     if (
         group.state is not GroupState.STABLE
         or group.chosen_protocol() != group.protocol_name
-        or not ledger.fits((record,))
+        or not journal.fits((record,))
     ):
-        rebalance.begin(ledger, group)
+        rebalance.begin(journal, at, group)
         return
-    ledger.write((record,))
+    journal.write((record,))
     is_leader = group.leader_id == member_id
     if joiner.api_version >= SKIPS_ASSIGNMENT_SINCE:
-        rebalance.answer_join(ledger, group, member, tells_members=is_leader, skips_assignment=is_leader)
+        rebalance.answer_join(journal, at, group, member, tells_members=is_leader, skips_assignment=is_leader)
     else:
         # It must not take itself for the leader, or it would assign anew: it is told of its own old id instead.
         answer = rebalance.joined(group, member, tells_members=False)
         answer.leader = was_leader or ""
-        _answer_join_with(ledger, group, member, answer)
+        _answer_join_with(journal, group, member, answer)
 
 
-def _rejoin(ledger: Ledger, group: Group, joiner: Joiner) -> None:
+def _rejoin(journal: GroupJournal, at: Moment, group: Group, joiner: Joiner) -> None:
     """A member with an id: it answers a call to rejoin, wants something else, or missed our last answer."""
     member = group.member(joiner.request.member_id, joiner.request.group_instance_id)
     is_same = member.protocols == joiner.protocols
@@ -239,41 +241,41 @@ def _rejoin(ledger: Ledger, group: Group, joiner: Joiner) -> None:
     if group.state is GroupState.EMPTY:
         raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
     if member.join_request is not None:
-        _answer_superseded(ledger, group, member)
+        _answer_superseded(journal, group, member)
     group.park_join(member, joiner.request_id)
     if is_same and group.state is GroupState.COMPLETING_REBALANCE:
-        rebalance.answer_join(ledger, group, member, tells_members=is_leader)
+        rebalance.answer_join(journal, at, group, member, tells_members=is_leader)
     elif is_same and group.state is GroupState.STABLE and not is_leader:
-        rebalance.answer_join(ledger, group, member, tells_members=False)
+        rebalance.answer_join(journal, at, group, member, tells_members=False)
     else:
         group.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.request.session_timeout_ms)
-        rebalance.begin_or_go_on(ledger, group)
+        rebalance.begin_or_go_on(journal, at, group)
 
 
-def _fence(ledger: Ledger, group: Group, member: Member) -> None:
+def _fence(journal: GroupJournal, group: Group, member: Member) -> None:
     """Whoever still waits under the old id learns that it was replaced."""
     error = refusal(
         Code.FENCED_INSTANCE_ID, f"group {group.group_id!r}: static member {member.instance_id!r} came back elsewhere"
     )
     join_request = group.take_join(member)
     if join_request is not None:
-        ledger.answer(join_request, error)
+        journal.answer(join_request, error)
     if member.sync_request is not None:
-        ledger.answer(member.sync_request, error)
+        journal.answer(member.sync_request, error)
         member.sync_request = None
 
 
-def _answer_superseded(ledger: Ledger, group: Group, member: Member) -> None:
+def _answer_superseded(journal: GroupJournal, group: Group, member: Member) -> None:
     """The same member asks again, over another connection: what it asked before is answered, for whoever listens."""
     request_id = group.take_join(member)
     if request_id is not None:
-        ledger.answer(request_id, refusal(Code.REBALANCE_IN_PROGRESS, "this member sent another JoinGroup meanwhile"))
+        journal.answer(request_id, refusal(Code.REBALANCE_IN_PROGRESS, "this member sent another JoinGroup meanwhile"))
 
 
-def _answer_join_with(ledger: Ledger, group: Group, member: Member, answer: JoinGroupResponse) -> None:
+def _answer_join_with(journal: GroupJournal, group: Group, member: Member, answer: JoinGroupResponse) -> None:
     request_id = group.take_join(member)
     assert request_id is not None
-    ledger.answer(request_id, answer)
+    journal.answer(request_id, answer)
 
 
 def _size_bytes(text: str) -> int:
@@ -283,7 +285,7 @@ def _size_bytes(text: str) -> int:
 # Sync.
 
 
-def on_sync(ledger: Ledger, group: Group, request: SyncGroupRequest, request_id: RequestId) -> None:
+def on_sync(journal: GroupJournal, at: Moment, group: Group, request: SyncGroupRequest, request_id: RequestId) -> None:
     """Tell a member its part, once the leader gave it one.
 
     Raises:
@@ -306,21 +308,23 @@ def on_sync(ledger: Ledger, group: Group, request: SyncGroupRequest, request_id:
     if group.state is GroupState.PREPARING_REBALANCE:
         raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing: join again")
     if member.sync_request is not None:
-        rebalance.answer_sync(ledger, group, member, Code.REBALANCE_IN_PROGRESS)
+        rebalance.answer_sync(journal, at, group, member, Code.REBALANCE_IN_PROGRESS)
     member.sync_request = request_id
     group.unsynced.discard(member.member_id)
     if not group.unsynced:
-        ledger.deadlines.cancel(group.sync_alarm)
+        journal.deadlines.cancel(group.sync_alarm)
     if group.state is GroupState.STABLE:
-        rebalance.answer_sync(ledger, group, member)
+        rebalance.answer_sync(journal, at, group, member)
     elif group.leader_id == member.member_id:
-        rebalance.assign(ledger, group, {one.member_id: one.assignment for one in request.assignments})
+        rebalance.assign(journal, at, group, {one.member_id: one.assignment for one in request.assignments})
 
 
 # Heartbeat.
 
 
-def on_heartbeat(ledger: Ledger, group: Group, request: HeartbeatRequest, request_id: RequestId) -> None:
+def on_heartbeat(
+    journal: GroupJournal, at: Moment, group: Group, request: HeartbeatRequest, request_id: RequestId
+) -> None:
     """Extend a member's session.
 
     Raises:
@@ -331,17 +335,23 @@ def on_heartbeat(ledger: Ledger, group: Group, request: HeartbeatRequest, reques
     if group.state is GroupState.EMPTY:
         raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {group.group_id!r} is empty: join again")
     if not member.is_new:
-        rebalance.extend_session(ledger, member)
+        rebalance.extend_session(journal, at, member)
     if group.state is GroupState.PREPARING_REBALANCE:
         raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r} is rebalancing: join again")
-    ledger.answer(request_id, HeartbeatResponse())
+    journal.answer(request_id, HeartbeatResponse())
 
 
 # Leave.
 
 
 def on_leave(
-    ledger: Ledger, group: Group | None, request: LeaveGroupRequest, request_id: RequestId, api_version: int
+    journal: GroupJournal,
+    at: Moment,
+    group: Group | None,
+    request: LeaveGroupRequest,
+    request_id: RequestId,
+    *,
+    api_version: int,
 ) -> None:
     """Let members go, each on its own; then the others rebalance."""
     identities = (
@@ -354,7 +364,7 @@ def on_leave(
         try:
             if group is None:
                 raise refusal(Code.UNKNOWN_MEMBER_ID)
-            _leave(ledger, group, identity)
+            _leave(journal, group, identity)
         except KafkaError as error:
             code = error.code
         results.append(
@@ -364,20 +374,20 @@ def on_leave(
         )
     if group is not None:
         if group.state is GroupState.PREPARING_REBALANCE:
-            rebalance.complete_if_all_joined(ledger, group)
+            rebalance.complete_if_all_joined(journal, at, group)
         elif len(group.members) < members_before:
-            rebalance.begin(ledger, group)
+            rebalance.begin(journal, at, group)
     if api_version >= LEAVES_IN_BATCHES_SINCE:
-        ledger.answer(request_id, LeaveGroupResponse(members=results))
+        journal.answer(request_id, LeaveGroupResponse(members=results))
     else:
-        ledger.answer(request_id, LeaveGroupResponse(error_code=results[0].error_code))
+        journal.answer(request_id, LeaveGroupResponse(error_code=results[0].error_code))
 
 
-def _leave(ledger: Ledger, group: Group, identity: MemberIdentity) -> None:
+def _leave(journal: GroupJournal, group: Group, identity: MemberIdentity) -> None:
     member_id, instance_id = identity.member_id, identity.group_instance_id
     if member_id in group.pending and instance_id is None:
-        rebalance.drop_pending(ledger, group, member_id)
+        rebalance.drop_pending(journal, group, member_id)
         return
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")  # an administrator knows the name only
-    rebalance.drop(ledger, group, group.member(member_id, instance_id))
+    rebalance.drop(journal, group, group.member(member_id, instance_id))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from tidelog.base.errors import Code, refusal
 from tidelog.coordinator import rebalance
 from tidelog.coordinator.group import Group, GroupState
-from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.group_journal import GroupJournal
 from tidelog.coordinator.records import (
     NAME_SIZE_BYTES_MAX,
     decode_offset,
@@ -18,7 +18,7 @@ from tidelog.coordinator.records import (
     offset_key_head,
     pack_partition,
 )
-from tidelog.coordinator.values import KeyValue, RequestId
+from tidelog.journal import KeyValue, Moment, RequestId
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -52,7 +52,13 @@ _METADATA_TOO_LARGE = Code.OFFSET_METADATA_TOO_LARGE.value
 
 
 def on_commit(
-    ledger: Ledger, group: Group | None, request: OffsetCommitRequest, request_id: RequestId, api_version: int
+    journal: GroupJournal,
+    at: Moment,
+    group: Group | None,
+    request: OffsetCommitRequest,
+    request_id: RequestId,
+    *,
+    api_version: int,
 ) -> None:
     """Remember positions: of a member of the current generation, or of nobody in particular in an empty group.
 
@@ -60,10 +66,10 @@ def on_commit(
         KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS as the group is;
             GROUP_ID_NOT_FOUND; INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds.
     """
-    _check_committer(ledger, group, request, api_version)
+    _check_committer(journal, at, group, request, api_version)
     group_id = request.group_id
-    length_max = ledger.settings.offset_metadata_length_max
-    wall_ms = ledger.wall_ms
+    length_max = journal.settings.offset_metadata_length_max
+    wall_ms = at.wall_ms
     retention_ms = request.retention_time_ms
     records: list[KeyValue] = []
     topics = []
@@ -90,21 +96,23 @@ def on_commit(
             records.append((head + pack_partition(one.partition_index), value))
             partitions.append(OffsetCommitResponsePartition(one.partition_index))
         topics.append(OffsetCommitResponseTopic(topic.name, partitions))
-    if not ledger.fits(records):
+    if not journal.fits(records):
         raise refusal(
             Code.INVALID_COMMIT_OFFSET_SIZE,
             f"group {group_id!r}: {len(records)} offsets with their metadata are more than a batch of "
-            f"{ledger.settings.batch_size_bytes_max} bytes holds: commit fewer at once",
+            f"{journal.batch_size_bytes_max} bytes holds: commit fewer at once",
         )
-    ledger.write_and_answer(tuple(records), request_id, OffsetCommitResponse(topics=topics))
+    journal.write_and_answer(tuple(records), request_id, OffsetCommitResponse(topics=topics))
 
 
-def _check_committer(ledger: Ledger, group: Group | None, request: OffsetCommitRequest, api_version: int) -> None:
+def _check_committer(
+    journal: GroupJournal, at: Moment, group: Group | None, request: OffsetCommitRequest, api_version: int
+) -> None:
     generation_id = request.generation_id_or_member_epoch
     if group is None:
         if generation_id < 0:
             return
-        if request.group_id in ledger.state.offsets:
+        if request.group_id in journal.state.offsets:
             raise refusal(
                 Code.UNKNOWN_MEMBER_ID, f"group {request.group_id!r} has offsets, and no member {request.member_id!r}"
             )
@@ -122,15 +130,15 @@ def _check_committer(ledger: Ledger, group: Group | None, request: OffsetCommitR
     if group.state is GroupState.COMPLETING_REBALANCE:
         raise refusal(Code.REBALANCE_IN_PROGRESS, f"group {group.group_id!r}: the generation has no assignment yet")
     if not member.is_new:
-        rebalance.extend_session(ledger, member)
+        rebalance.extend_session(journal, at, member)
 
 
 # Fetch.
 
 
-def on_fetch(ledger: Ledger, request: OffsetFetchRequestGroup, request_id: RequestId) -> None:
+def on_fetch(journal: GroupJournal, request: OffsetFetchRequestGroup, request_id: RequestId) -> None:
     """Answer the positions of one group; -1 where there is none."""
-    recorded = ledger.state.offsets.get(request.group_id, {})
+    recorded = journal.state.offsets.get(request.group_id, {})
     if request.topics is None:
         wanted: Iterator[tuple[str, Collection[int]]] = ((name, positions) for name, positions in recorded.items())
     else:
@@ -154,20 +162,22 @@ def on_fetch(ledger: Ledger, request: OffsetFetchRequestGroup, request_id: Reque
                 )
             )
         topics.append(OffsetFetchResponseTopic(name, partitions))
-    ledger.answer(request_id, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
+    journal.answer(request_id, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
 
 
 # Delete.
 
 
-def on_offset_delete(ledger: Ledger, group: Group | None, request: OffsetDeleteRequest, request_id: RequestId) -> None:
+def on_offset_delete(
+    journal: GroupJournal, group: Group | None, request: OffsetDeleteRequest, request_id: RequestId
+) -> None:
     """Forget positions in topics that no member is subscribed to.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if it has members whose subscriptions are not ours to read.
     """
     group_id = request.group_id
-    if group is None and group_id not in ledger.state.offsets:
+    if group is None and group_id not in journal.state.offsets:
         raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
     if group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise refusal(
@@ -183,7 +193,7 @@ def on_offset_delete(ledger: Ledger, group: Group | None, request: OffsetDeleteR
             records += (
                 (offset_key(group_id, topic.name, one.partition_index), None)
                 for one in topic.partitions
-                if ledger.state.offset_of(group_id, topic.name, one.partition_index) is not None
+                if journal.state.offset_of(group_id, topic.name, one.partition_index) is not None
             )
         topics.append(
             OffsetDeleteResponseTopic(
@@ -191,35 +201,35 @@ def on_offset_delete(ledger: Ledger, group: Group | None, request: OffsetDeleteR
                 [OffsetDeleteResponsePartition(one.partition_index, code.value) for one in topic.partitions],
             )
         )
-    ledger.write_in_parts(records)
-    ledger.answer(request_id, OffsetDeleteResponse(topics=topics))
+    journal.write_in_parts(records)
+    journal.answer(request_id, OffsetDeleteResponse(topics=topics))
 
 
-def on_delete_group(ledger: Ledger, group: Group | None, group_id: str, request_id: RequestId) -> None:
+def on_delete_group(journal: GroupJournal, group: Group | None, group_id: str, request_id: RequestId) -> None:
     """Forget a group that has no members, with its offsets.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
     """
-    if group is None and group_id not in ledger.state.offsets:
+    if group is None and group_id not in journal.state.offsets:
         raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
     if group is not None and group.state is not GroupState.EMPTY:
         raise refusal(Code.NON_EMPTY_GROUP, f"group {group_id!r} is {group.state.value}: stop its members first")
-    records: list[KeyValue] = tombstones(ledger, group_id)
+    records: list[KeyValue] = tombstones(journal, group_id)
     if group is not None:
         for member_id in sorted(group.pending):
-            rebalance.drop_pending(ledger, group, member_id)
+            rebalance.drop_pending(journal, group, member_id)
         if group.is_recorded:
             records.append((group_key(group_id), None))
             group.is_recorded = False
-    ledger.write_in_parts(records)
-    ledger.answer(request_id, DeletableGroupResult(group_id))
+    journal.write_in_parts(records)
+    journal.answer(request_id, DeletableGroupResult(group_id))
 
 
-def tombstones(ledger: Ledger, group_id: str, topics: Collection[str] | None = None) -> list[KeyValue]:
+def tombstones(journal: GroupJournal, group_id: str, topics: Collection[str] | None = None) -> list[KeyValue]:
     """What forgets all offsets of a group, or those in some topics."""
     return [
         (offset_key(group_id, topic, partition), None)
-        for topic, partition, _ in ledger.state.positions_of(group_id)
+        for topic, partition, _ in journal.state.positions_of(group_id)
         if topics is None or topic in topics
     ]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.group import Change, Group, GroupState
-from tidelog.coordinator.ledger import Ledger
+from tidelog.coordinator.group_journal import GroupJournal
 from tidelog.coordinator.member import Member
 from tidelog.coordinator.records import encode_group, group_key
-from tidelog.coordinator.values import KeyValue
+from tidelog.journal import KeyValue, Moment
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
 
@@ -29,12 +29,12 @@ def record_of(group: Group) -> KeyValue:
     return group_key(group.group_id), encode_group(group.value())
 
 
-def extend_session(ledger: Ledger, member: Member) -> None:
+def extend_session(journal: GroupJournal, at: Moment, member: Member) -> None:
     """The member was heard of, or is told something to react to."""
-    ledger.deadlines.set(member.session, ledger.now_ms + member.session_timeout_ms)
+    journal.deadlines.set(member.session, at.now_ms + member.session_timeout_ms)
 
 
-def begin(ledger: Ledger, group: Group) -> None:
+def begin(journal: GroupJournal, at: Moment, group: Group) -> None:
     """Members changed: everybody is to join again.
 
     The first rebalance of an empty group waits for more members, and longer while they keep coming.
@@ -42,109 +42,115 @@ def begin(ledger: Ledger, group: Group) -> None:
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             group.give(member, b"")
-            answer_sync(ledger, group, member, Code.REBALANCE_IN_PROGRESS)
-    ledger.deadlines.cancel(group.sync_alarm)
+            answer_sync(journal, at, group, member, Code.REBALANCE_IN_PROGRESS)
+    journal.deadlines.cancel(group.sync_alarm)
     group.unsynced.clear()
     group.is_initial = group.state is GroupState.EMPTY
-    group.go(Change.MEMBERS_CHANGED, ledger.wall_ms)
+    group.go(Change.MEMBERS_CHANGED, at.wall_ms)
     if group.is_initial:
-        delay_ms = ledger.settings.initial_rebalance_delay_ms
+        delay_ms = journal.settings.initial_rebalance_delay_ms
         group.has_newcomers = False
         group.initial_wait_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         if delay_ms:
-            ledger.deadlines.set(group.join_alarm, ledger.now_ms + delay_ms)
+            journal.deadlines.set(group.join_alarm, at.now_ms + delay_ms)
         else:
-            complete(ledger, group)
-    elif not complete_if_all_joined(ledger, group):
-        ledger.deadlines.set(group.join_alarm, ledger.now_ms + group.rebalance_timeout_ms)
+            complete(journal, at, group)
+    elif not complete_if_all_joined(journal, at, group):
+        journal.deadlines.set(group.join_alarm, at.now_ms + group.rebalance_timeout_ms)
 
 
-def begin_or_go_on(ledger: Ledger, group: Group) -> None:
+def begin_or_go_on(journal: GroupJournal, at: Moment, group: Group) -> None:
     """Members changed, be it during a rebalance or not."""
     if group.state is GroupState.PREPARING_REBALANCE:
-        complete_if_all_joined(ledger, group)
+        complete_if_all_joined(journal, at, group)
     else:
-        begin(ledger, group)
+        begin(journal, at, group)
 
 
-def complete_if_all_joined(ledger: Ledger, group: Group) -> bool:
+def complete_if_all_joined(journal: GroupJournal, at: Moment, group: Group) -> bool:
     """End the join phase if nobody is waited for. Returns whether it has ended."""
     if group.state is GroupState.PREPARING_REBALANCE and not group.is_initial and group.all_joined:
-        complete(ledger, group)
+        complete(journal, at, group)
     return group.state is not GroupState.PREPARING_REBALANCE
 
 
-def complete(ledger: Ledger, group: Group) -> None:
+def complete(journal: GroupJournal, at: Moment, group: Group) -> None:
     """End the join phase: who has not joined is out, unless it is static."""
-    ledger.deadlines.cancel(group.join_alarm)
+    journal.deadlines.cancel(group.join_alarm)
     for member in list(group.members.values()):
         if member.join_request is None and member.instance_id is None:
-            drop(ledger, group, member)
+            drop(journal, group, member)
     if group.members and not group.elect_leader():
         # Static members only, all of them away: they keep their places until their sessions end.
         wait_ms = max(group.rebalance_timeout_ms, ABSENT_WAIT_MS_MIN)
-        ledger.deadlines.set(group.join_alarm, ledger.now_ms + wait_ms)
+        journal.deadlines.set(group.join_alarm, at.now_ms + wait_ms)
         return
-    group.begin_generation(ledger.wall_ms)
+    group.begin_generation(at.wall_ms)
     if not group.members:
         group.is_recorded = True
-        ledger.write((record_of(group),))
+        journal.write((record_of(group),))
         return
     for member in group.members.values():
         member.is_new = False
         group.unsynced.add(member.member_id)
         if member.join_request is not None:
-            answer_join(ledger, group, member, tells_members=member.member_id == group.leader_id)
-    ledger.deadlines.set(group.sync_alarm, ledger.now_ms + group.rebalance_timeout_ms)
+            answer_join(journal, at, group, member, tells_members=member.member_id == group.leader_id)
+    journal.deadlines.set(group.sync_alarm, at.now_ms + group.rebalance_timeout_ms)
 
 
-def assign(ledger: Ledger, group: Group, assignments: Mapping[str, bytes]) -> None:
+def assign(journal: GroupJournal, at: Moment, group: Group, assignments: Mapping[str, bytes]) -> None:
     """The leader has spoken: record it, then tell everybody who waits. A member it forgot gets nothing."""
     before_bytes = group.size_bytes
     for member in group.members.values():
         group.give(member, assignments.get(member.member_id, b""))
     record = record_of(group)
-    has_room = group.size_bytes <= before_bytes or ledger.memory.has_room(0)
-    if not has_room or not ledger.fits((record,)):
+    has_room = group.size_bytes <= before_bytes or journal.memory.has_room(0)
+    if not has_room or not journal.fits((record,)):
         for member in group.members.values():
             group.give(member, b"")
-            answer_sync(ledger, group, member, Code.UNKNOWN_SERVER_ERROR)
-        begin(ledger, group)
+            answer_sync(journal, at, group, member, Code.UNKNOWN_SERVER_ERROR)
+        begin(journal, at, group)
         return
     group.is_recorded = True
-    ledger.write((record,))
-    group.go(Change.ASSIGNED, ledger.wall_ms)
+    journal.write((record,))
+    group.go(Change.ASSIGNED, at.wall_ms)
     for member in group.members.values():
-        answer_sync(ledger, group, member)
+        answer_sync(journal, at, group, member)
 
 
-def drop(ledger: Ledger, group: Group, member: Member, code: Code = Code.UNKNOWN_MEMBER_ID) -> None:
+def drop(journal: GroupJournal, group: Group, member: Member, code: Code = Code.UNKNOWN_MEMBER_ID) -> None:
     """Let a member go, and tell it if it waits."""
-    ledger.deadlines.cancel(member.session)
+    journal.deadlines.cancel(member.session)
     join_request = group.take_join(member)
     if join_request is not None:
-        ledger.answer(join_request, _gone(group, member, code))
+        journal.answer(join_request, _gone(group, member, code))
     if member.sync_request is not None:
-        ledger.answer(member.sync_request, _gone(group, member, code))
+        journal.answer(member.sync_request, _gone(group, member, code))
         member.sync_request = None
     group.remove(member)
 
 
-def drop_pending(ledger: Ledger, group: Group, member_id: str) -> None:
+def drop_pending(journal: GroupJournal, group: Group, member_id: str) -> None:
     """Wait no longer for a member that was given an id."""
     group.forget_pending(member_id)
-    ledger.deadlines.cancel(Alarm(Cause.SESSION, group.group_id, member_id))
+    journal.deadlines.cancel(Alarm(Cause.SESSION, group.group_id, member_id))
 
 
 def answer_join(
-    ledger: Ledger, group: Group, member: Member, *, tells_members: bool, skips_assignment: bool = False
+    journal: GroupJournal,
+    at: Moment,
+    group: Group,
+    member: Member,
+    *,
+    tells_members: bool,
+    skips_assignment: bool = False,
 ) -> None:
     """Tell a member that waits which generation it is in."""
     request_id = group.take_join(member)
     if request_id is None:
         return
-    extend_session(ledger, member)
-    ledger.answer(request_id, joined(group, member, tells_members=tells_members, skips_assignment=skips_assignment))
+    extend_session(journal, at, member)
+    journal.answer(request_id, joined(group, member, tells_members=tells_members, skips_assignment=skips_assignment))
 
 
 def joined(group: Group, member: Member, *, tells_members: bool, skips_assignment: bool = False) -> JoinGroupResponse:
@@ -171,17 +177,17 @@ def joined(group: Group, member: Member, *, tells_members: bool, skips_assignmen
     )
 
 
-def answer_sync(ledger: Ledger, group: Group, member: Member, code: Code | None = None) -> None:
+def answer_sync(journal: GroupJournal, at: Moment, group: Group, member: Member, code: Code | None = None) -> None:
     """Tell a member that waits its part, or the error."""
     request_id = member.sync_request
     if request_id is None:
         return
     member.sync_request = None
-    extend_session(ledger, member)
+    extend_session(journal, at, member)
     if code is None:
-        ledger.answer(request_id, synced(group, member))
+        journal.answer(request_id, synced(group, member))
     else:
-        ledger.answer(request_id, refusal(code, f"group {group.group_id!r}: its assignment did not come to pass"))
+        journal.answer(request_id, refusal(code, f"group {group.group_id!r}: its assignment did not come to pass"))
 
 
 def synced(group: Group, member: Member) -> SyncGroupResponse:
@@ -194,39 +200,39 @@ def synced(group: Group, member: Member) -> SyncGroupResponse:
 # Deadlines.
 
 
-def on_join_due(ledger: Ledger, group: Group) -> None:
+def on_join_due(journal: GroupJournal, at: Moment, group: Group) -> None:
     """The time to join is over. The first rebalance is put off while members keep coming, within their time-out."""
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
     if group.is_initial and group.has_newcomers and group.initial_wait_left_ms > 0:
         group.has_newcomers = False
-        delay_ms = min(ledger.settings.initial_rebalance_delay_ms, group.initial_wait_left_ms)
+        delay_ms = min(journal.settings.initial_rebalance_delay_ms, group.initial_wait_left_ms)
         group.initial_wait_left_ms -= delay_ms
-        ledger.deadlines.set(group.join_alarm, ledger.now_ms + delay_ms)
+        journal.deadlines.set(group.join_alarm, at.now_ms + delay_ms)
     else:
-        complete(ledger, group)
+        complete(journal, at, group)
 
 
-def on_sync_due(ledger: Ledger, group: Group) -> None:
+def on_sync_due(journal: GroupJournal, at: Moment, group: Group) -> None:
     """The time to sync is over: whoever did not is out."""
     if group.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not group.unsynced:
         return
     for member_id in sorted(group.unsynced):
-        drop(ledger, group, group.members[member_id])
-    begin(ledger, group)
+        drop(journal, group, group.members[member_id])
+    begin(journal, at, group)
 
 
-def on_session_due(ledger: Ledger, group: Group, member_id: str) -> None:
+def on_session_due(journal: GroupJournal, at: Moment, group: Group, member_id: str) -> None:
     """A session is over: the member is out, unless it waits for us."""
     if member_id in group.pending:
         group.forget_pending(member_id)
-        complete_if_all_joined(ledger, group)
+        complete_if_all_joined(journal, at, group)
         return
     member = group.members.get(member_id)
     if member is None or (member.is_waiting and not member.is_new):
         return  # a new session begins with the answer
-    drop(ledger, group, member)
-    begin_or_go_on(ledger, group)
+    drop(journal, group, member)
+    begin_or_go_on(journal, at, group)
 
 
 def _gone(group: Group, member: Member, code: Code) -> KafkaError:

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MINUTE_MS = 60_000
-BATCH_OVERHEAD_BYTES = 61
-RECORD_OVERHEAD_BYTES = 24
-"""More than the varints around a key and a value ever take."""
 
 PENDING_MEMBERS_MAX = 10_000
 """Members of one group that were given an id and have not come back with it; each takes some 100 bytes."""
@@ -25,7 +22,6 @@ class GroupSettings:
         offset_metadata_length_max: `offset.metadata.max.bytes`; Kafka counts characters.
         offsets_retention_ms: `offsets.retention.minutes`, in milliseconds.
         retention_check_interval_ms: `offsets.retention.check.interval.ms`.
-        batch_size_bytes_max: of the log behind it (`max.message.bytes`, `segment.bytes`).
     """
 
     session_timeout_ms_min: int = 6_000
@@ -35,4 +31,3 @@ class GroupSettings:
     offset_metadata_length_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_interval_ms: int = 10 * MINUTE_MS
-    batch_size_bytes_max: int = 1_048_588

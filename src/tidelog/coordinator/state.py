@@ -19,7 +19,7 @@ from tidelog.coordinator.records import (
     decode_group,
     names_in,
 )
-from tidelog.coordinator.values import KeyValue
+from tidelog.journal import KeyValue
 
 KNOWN_TOPICS_MAX = 10_000
 """Pairs of group and topic whose names need not be decoded again; at the limit all are forgotten."""

@@ -1,4 +1,4 @@
-"""Where work goes that may wait for a disk."""
+"""Where work goes that may wait for a disk, or takes the processor for long."""
 
 from __future__ import annotations
 
@@ -10,24 +10,30 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 THREADS = 4
-"""Enough to keep a disk's queue filled. The work waits rather than computes, so cores do not matter."""
+"""Enough to keep a disk's queue filled. Their work waits rather than computes, so cores do not matter."""
 
 
 class ThreadExecutor:
-    """The `Executor` of a real node: a few threads, started when first needed.
+    """The `Executor` of a real node: a few threads for disks and one that computes, started when first needed.
 
     `close` waits for what was begun. Work that was not is dropped: its awaitable is cancelled.
     """
 
     def __init__(self, threads: int = THREADS) -> None:
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="tidelog-disk")
+        self._computing = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tidelog-compute")
 
     def run(self, work: Callable[[], T]) -> Awaitable[T]:
         """Start `work` on a thread. To be called, and awaited, on an event loop."""
         return asyncio.get_running_loop().run_in_executor(self._threads, work)
 
+    def compute(self, work: Callable[[], T]) -> Awaitable[T]:
+        """As `run`, after all that was to be computed before."""
+        return asyncio.get_running_loop().run_in_executor(self._computing, work)
+
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._computing.shutdown(wait=True, cancel_futures=True)
 
 
 class InlineExecutor:
@@ -39,6 +45,10 @@ class InlineExecutor:
             return _Done(work())
         except Exception as error:  # whatever it is, it belongs to whoever awaits
             return _Failed(error)
+
+    def compute(self, work: Callable[[], T]) -> Awaitable[T]:
+        """As `run`."""
+        return self.run(work)
 
     def close(self) -> None:
         """Nothing is under way, ever."""

@@ -1,6 +1,34 @@
 """Decisions, and the runtime of every state that is replayed from a log."""
 
+from tidelog.journal.coordinator_journal import CoordinatorJournal
+from tidelog.journal.coordinator_machine import (
+    Answer,
+    CoordinatorMachine,
+    CoordinatorReady,
+    KeyValue,
+    Moment,
+    RequestId,
+    Send,
+    SendId,
+)
 from tidelog.journal.decision import Decision
 from tidelog.journal.runtime import Batch, Journal, Ready, ReplayedState, Reply, Ticket
 
-__all__ = ["Batch", "Decision", "Journal", "Ready", "ReplayedState", "Reply", "Ticket"]
+__all__ = [
+    "Answer",
+    "Batch",
+    "CoordinatorJournal",
+    "CoordinatorMachine",
+    "CoordinatorReady",
+    "Decision",
+    "Journal",
+    "KeyValue",
+    "Moment",
+    "Ready",
+    "ReplayedState",
+    "Reply",
+    "RequestId",
+    "Send",
+    "SendId",
+    "Ticket",
+]

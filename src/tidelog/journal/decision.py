@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from tidelog.base.errors import KafkaError
+
+S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -19,3 +23,11 @@ class Decision(Generic[R_co]):
 
     records: tuple[object, ...]
     reply: R_co
+
+    @staticmethod
+    def over(state: S, decide: Callable[[S], Decision[object]]) -> Decision[object]:
+        """Decide over a state, which `decide` must not change. A refusal is a decision as well, without records."""
+        try:
+            return decide(state)
+        except KafkaError as error:
+            return Decision((), error)

@@ -8,8 +8,9 @@
  speculative state ───────────────────────────┘      decisions are made here
 ```
 
-Active: `propose` decides over the speculative state, applies the records to it at once and reserves their offsets;
-`take_ready` hands out what to append, and, as `on_committed` moves, what was applied and which replies may leave.
+Active: `submit` takes in what was decided over the speculative state, applies the records to it at once and reserves
+their offsets; `take_ready` hands out what to append, and, as `on_committed` moves, what was applied and which replies
+may leave.
 A reply waits for everything that was pending when it was made, since any of it may have been its reason; so a
 refusal ("the topic exists") never leaves before the topic is there to stay.
 
@@ -23,7 +24,7 @@ for those whose replies all wait anyway, and who load anew whenever they lead ag
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, NewType, Protocol, Self, TypeVar
 
@@ -51,15 +52,16 @@ class ReplayedState(Protocol):
 
 
 S = TypeVar("S", bound=ReplayedState)
+R_co = TypeVar("R_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(Generic[R_co]):
     """Records to append as one batch, so that a crash keeps all or none of them."""
 
     base_offset: Offset
     leader_epoch: LeaderEpoch
-    records: tuple[object, ...]
+    records: tuple[R_co, ...]
 
     @property
     def end_offset(self) -> Offset:
@@ -72,7 +74,7 @@ class Reply:
     """A reply that may leave now.
 
     Attributes:
-        ticket: which proposal it answers.
+        ticket: which decision it answers.
         outcome: the decision's reply, or the `KafkaError` that refused it.
         end_offset: exclusive end of what the reply reflects; one less is its consistency token (KIP-1243).
     """
@@ -90,10 +92,10 @@ class Ready:
         batches: to be appended in this order, each as one batch at its base offset, then synced; afterwards (and
             with a quorum of several voters: once a majority has them) the driver calls `on_committed`.
         committed: records that the committed state took in since the last `take_ready`, for subscribers.
-        replies: in the order in which they were proposed.
+        replies: in the order in which they were submitted.
     """
 
-    batches: tuple[Batch, ...]
+    batches: tuple[Batch[object], ...]
     committed: tuple[object, ...]
     replies: tuple[Reply, ...]
 
@@ -104,7 +106,7 @@ class Ready:
 class Journal(Generic[S]):
     """Runs one replayed state. Pure: the driver owns the log, the clock and the futures behind the tickets.
 
-    What waits here is bounded by the driver, which has at most one proposal open per connection.
+    What waits here is bounded by the driver, which has at most one request open per connection.
     """
 
     def __init__(
@@ -112,7 +114,7 @@ class Journal(Generic[S]):
         state: S,
         *,
         end_offset: Offset = START,
-        not_active: Code = Code.NOT_CONTROLLER,
+        not_active: Code,
         keeps_committed: bool = True,
     ) -> None:
         """A journal that stands by.
@@ -120,7 +122,7 @@ class Journal(Generic[S]):
         Args:
             state: empty, or as a snapshot left it.
             end_offset: exclusive end of what `state` reflects already.
-            not_active: what is answered while another node is the active one.
+            not_active: what is answered while another node is the active one: NOT_CONTROLLER, NOT_COORDINATOR.
             keeps_committed: False makes do with `state` alone: it becomes the speculative one, never cloned;
                 `Ready.committed` stays empty; and once resigned, this journal is spent.
         """
@@ -131,8 +133,8 @@ class Journal(Generic[S]):
         self._keeps_committed = keeps_committed
         self._is_spent = False
         self._leadership: tuple[LeaderEpoch, S] | None = None
-        self._pending: deque[Batch] = deque()
-        self._unappended: list[Batch] = []
+        self._pending: deque[Batch[object]] = deque()
+        self._unappended: list[Batch[object]] = []
         self._waiting: deque[Reply] = deque()
         self._applied: list[object] = []
         self._released: list[Reply] = []
@@ -190,27 +192,17 @@ class Journal(Generic[S]):
         self.next_offset = self.committed_end_offset = next_offset
         self._leadership = (leader_epoch, self.committed.clone() if self._keeps_committed else self.committed)
 
-    def propose(self, decide: Callable[[S], Decision[object]]) -> Ticket:
-        """Decide over the speculative state, and apply the outcome to it.
+    def submit(self, decision: Decision[object]) -> Ticket:
+        """Take in a decision that was made over `speculative` just now, with nothing in between: the one way in.
 
-        Args:
-            decide: must not change the state. A `KafkaError` that it raises is its reply, held back as any other.
+        The records are applied at once. The reply, a refusal included, is held back with all that it may depend on.
 
         Raises:
-            KafkaError: NOT_CONTROLLER or its like when this journal stands by; nothing was decided.
+            KafkaError: NOT_CONTROLLER or its like when this journal stands by; nothing was taken in.
         """
-        state = self.speculative
-        try:
-            decision = decide(state)
-        except KafkaError as error:
-            decision = Decision((), error)
-        return self.submit(decision)
-
-    def submit(self, decision: Decision[object]) -> Ticket:
-        """Take in a decision that was made over `speculative` just now, with nothing in between."""
         leader_epoch, state = self._lead()
         if decision.records:
-            batch = Batch(self.next_offset, leader_epoch, decision.records)
+            batch: Batch[object] = Batch(self.next_offset, leader_epoch, decision.records)
             for record in decision.records:
                 state.apply(record)
             self._pending.append(batch)

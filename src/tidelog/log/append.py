@@ -1,4 +1,7 @@
-"""What a batch must satisfy before a leader, or a follower, appends it; and the stamps that a leader gives it."""
+"""What a batch must satisfy before a leader, or a follower, appends it; and the stamps that a leader gives it.
+
+Kafka: `LogValidator`.
+"""
 
 from __future__ import annotations
 

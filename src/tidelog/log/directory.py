@@ -7,11 +7,13 @@ meta.properties                    whose it is
 .tidelog_replicas                  whose logs lie here: what is listed and not there is lost
 recovery-point-offset-checkpoint   up to where each log is synced
 replication-offset-checkpoint      the high watermarks
-log-start-offset-checkpoint        where each log starts, if not at its first segment
+log-start-offset-checkpoint        where each log starts: a log whose first segment lies above has lost its beginning
 flights-0/                         partition 0 of the topic `flights`
 flights-0.<32 hex digits>-delete/  one that is to be removed
 flights-0.<32 hex digits>-stray/   one that the metadata does not assign to this node
 flights-0.<32 hex digits>-future/  one that is being made, and is to be the copy of one in another directory
+
+Kafka: `LogManager`.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from typing import NamedTuple
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import BrokerEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.ports import Disk, Lock, Rng
-from tidelog.log.checkpoint import (
+from tidelog.log.files.checkpoint import (
     MetaProperties,
     format_clean_shutdown,
     format_meta_properties,
@@ -33,11 +35,11 @@ from tidelog.log.checkpoint import (
     parse_meta_properties,
     parse_offsets,
 )
-from tidelog.log.future_mark import FUTURE_MARK_FILE, FutureMark, format_future_mark
-from tidelog.log.incarnation import NOTHING, Incarnation, format_incarnation, parse_incarnation
-from tidelog.log.lineage_file import LINEAGE_FILE
+from tidelog.log.files.future_mark import FUTURE_MARK_FILE, FutureMark, format_future_mark
+from tidelog.log.files.incarnation import NOTHING, Incarnation, format_incarnation, parse_incarnation
+from tidelog.log.files.lineage_file import LINEAGE_FILE
+from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica, format_replica_list, parse_replica_list
 from tidelog.log.recovery import PARTITION_METADATA_FILE
-from tidelog.log.replica_list import REPLICA_LIST_FILE, ListedReplica, format_replica_list, parse_replica_list
 from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 
 LOCK_FILE = ".lock"
@@ -193,7 +195,7 @@ class LogDirectory:
         self._write_offsets(HIGH_WATERMARK_FILE, offsets)
 
     def read_log_start_offsets(self) -> dict[TopicPartition, Offset]:
-        """Empty if the file is missing or cannot be read: a log then starts at its first segment."""
+        """Empty if the file is missing or cannot be read: a log then starts at its first segment, whichever that is."""
         return self._read_offsets(LOG_START_OFFSET_FILE)
 
     def write_log_start_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
@@ -232,10 +234,10 @@ class LogDirectory:
         names = self._disk.list(path)
         return LINEAGE_FILE in names or any(parse_file_name(name, LOG_SUFFIX) is not None for name in names)
 
-    def doom(self, topic_partition: TopicPartition, rng: Rng) -> str:
+    def mark_for_deletion(self, topic_partition: TopicPartition, rng: Rng) -> str:
         """Rename a log's directory, so that it is gone for every start to come. Returns the new path.
 
-        Its files are to be removed by `remove_doomed`, which may take long. The log is to be released before.
+        Its files are to be removed by `remove_marked`, which may take long. The log is to be released before.
         """
         return self._rename(self.log_path(topic_partition), topic_partition, DELETE_SUFFIX, rng)
 
@@ -253,8 +255,8 @@ class LogDirectory:
                     found.append((f"{self.path}/{name}", topic_partition))
         return found
 
-    def doom_stray(self, path: str, topic_partition: TopicPartition, rng: Rng) -> str:
-        """As `doom`, of a directory that was set aside."""
+    def mark_stray_for_deletion(self, path: str, topic_partition: TopicPartition, rng: Rng) -> str:
+        """As `mark_for_deletion`, of a directory that was set aside."""
         return self._rename(path, topic_partition, DELETE_SUFFIX, rng)
 
     def _rename(self, path: str, topic_partition: TopicPartition, suffix: str, rng: Rng) -> str:
@@ -263,15 +265,15 @@ class LogDirectory:
         self._disk.sync_dir(self.path)
         return renamed
 
-    def remove_doomed(self) -> int:
+    def remove_marked(self) -> int:
         """Remove the directories that are to be removed, those of earlier runs included. Returns how many.
 
         May take long: call it on another thread.
         """
-        doomed = [name for name in self._disk.list(self.path) if _has_unique_suffix(name, DELETE_SUFFIX)]
-        for name in doomed:
+        marked = [name for name in self._disk.list(self.path) if _has_unique_suffix(name, DELETE_SUFFIX)]
+        for name in marked:
             self._disk.remove_tree(f"{self.path}/{name}")
-        return len(doomed)
+        return len(marked)
 
     def make_future(self, topic_partition: TopicPartition, topic_id: TopicId, rng: Rng) -> str:
         """Make the directory of a copy: there at once with what says that it is one. Returns its path.

@@ -1,6 +1,8 @@
 """The files of a log as rows, for people to look at. They may have been written by Apache Kafka.
 
 Nothing is changed, and nothing has to be right: where a file does not go on as it should, the last row says `problem`.
+
+Kafka: `DumpLogSegments`.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ from struct import Struct
 from tidelog.base.errors import CorruptLogError, KafkaError, MalformedBatchError
 from tidelog.base.ids import Offset, uuid_text
 from tidelog.base.ports import Disk
-from tidelog.log import directory, offset_index, time_index
-from tidelog.log.checkpoint import parse_meta_properties, parse_offsets, parse_partition_metadata
+from tidelog.log import directory
 from tidelog.log.continuity import BatchFaultError, whole_batches
-from tidelog.log.lineage_file import LINEAGE_FILE, read_lineage
-from tidelog.log.producer_snapshot import parse_snapshot
+from tidelog.log.files import offset_index, time_index
+from tidelog.log.files.checkpoint import parse_meta_properties, parse_offsets, parse_partition_metadata
+from tidelog.log.files.lineage_file import LINEAGE_FILE, read_lineage
+from tidelog.log.files.producer_snapshot import parse_snapshot
 from tidelog.log.recovery import CUT_SUFFIX, PARTITION_METADATA_FILE
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, parse_file_name
 from tidelog.records.batch import BatchHeader, Record, check_crc, read_records

@@ -7,6 +7,8 @@
 
 The copy holds the same batches, byte for byte, the same lineage, the same producers and the same log start. It may have
 other segments.
+
+Kafka: `LogManager.replaceCurrentWithFutureLog`.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from tidelog.base.errors import DiskError, OffsetOutOfRangeError
 from tidelog.base.ids import Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.fetched import append_fetched
-from tidelog.log.future_mark import FutureMark, write_future_mark
+from tidelog.log.files.future_mark import FutureMark, write_future_mark
+from tidelog.log.follower_append import append_fetched
 from tidelog.log.log import Log
 from tidelog.log.lookup import NotCachedError, without_waiting
 from tidelog.log.producer_state import ProducerStates

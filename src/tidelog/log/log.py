@@ -8,6 +8,8 @@
 
 Synchronous code against a `Disk`. Its methods belong to one thread, but for `flush`, and the reading of a `LogSlice`,
 which may run on others. Offsets given and returned are exclusive where they are called `end`.
+
+Kafka: `UnifiedLog`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Sequence
 from tidelog.base.errors import CorruptLogError, DiskError, OffsetOutOfRangeError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
-from tidelog.base.ports import Buffer, Disk
+from tidelog.base.ports import Buffer, Disk, Rng
 from tidelog.log.append import AppendResult, AppendRules, Origin, appended, find_originals, stamp_all
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates
@@ -103,6 +105,7 @@ class Log:
         recovery_point: Offset = Offset(0),  # noqa: B008
         now_ms: int,
         log_start_offset: Offset = Offset(0),  # noqa: B008
+        rng: Rng | None = None,
     ) -> Log:
         """Open the log in `directory`, making it if there is none, and recover what the last stop left.
 
@@ -116,6 +119,7 @@ class Log:
             recovery_point: the checkpointed one; 0 if there is none.
             now_ms: since 1970.
             log_start_offset: the checkpointed one.
+            rng: for `segment.jitter.ms`; None for no jitter.
 
         Raises:
             CorruptLogError: the directory belongs to another topic id.
@@ -126,7 +130,13 @@ class Log:
             disk.sync_dir(directory.rpartition("/")[0] or ".")
         topic_id = settle_topic_id(disk, directory, topic_id)
         recovery = Recovery(
-            disk, directory, config, clean_shutdown=clean_shutdown, recovery_point=recovery_point, now_ms=now_ms
+            disk,
+            directory,
+            config,
+            clean_shutdown=clean_shutdown,
+            recovery_point=recovery_point,
+            now_ms=now_ms,
+            rng=rng,
         )
         return Log(directory, topic_partition, config, topic_id=topic_id, parts=recovery.run(log_start_offset))
 

@@ -6,6 +6,8 @@ of each are remembered, since that many may be in flight.
     last batch      next accepted       answered as a duplicate      anything else
     7..9            base sequence 10    7..9 again, or one of the    OUT_OF_ORDER_SEQUENCE_NUMBER: something in
                                         four before it               between was lost, or is on its way
+
+Kafka: `ProducerStateManager`, `ProducerStateEntry`, `ProducerAppendInfo`.
 """
 
 from __future__ import annotations

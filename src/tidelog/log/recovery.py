@@ -7,6 +7,8 @@ continuation of what is left. What is cut is reported, and kept beside the log u
 
 What lies below the recovery point was synced and is not cut. If it is damaged all the same, that is reported, and
 those who read there are refused.
+
+Kafka: `LogLoader`.
 """
 
 from __future__ import annotations
@@ -15,10 +17,9 @@ from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, uuid_text
-from tidelog.base.ports import Disk, File
-from tidelog.log.checkpoint import format_partition_metadata, parse_partition_metadata
-from tidelog.log.cleaner_mark import CleanedMark
-from tidelog.log.cleaner_swap import Compaction
+from tidelog.base.ports import Disk, File, Rng
+from tidelog.log.compaction.cleaner_mark import CleanedMark
+from tidelog.log.compaction.cleaner_swap import Compaction
 from tidelog.log.config import INT64_MAX, LogConfig
 from tidelog.log.continuity import (
     SCAN_PIECE_BYTES,
@@ -28,8 +29,9 @@ from tidelog.log.continuity import (
     holds_whole_batch,
     whole_batches,
 )
-from tidelog.log.leftovers import clear_leftovers
-from tidelog.log.lineage_file import LineageFile, read_lineage
+from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
+from tidelog.log.files.leftovers import clear_leftovers
+from tidelog.log.files.lineage_file import LineageFile, read_lineage
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery_report import Cut, RecoveryReport
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name, parse_file_name
@@ -67,8 +69,10 @@ class Recovery:
         clean_shutdown: bool,
         recovery_point: Offset,
         now_ms: int,
+        rng: Rng | None,
     ) -> None:
         self._disk = disk
+        self._rng = rng
         self._directory = directory
         self._config = config
         self._recovery_point = recovery_point
@@ -113,7 +117,7 @@ class Recovery:
             snapshots.remove_all()
             found.append(Segment(self._disk, self._directory, log_start_offset, self._config, now_ms=self._now_ms))
             found[0].create()
-        segments = Segments(self._disk, self._directory, self._config, found, self._mark)
+        segments = Segments(self._disk, self._directory, self._config, found, self._mark, rng=self._rng)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         log_end_offset = segments.active.end_offset
         lineage = self._settle_lineage(segments, log_start_offset, log_end_offset)
@@ -336,6 +340,13 @@ def lost_segments(disk: Disk, directory: str) -> list[Offset]:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
     }
     return sorted((of_suffix[INDEX_SUFFIX] | of_suffix[TIME_INDEX_SUFFIX]) - of_suffix[LOG_SUFFIX])
+
+
+def first_segment(disk: Disk, directory: str) -> Offset | None:
+    """The base offset of the first segment of a log that is not open; None if it has none. Raises DiskError."""
+    return min(
+        (base for name in disk.list(directory) if (base := parse_file_name(name, LOG_SUFFIX)) is not None), default=None
+    )
 
 
 def set_aside_from(disk: Disk, directory: str, offset: Offset) -> list[str]:

@@ -1,4 +1,7 @@
-"""Up to where a log is synced, and when to sync more."""
+"""Up to where a log is synced, and when to sync more.
+
+Kafka: `LocalLog.markFlushed`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which of a log's oldest segments may go: what `retention.ms` and `retention.bytes` say, and the log start offset."""
+"""Which of a log's oldest segments may go: what `retention.ms` and `retention.bytes` say, and the log start offset.
+
+Kafka: `UnifiedLog.deleteOldSegments`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""From batch to batch through a segment's file, header by header, a window of the file at a time."""
+"""From batch to batch through a segment's file, header by header, a window of the file at a time.
+
+Kafka: `FileLogInputStream`.
+"""
 
 from __future__ import annotations
 

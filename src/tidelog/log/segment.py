@@ -6,6 +6,8 @@
 
 The name is the base offset: no record in it lies below. Only the last segment of a log grows, and the places of its
 last batches are held in memory, so that those who read at the end of a log find their place without reading.
+
+Kafka: `LogSegment`.
 """
 
 from __future__ import annotations
@@ -19,13 +21,13 @@ from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.config import LogConfig
-from tidelog.log.index_file import CorruptIndexError, sync_file
+from tidelog.log.files.index_file import CorruptIndexError, sync_file
+from tidelog.log.files.offset_index import OffsetIndex
+from tidelog.log.files.time_index import MaxTimestamp, TimeIndex
 from tidelog.log.index_repair import IndexRepair
 from tidelog.log.lookup import read_place, waiting
-from tidelog.log.offset_index import OffsetIndex
 from tidelog.log.scan import find_boundary, find_offset, scan_headers
 from tidelog.log.slice import LogSlice
-from tidelog.log.time_index import MaxTimestamp, TimeIndex
 from tidelog.records.batch import BatchHeader
 
 LOG_SUFFIX = ".log"

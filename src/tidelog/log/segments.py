@@ -1,6 +1,8 @@
 """The segments of one log: where batches are written, found, rolled, cut off and deleted.
 
 What the batches mean (leader epochs, producers, what is committed) is the affair of `log.py`.
+
+Kafka: `LogSegments`, `LocalLog`.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from typing import NamedTuple
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import Offset
 from tidelog.base.invariant import invariant
-from tidelog.base.ports import Disk
-from tidelog.log.cleaner_mark import CleanedMark
+from tidelog.base.ports import Disk, Rng
+from tidelog.log.compaction.cleaner_mark import CleanedMark
 from tidelog.log.config import LogConfig
 from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
 from tidelog.log.slice import LogSlice
@@ -53,8 +55,11 @@ class Segments:
         "_deleted_paths",
         "_directory",
         "_disk",
+        "_jitter",
+        "_jitter_of",
         "_name_changes",
         "_name_changes_synced",
+        "_rng",
         "_segments",
         "_warm",
         "active",
@@ -67,9 +72,20 @@ class Segments:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, segments: list[Segment], mark: CleanedMark
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        segments: list[Segment],
+        mark: CleanedMark,
+        *,
+        rng: Rng | None,
     ) -> None:
+        """`rng` is for `segment.jitter.ms`; without one segments have no jitter."""
         self._disk = disk
+        self._rng = rng
+        self._jitter_of: Segment | None = None
+        self._jitter = 0.0
         self._directory = directory
         self.config = config
         self.mark = mark
@@ -153,7 +169,16 @@ class Segments:
             waited_ms = batch.max_timestamp - first_timestamp
         else:
             waited_ms = now_ms - segment.created_ms
-        return waited_ms > config.roll_ms or segment.is_index_full
+        roll_ms = config.roll_ms
+        if config.segment_jitter_ms:
+            roll_ms -= int(self._jitter_share() * min(config.segment_jitter_ms, roll_ms))
+        return waited_ms > roll_ms or segment.is_index_full
+
+    def _jitter_share(self) -> float:
+        """Which part of `segment.jitter.ms` the active segment is closed earlier, in [0, 1): drawn once for each."""
+        if self._jitter_of is not self.active:
+            self._jitter_of, self._jitter = self.active, 0.0 if self._rng is None else self._rng.random()
+        return self._jitter
 
     def _write(self, data: memoryview, run: list[Placed]) -> None:
         segment = self.active

@@ -1,4 +1,7 @@
-"""A run of whole batches that still lies in its file: what a read returns, and what a response carries."""
+"""A run of whole batches that still lies in its file: what a read returns, and what a response carries.
+
+Kafka: `FileRecords`.
+"""
 
 from __future__ import annotations
 

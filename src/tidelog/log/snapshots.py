@@ -1,11 +1,14 @@
-"""The producer snapshots of one log's directory, and the replay that brings one up to date."""
+"""The producer snapshots of one log's directory, and the replay that brings one up to date.
+
+Kafka: `ProducerStateManager`.
+"""
 
 from __future__ import annotations
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk
-from tidelog.log.producer_snapshot import format_snapshot, parse_snapshot
+from tidelog.log.files.producer_snapshot import format_snapshot, parse_snapshot
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.segment import SNAPSHOT_SUFFIX, Segment, file_name, parse_file_name
 from tidelog.records.batch import read_header, read_records

@@ -1,4 +1,7 @@
-"""Offsets by time: the first record of a time or later, and the record with the largest timestamp."""
+"""Offsets by time: the first record of a time or later, and the record with the largest timestamp.
+
+Kafka: `LogSegment.findOffsetByTimestamp`.
+"""
 
 from __future__ import annotations
 

@@ -254,7 +254,7 @@ async def open_connection(network: Network, address: Address, settings: Connecti
 
 
 async def _handshake(connection: Connection, timeout_ms: int) -> None:
-    from tidelog import __version__
+    from tidelog.base.version import __version__
     from tidelog.wire.messages.api_18_api_versions import (
         ApiVersionsRequest,
         ApiVersionsResponse,

@@ -12,7 +12,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings, open_connection
 
-CONTROL_LANE = ""
+CONTROL_REQUESTS = ""
 """For requests that are answered at once. A long poll holds up what comes behind it, so it takes a lane of its own."""
 
 
@@ -54,24 +54,24 @@ class ConnectionPool:
                 slot.connection.close(NetworkError(f"broker {target} moved away from {slot.connection.address}"))
         self._addresses = dict(addresses)
 
-    def ready(self, target: BrokerId | Address, lane: str = CONTROL_LANE) -> Connection | None:
+    def ready(self, target: BrokerId | Address, request_class: str = CONTROL_REQUESTS) -> Connection | None:
         """The connection if it is open now."""
-        slot = self._slots.get((target, lane))
+        slot = self._slots.get((target, request_class))
         if slot is None or slot.connection is None or slot.connection.closed is not None:
             return None
         return slot.connection
 
     def is_failing(self, target: BrokerId | Address) -> bool:
         """Whether the last attempt to open its connection of the control lane failed: the next one is held back."""
-        slot = self._slots.get((target, CONTROL_LANE))
+        slot = self._slots.get((target, CONTROL_REQUESTS))
         return slot is not None and slot.failures > 0
 
     def open_connections(self) -> list[Connection]:
         """Those of the control lane that are open now."""
-        found = [self.ready(target) for target, lane in self._slots if lane == CONTROL_LANE]
+        found = [self.ready(target) for target, request_class in self._slots if request_class == CONTROL_REQUESTS]
         return [connection for connection in found if connection is not None]
 
-    async def connection(self, target: BrokerId | Address, lane: str = CONTROL_LANE) -> Connection:
+    async def connection(self, target: BrokerId | Address, request_class: str = CONTROL_REQUESTS) -> Connection:
         """The connection, opened if need be; one attempt, after the back-off that earlier failures ask for.
 
         Raises:
@@ -80,10 +80,10 @@ class ConnectionPool:
         """
         if self._closed:
             raise NetworkError("the client is closed")
-        open_one = self.ready(target, lane)
+        open_one = self.ready(target, request_class)
         if open_one is not None:
             return open_one
-        slot = self._slots.setdefault((target, lane), _Slot())
+        slot = self._slots.setdefault((target, request_class), _Slot())
         if slot.opening is None:
             slot.opening = asyncio.get_running_loop().create_task(self._open(target, slot))
             slot.opening.add_done_callback(_mark_retrieved)

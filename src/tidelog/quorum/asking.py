@@ -1,4 +1,7 @@
-"""One request to each of some nodes, sent again until each has answered."""
+"""One request to each of some nodes, sent again until each has answered.
+
+Kafka: `RequestManager`.
+"""
 
 from __future__ import annotations
 

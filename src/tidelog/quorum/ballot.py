@@ -1,4 +1,7 @@
-"""Who would vote for a node, or has; and whom it may vote for itself."""
+"""Who would vote for a node, or has; and whom it may vote for itself.
+
+Kafka: `EpochElection`.
+"""
 
 from __future__ import annotations
 

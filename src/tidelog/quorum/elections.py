@@ -1,4 +1,7 @@
-"""Who leads: votes given and asked for, and when a node tries for itself (KIP-595, KIP-996)."""
+"""Who leads: votes given and asked for, and when a node tries for itself (KIP-595, KIP-996).
+
+Kafka: `CandidateState`, `ProspectiveState`.
+"""
 
 from __future__ import annotations
 

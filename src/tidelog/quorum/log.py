@@ -1,4 +1,7 @@
-"""What a node of the quorum knows of its own log: where it starts and ends, what of it is on disk, who wrote what."""
+"""What a node of the quorum knows of its own log: where it starts and ends, what of it is on disk, who wrote what.
+
+Kafka: `ReplicatedLog`.
+"""
 
 from __future__ import annotations
 

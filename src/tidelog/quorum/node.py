@@ -2,6 +2,8 @@
 
 It decides; its driver does. Events come in by `on_*`, with the time where time matters; `take_ready` says what is owed
 to the world, in the order in which it must be done. What is handed out is done and told, whatever happens meanwhile.
+
+Kafka: `KafkaRaftClient`.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
 from tidelog.quorum.elections import WAITING, Elections
-from tidelog.quorum.following import Awaited, Following
-from tidelog.quorum.leading import Leadership, Leading
+from tidelog.quorum.follower_state import Awaited, FollowerState
+from tidelog.quorum.leader_state import Leadership, LeaderState
 from tidelog.quorum.log import QuorumLog
 from tidelog.quorum.progress import QuorumDescription, ReplicaProgress
 from tidelog.quorum.recovering import PROBE_OFFSET, Recovering
@@ -81,9 +83,9 @@ class QuorumNode:
         standing = Standing(key, state, self._log)
         self._elections = Elections(standing, voters, self._log, settings=settings, rng=rng, now_ms=now_ms)
         self._elections.is_leaving = self._is_leaving(previous_voters, voters)
-        self._following = Following(rng.randrange(0, 1 << 16))
+        self._following = FollowerState(rng.randrange(0, 1 << 16))
         self._recovering = Recovering()
-        self._leading: Leading | None = None
+        self._leading: LeaderState | None = None
         self._leader_change: LeaderChange | None = None
         self._is_opening = False
         self._moves = standing.moves
@@ -410,12 +412,12 @@ class QuorumNode:
             self._replies += [QuorumReply(ticket, standing.refusal(fetch)) for ticket, fetch in leading.take_parked()]
         if standing.role is Role.LEADER:
             who = Leadership(self.key, self.leader_epoch)
-            self._leading = Leading(who, self.voters, self._log, settings=self._settings, now_ms=now_ms)
+            self._leading = LeaderState(who, self.voters, self._log, settings=self._settings, now_ms=now_ms)
             voters = tuple(voter.key for voter in self.voters.voters)
             self._leader_change = LeaderChange(self.leader_epoch, self.key.node_id, voters, self._elections.granting)
             self._is_opening = standing.has_records = True
 
-    def _lead(self, leading: Leading, now_ms: int) -> None:
+    def _lead(self, leading: LeaderState, now_ms: int) -> None:
         leading.on_tick(now_ms)
         self._replies += leading.take_replies()
         if leading.high_watermark is not None:

@@ -1,4 +1,7 @@
-"""How far the replicas of the metadata log are, as its leader knows: what DescribeQuorum shows."""
+"""How far the replicas of the metadata log are, as its leader knows: what DescribeQuorum shows.
+
+Kafka: `LeaderState.ReplicaState`.
+"""
 
 from __future__ import annotations
 
@@ -38,14 +41,14 @@ class ReplicaProgress:
 
     Attributes:
         log_end_offset: exclusive; all below it is on its disk, and as ours. None before a fetch was accepted.
-        heard_ms: when it last asked in our epoch, accepted or not: it follows us.
+        last_contact_ms: when it last asked in our epoch, accepted or not: it follows us.
     """
 
-    __slots__ = ("_last_leader_end_offset", "heard_ms", "last_caught_up_ms", "last_fetch_ms", "log_end_offset")
+    __slots__ = ("_last_leader_end_offset", "last_caught_up_ms", "last_contact_ms", "last_fetch_ms", "log_end_offset")
 
     def __init__(self, now_ms: int) -> None:
         self.log_end_offset: Offset | None = None
-        self.heard_ms = now_ms
+        self.last_contact_ms = now_ms
         self.last_fetch_ms: int | None = None
         self.last_caught_up_ms: int | None = None
         self._last_leader_end_offset = Offset(0)
@@ -61,7 +64,7 @@ class ReplicaProgress:
         self._last_leader_end_offset = leader_end_offset
 
     def clone(self) -> ReplicaProgress:
-        copy = ReplicaProgress(self.heard_ms)
+        copy = ReplicaProgress(self.last_contact_ms)
         for name in ReplicaProgress.__slots__:
             setattr(copy, name, getattr(self, name))
         return copy

@@ -8,6 +8,8 @@
               │ lost, or a newer epoch     ▼                              ▼ UNATTACHED
               └───────────────────────  CANDIDATE ── elected ─▶ LEADER ── resigned ─▶ RESIGNED
 ```
+
+Kafka: `QuorumState`.
 """
 
 from __future__ import annotations

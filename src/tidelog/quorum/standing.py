@@ -1,4 +1,7 @@
-"""Where a node stands: its role, its epoch, who leads in it, and for whom it voted, which must not be forgotten."""
+"""Where a node stands: its role, its epoch, who leads in it, and for whom it voted, which must not be forgotten.
+
+Kafka: `QuorumState`, `ElectionState`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ class Standing:
 
     Attributes:
         voted: for whom it voted in this epoch; itself counts.
-        heard_ms: when the leader of this epoch said something last, as far as this node follows it; None if never.
+        last_contact_ms: when the leader of this epoch, as this node follows it, was last heard of; None if never.
         is_leader_lost: whether the connection to the leader closed, and nothing was heard of it since.
         ended: the latest leader that said it leads no more, and its epoch: nobody makes us follow it again.
         moves: how often the role changed.
@@ -28,10 +31,10 @@ class Standing:
     __slots__ = (
         "ended",
         "has_records",
-        "heard_ms",
         "is_leader_lost",
         "is_lost",
         "key",
+        "last_contact_ms",
         "leader_epoch",
         "leader_id",
         "moves",
@@ -45,7 +48,7 @@ class Standing:
         self.role = Role.UNATTACHED
         self.leader_epoch, self.voted = _restored(key, state, log)
         self.leader_id: BrokerId | None = None
-        self.heard_ms: int | None = None
+        self.last_contact_ms: int | None = None
         self.is_leader_lost = False
         self.ended: tuple[LeaderEpoch, BrokerId] | None = None
         self.moves = 0
@@ -74,9 +77,9 @@ class Standing:
 
     def is_leader_alive(self, now_ms: int, fetch_timeout_ms: int) -> bool:
         """Whether we follow a leader that was heard of within the fetch time-out."""
-        if self.role is not Role.FOLLOWER or self.is_leader_lost or self.heard_ms is None:
+        if self.role is not Role.FOLLOWER or self.is_leader_lost or self.last_contact_ms is None:
             return False
-        return now_ms < self.heard_ms + fetch_timeout_ms
+        return now_ms < self.last_contact_ms + fetch_timeout_ms
 
     def check_sender(self, leader_epoch: LeaderEpoch, voter: ReplicaKey | None) -> Code:
         """Whether a request of that epoch, meant for that voter, is to be taken up."""
@@ -112,7 +115,7 @@ class Standing:
         """The leader of this epoch said something."""
         if self.role is Role.PROSPECTIVE:
             self.move(Cause.LEADER_STANDS)
-        self.heard_ms = now_ms
+        self.last_contact_ms = now_ms
         self.is_leader_lost = False
 
     def move(self, cause: Cause) -> None:
@@ -121,7 +124,7 @@ class Standing:
         self.role = TRANSITIONS[self.role, cause]
         self.moves += 1
         if cause not in (Cause.TIMED_OUT, Cause.LEADER_STANDS):
-            self.leader_id = self.heard_ms = None
+            self.leader_id = self.last_contact_ms = None
             self.is_leader_lost = False
 
     def recover(self) -> None:
@@ -143,7 +146,7 @@ class Standing:
             self.leader_epoch,
             self.leader_id,
             self.voted,
-            self.heard_ms is None,
+            self.last_contact_ms is None,
             self.is_leader_lost,
             self.ended,
             (self.has_records, self.is_lost),

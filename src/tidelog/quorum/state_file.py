@@ -2,6 +2,8 @@
 
 It is written before the voter acts on what it says: a voter that forgot its epoch could lead, or vote, in it twice.
 Two keys are ours, and stand there only where they say yes: `tidelogHasRecords` and `tidelogIsLost`.
+
+Kafka: `FileQuorumStateStore`.
 """
 
 from __future__ import annotations

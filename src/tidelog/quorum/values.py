@@ -2,6 +2,8 @@
 
 Requests between nodes are the same values on both sides: what one node's `QuorumReady.requests` holds is what the other
 one is told of by an `on_*_asked`, and what its `QuorumReady.replies` holds is what the first is told by `on_answered`.
+
+Kafka: `VoterSet`, `ReplicaKey`, `OffsetAndEpoch`.
 """
 
 from __future__ import annotations

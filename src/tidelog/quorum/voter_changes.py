@@ -3,6 +3,8 @@
 One at a time: two sets that differ in one voter have a majority in common, so a set may count as soon as it is in the
 log. And only by a leader that has committed a record of its own epoch: else a change of an earlier leader, which this
 one has not got, could still be committed, and the two sets need have nothing in common.
+
+Kafka: `AddVoterHandler`, `RemoveVoterHandler`, `UpdateVoterHandler`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 One machine lives for one leader epoch: whatever was asked in another is no news here (rule 2). It sends one request at
 a time, and none while the disk owes it something: a fetch says that all below its offset is here.
+
+Kafka: `AbstractFetcherThread`.
 """
 
 from __future__ import annotations

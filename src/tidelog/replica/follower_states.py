@@ -10,6 +10,8 @@
   TRUNCATING ──belied──▶ HALTED: what was committed here the leader lacks, and no election explains it
   LEADERLESS: nobody leads in this epoch
 ```
+
+Kafka: `PartitionFetchState`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 A proposal is a fact that cannot be taken back: after a time-out, or a refusal that came late, the controller may still
 have granted it. Only partition state that is newer than the one it was made on tells (rule 4).
+
+Kafka: `CommittedPartitionState`, `PendingExpandIsr`, `PendingShrinkIsr`.
 """
 
 from __future__ import annotations

@@ -13,6 +13,8 @@ A leader that too few fetch from for a session (`broker.session.timeout.ms`) is 
 controller that it cannot reach either has others lead by then. It refuses acks=all with NOT_LEADER_OR_FOLLOWER until
 enough fetch again, since stock clients ask who leads on that code, and on NOT_ENOUGH_REPLICAS do not. Only fetches
 count: whether a controller is there makes no difference.
+
+Kafka: `Partition`.
 """
 
 from __future__ import annotations
@@ -363,7 +365,7 @@ class LeaderReplica:
         self._silent |= {follower}
         self.on_tick(now_ms)
 
-    def on_heard(self, follower: BrokerId, now_ms: int) -> None:
+    def on_contact(self, follower: BrokerId, now_ms: int) -> None:
         """It fetches again, whatever that be."""
         self._silent -= {follower}
         self._look_who_fetches(now_ms)

@@ -1,4 +1,7 @@
-"""Whether the sender of a request and this broker speak of the same period of leadership (KIP-320)."""
+"""Whether the sender of a request and this broker speak of the same period of leadership (KIP-320).
+
+Kafka: `Partition.checkCurrentLeaderEpoch`.
+"""
 
 from __future__ import annotations
 

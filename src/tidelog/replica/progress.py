@@ -1,4 +1,7 @@
-"""How far one follower has come, as far as its accepted fetches in this leader epoch prove it."""
+"""How far one follower has come, as far as its accepted fetches in this leader epoch prove it.
+
+Kafka: `Replica`.
+"""
 
 from __future__ import annotations
 

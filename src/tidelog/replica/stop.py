@@ -7,6 +7,8 @@ A push may be late, or come twice, or overtake what this broker has applied of t
 - files go when an image at or past the offset of the push no longer assigns the replica here. If that image assigns it,
   the order was overtaken, and the replica goes on;
 - a push that never comes costs time alone: the metadata says the same.
+
+Kafka: `ReplicaManager.stopReplicas`.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ When the follower has no record of the epoch in the answer either, it cuts to wh
 the end in the answer if that is lower, and asks for what is last then (KIP-279). Each round goes to an older epoch, so
 it ends. One round was enough for KIP-101, which cuts to the end offset in the answer whatever epoch that is of, and so
 may keep records that the leader never had.
+
+Kafka: `AbstractFetcherThread`, `OffsetTruncationState`.
 """
 
 from __future__ import annotations

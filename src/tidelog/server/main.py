@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import resource
@@ -17,16 +16,15 @@ from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.server.config import NodeConfig
-from tidelog.server.log_lines import set_up_logging
+from tidelog.server.garbage import GarbageCollection
 from tidelog.server.node import Node
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.settings.log_lines import set_up_logging
 
 logger = logging.getLogger("tidelog.server")
 
 OK = 0
 FAILED = 1
-GC_THRESHOLD = 50_000
-"""A node holds few cycles and many long-lived objects: the default of 700 spends its time looking at them."""
 
 
 def run(
@@ -56,12 +54,15 @@ def run(
     _raise_file_limit()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # until it serves: see `_run`
-    gc.set_threshold(GC_THRESHOLD)
+    garbage = GarbageCollection()
+    garbage.begin()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_run(config, on_ready, parent_fd))
+        return runner.run(_run(config, garbage, on_ready, parent_fd))
 
 
-async def _run(config: NodeConfig, on_ready: Callable[[int, str], None], parent_fd: int | None) -> int:
+async def _run(
+    config: NodeConfig, garbage: GarbageCollection, on_ready: Callable[[int, str], None], parent_fd: int | None
+) -> int:
     loop = asyncio.get_running_loop()
     stopped: asyncio.Future[str] = loop.create_future()
 
@@ -85,9 +86,11 @@ async def _run(config: NodeConfig, on_ready: Callable[[int, str], None], parent_
                 loop.add_signal_handler(number, stop, signal.Signals(number).name)
             if parent_fd is not None:
                 loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
-            gc.freeze()
+            garbage.settle()
+            collecting = asyncio.ensure_future(garbage.run())
             on_ready(node.client_port, node.client_address)
             await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)
+            collecting.cancel()
         if node.failure.done():
             logger.critical("node %s gives up: %s", config.node_id, node.failure.result())
         else:

@@ -16,38 +16,39 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerI
 from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
 from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, LostReplica, NewTopic
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
-from tidelog.metadata.configs import BrokerSettings, broker_settings
+from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.listeners import Listener
 from tidelog.records import KERNEL_IS_COMPILED
-from tidelog.server import forwarding
-from tidelog.server.broker import Broker
-from tidelog.server.broker_lifecycle import BrokerLifecycle
-from tidelog.server.broker_watch import BrokerWatch
-from tidelog.server.cleaner import Cleaner
-from tidelog.server.config import NodeConfig
-from tidelog.server.connections import ConnectionLimits, Connections
-from tidelog.server.controller import Controller
-from tidelog.server.controller_channel import ControllerChannel
-from tidelog.server.dispatch import BROKER, CONTROLLER, Dispatcher
-from tidelog.server.dynamic_configs import DynamicConfigs
-from tidelog.server.fetch_sessions import FetchSessions
-from tidelog.server.group_coordinators import GroupCoordinators
-from tidelog.server.leader_balancing import LeaderBalancing
-from tidelog.server.listeners import Listeners
-from tidelog.server.log_files import LogFiles
-from tidelog.server.log_upkeep import LogUpkeep
-from tidelog.server.metadata_quorum import MetadataQuorum
-from tidelog.server.producer_ids import ProducerIds
-from tidelog.server.replica_stops import ReplicaStops
-from tidelog.server.replication import Replication
-from tidelog.server.replication_settings import ReplicaFetchSettings
-from tidelog.server.voter_requests import VoterRequests
+from tidelog.server.api import forwarding
+from tidelog.server.api.dispatch import Dispatcher
+from tidelog.server.api.fetch_sessions import FetchSessions
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.cleaner import Cleaner
+from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
+from tidelog.server.broker.log_maintenance import LogMaintenance
+from tidelog.server.groups.group_coordinators import GroupCoordinators
+from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
+from tidelog.server.membership.broker_watch import BrokerWatch
+from tidelog.server.membership.controller_channel import ControllerChannel
+from tidelog.server.membership.leader_balancing import LeaderBalancing
+from tidelog.server.membership.producer_ids import ProducerIds
+from tidelog.server.membership.replica_stops import ReplicaStops
+from tidelog.server.quorum.controller import Controller
+from tidelog.server.quorum.metadata_quorum import MetadataQuorum
+from tidelog.server.quorum.voter_requests import VoterRequests
+from tidelog.server.replication.replication import Replication
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.transport.connections import ConnectionLimits, Connections
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
+from tidelog.server.transport.listeners import Listeners
 from tidelog.wire import ConsistencyState
 
 if TYPE_CHECKING:
-    from tidelog.server.metrics import NodeMetrics
-    from tidelog.server.metrics_listener import MetricsListener
-    from tidelog.server.slow_requests import SlowRequestLog
+    from tidelog.server.api.slow_requests import SlowRequestLog
+    from tidelog.server.observe.metrics_listener import MetricsListener
+    from tidelog.server.settings.metrics import NodeMetrics
     from tidelog.wire.messages.api_56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 logger = logging.getLogger("tidelog.server.node")
@@ -98,15 +99,8 @@ class Node:
         self.broker.on_leadership_changed = self.groups.on_leadership_changed
         self.broker.on_image_changed = self._on_image_changed
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
-        self.connections = Connections(
-            ConnectionLimits(
-                config.connections_max,
-                config.connections_per_ip_max,
-                config.connections_per_ip_overrides,
-                network.file_limit(),
-            )
-        )
-        self.files.places.room = lambda: self.connections.limits.room_for_logs(network.open_files())
+        self.connections = Connections(ConnectionLimits.of(BrokerSettings.of(config.static), network.file_limit()))
+        self.files.log_dir_assignment.room = lambda: self.connections.limits.room_for_logs(network.open_files())
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
@@ -120,7 +114,16 @@ class Node:
             new_dispatcher=self._new_dispatcher,
             is_timed=self.metrics is not None,
         )
-        self._dynamic_configs = DynamicConfigs(config.static, self.broker, self.files, self.connections, self.listeners)
+        self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
+        for follower in (
+            PartitionSettings(self.broker),
+            self.connections,
+            self.files,
+            replication,
+            self.broker.moves,
+            self.listeners,
+        ):
+            self._dynamic_configs.follow(follower)
         self.broker_watch = BrokerWatch(self, clock=clock, network=network)
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.executor = executor
@@ -168,7 +171,7 @@ class Node:
     @property
     def broker_settings(self) -> BrokerSettings:
         """What is set for this broker: its file, and what was changed since."""
-        return broker_settings(self.config.static, self.image.configs, self.config.node_id)
+        return self._dynamic_configs.in_force.broker
 
     @property
     def consistency_state(self) -> ConsistencyState:
@@ -319,7 +322,7 @@ class Node:
         from tidelog.wire.messages.api_56_alter_partition import AlterPartitionResponse
 
         return await self.channel.request(
-            request, AlterPartitionResponse, timeout_ms=ALTER_PARTITIONS_TIMEOUT_MS, lane="isr"
+            request, AlterPartitionResponse, timeout_ms=ALTER_PARTITIONS_TIMEOUT_MS, request_class="isr"
         )
 
     # Start and stop.
@@ -351,12 +354,13 @@ class Node:
             await self._start_broker()
             self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead
             await self.broker.set_strays_aside()
-        upkeep = LogUpkeep(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
-        self._start_task(upkeep.run())
+        maintenance = LogMaintenance(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
+        self._start_task(maintenance.run())
         self._start_task(self.groups.begin())
-        cleaner = Cleaner(self.broker, self.config.static, disk=self._disk, clock=self.clock, executor=self._executor)
+        cleaner = Cleaner(self.broker, self.broker_settings, disk=self._disk, clock=self.clock, executor=self._executor)
+        self._dynamic_configs.follow(cleaner)
         self._start_task(cleaner.run())
-        self._start_task(self.listeners.mind_idle())
+        self._start_task(self.listeners.close_idle())
         self._has_started = True
         self._not_ready = None
         shortage = self.connections.limits.shortage(self._network.open_files())
@@ -428,11 +432,11 @@ class Node:
         config = self.config
         if config.metrics_listener is None and config.slow_request_log_ms is None:
             return
-        from tidelog.server.metrics import NodeMetrics
+        from tidelog.server.settings.metrics import NodeMetrics
 
         self.metrics = NodeMetrics(config.metrics_topics_max)
         if config.slow_request_log_ms is not None:
-            from tidelog.server.slow_requests import SlowRequestLog
+            from tidelog.server.api.slow_requests import SlowRequestLog
 
             self._slow_requests = SlowRequestLog(config.slow_request_log_ms)
 
@@ -441,7 +445,7 @@ class Node:
         listener = self.config.metrics_listener
         if listener is None or self.metrics is None:
             return
-        from tidelog.server.metrics_listener import MetricsListener
+        from tidelog.server.observe.metrics_listener import MetricsListener
 
         self._metrics_listener = MetricsListener(self, self._executor)
         await self._metrics_listener.start(listener.host, listener.port)
@@ -496,7 +500,7 @@ class Node:
 
     def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._dynamic_configs.on_image_changed(delta, image)
-        self.groups.on_image_changed(delta, image)
+        self.groups.on_image_changed(delta)
         if self._lifecycle is not None:
             self._lifecycle.on_image_changed(delta, image)
 

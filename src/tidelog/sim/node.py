@@ -8,11 +8,11 @@ from dataclasses import replace
 
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
 from tidelog.base.invariant import invariant
-from tidelog.log.checkpoint import MetaProperties
 from tidelog.log.directory import LogDirectory
-from tidelog.server.config import NodeConfig
+from tidelog.log.files.checkpoint import MetaProperties
 from tidelog.server.node import Node
-from tidelog.sim.machine import Machine
+from tidelog.server.settings.config import NodeConfig
+from tidelog.sim.world.machine import Machine
 
 CLIENT_PORT = 9092
 CONTROLLER_PORT = 9093

@@ -8,16 +8,16 @@ from typing import Any
 
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import TopicPartition
-from tidelog.sim.hurt_node import HurtNode, NodeWitness
+from tidelog.sim.faults.faulty_node import FaultyNode, NodeRecorder
+from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.node import SimulatedNode
-from tidelog.sim.own_bugs import words_of
 
 RESTART_SECONDS = 1.0
 STOP_SECONDS_MAX = 60.0
 """A node that does not stop within that is killed, as an init system does; here it is told as well."""
 
 
-class SupervisedNode(HurtNode):
+class SupervisedNode(FaultyNode):
     """See the module.
 
     Args:
@@ -32,11 +32,11 @@ class SupervisedNode(HurtNode):
     def __init__(
         self,
         node: SimulatedNode,
-        witness: NodeWitness,
+        recorder: NodeRecorder,
         partitions: Sequence[TopicPartition],
         may_lose_power: Callable[[], bool],
     ) -> None:
-        super().__init__(node, witness, partitions)
+        super().__init__(node, recorder, partitions)
         self.busy = asyncio.Lock()
         self.is_serving = False
         self.trouble: str | None = None
@@ -88,19 +88,19 @@ class SupervisedNode(HurtNode):
             self.end(without_power=False)
             return
         self._stop_minding()
-        self._witness.before_end(without_power=False)
+        self._recorder.before_end(without_power=False)
         stopping = asyncio.create_task(self.node.stop())
         await asyncio.wait([stopping], timeout=STOP_SECONDS_MAX)
         has_stopped = stopping.done()
-        self._witness.expect(has_stopped, "Progress", f"{self.machine.name} did not stop in {STOP_SECONDS_MAX:.0f} s")
+        self._recorder.expect(has_stopped, "Progress", f"{self.machine.name} did not stop in {STOP_SECONDS_MAX:.0f} s")
         error = stopping.exception() if has_stopped else None
         if error is not None:
             self.trouble = str(error)
-            self._witness.expect(isinstance(error, TidelogError), "OwnInvariant", words_of(error))
+            self._recorder.expect(isinstance(error, TidelogError), "OwnInvariant", words_of(error))
         if not has_stopped or error is not None:
             self.end(without_power=False)
         else:
-            self._witness.after_end()
+            self._recorder.after_end()
 
     def _stop_minding(self) -> None:
         self.is_serving = False
@@ -116,7 +116,7 @@ class SupervisedNode(HurtNode):
         await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
         if starting.done() and starting.exception() is None and node is not None and not node.failure.done():
             self.is_serving = True
-            self._witness.on_serving()
+            self._recorder.on_serving()
             await asyncio.wait({node.failure})
         if node is not None and node.failure.done():
             self.trouble = node.failure.result()
@@ -124,7 +124,7 @@ class SupervisedNode(HurtNode):
             error = starting.exception()
             self.trouble = str(error)
             if error is not None:
-                self._witness.expect(isinstance(error, TidelogError), "OwnInvariant", words_of(error))
+                self._recorder.expect(isinstance(error, TidelogError), "OwnInvariant", words_of(error))
         async with self.busy:
             self.end(without_power=False)
             await asyncio.sleep(RESTART_SECONDS)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tidelog.base.errors import Code, KafkaError, LogTruncatedError, TidelogError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.invariant import invariant
-from tidelog.client.core.positions import Questions, Standing, Truncated, Undefined, validate
+from tidelog.client.core.positions import PositionStatus, Questions, Truncated, Undefined, validate
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, Position
 
@@ -131,12 +131,12 @@ def is_ahead(position: Position, facts: PartitionFacts) -> bool:
     return facts.leader_epoch is not None and _standing(position, facts.leader_epoch).is_ahead_of(facts.leader_epoch)
 
 
-def _standing(position: Position, leader_epoch: LeaderEpoch) -> Standing:
+def _standing(position: Position, leader_epoch: LeaderEpoch) -> PositionStatus:
     """A position without an epoch is held against the end of the log, as one that was looked up there."""
     if position.leader_epoch is None:
-        return Standing.looked_up(position.offset, leader_epoch)
+        return PositionStatus.looked_up(position.offset, leader_epoch)
     lineage = LeaderEpochLineage(position.lineage or [(position.leader_epoch, Offset(0))])
-    return Standing(position.offset, position.leader_epoch, was_read=not position.unread, lineage=lineage)
+    return PositionStatus(position.offset, position.leader_epoch, was_read=not position.unread, lineage=lineage)
 
 
 def resume_offset(loss: Loss, on_truncation: OnTruncation, facts: PartitionFacts | None) -> Offset | None:

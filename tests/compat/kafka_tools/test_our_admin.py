@@ -10,7 +10,7 @@ from support.kafka_peer import KafkaPeer
 from tidelog import Admin, KafkaError, NewTopic, TopicPartition
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex
-from tidelog.client.cluster_descriptions import Endpoint, FeatureUpdate
+from tidelog.client.admin.cluster_descriptions import Endpoint, FeatureUpdate
 
 DIRECTORY_ID = "k3p9yTn3S2m6S9Qb0r0KQQ"
 

@@ -13,8 +13,8 @@ from support.scripted_broker import HANG_UP
 from tidelog import Admin, KafkaError, TopicPartition, UnknownTopicError, UnsupportedVersionError, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, uuid_text
-from tidelog.client.async_admin import AsyncAdmin
-from tidelog.client.cluster_descriptions import Endpoint, FeatureDescription, FeatureUpdate, QuorumReplica
+from tidelog.client.admin.async_admin import AsyncAdmin
+from tidelog.client.admin.cluster_descriptions import Endpoint, FeatureDescription, FeatureUpdate, QuorumReplica
 from tidelog.wire import ApiKey
 from tidelog.wire.messages import api_03_metadata as metadata
 from tidelog.wire.messages import api_18_api_versions as api_versions

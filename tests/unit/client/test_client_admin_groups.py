@@ -13,7 +13,7 @@ from support.modelled_admin import FAST
 from tidelog import CommittedOffset, ConfigResource, KafkaError, TopicPartition, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex
-from tidelog.client.group_descriptions import GroupListing
+from tidelog.client.admin.group_descriptions import GroupListing
 from tidelog.wire import ApiKey, encode
 from tidelog.wire.messages import api_08_offset_commit as commit
 from tidelog.wire.messages import api_09_offset_fetch as fetch

@@ -10,7 +10,7 @@ from support.scripted_broker import HANG_UP
 from tidelog import KafkaError, TopicPartition, UnsupportedVersionError, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex
-from tidelog.client.reassignment import PartitionReassignment, ReassignmentOutcome
+from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
 from tidelog.wire import ApiKey
 from tidelog.wire.messages import api_45_alter_partition_reassignments as alter
 from tidelog.wire.messages import api_46_list_partition_reassignments as listed

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.client.cluster_descriptions import EpochSpan, epoch_spans, first_difference
+from tidelog.client.admin.cluster_descriptions import EpochSpan, epoch_spans, first_difference
 from tidelog.client.core.lineage_search import LineageSearch
 from tidelog.records.lineage import LeaderEpochLineage
 

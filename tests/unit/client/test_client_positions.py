@@ -11,7 +11,7 @@ from tidelog.client.core.positions import (
     AskAbout,
     Divergence,
     Intact,
-    Standing,
+    PositionStatus,
     Truncated,
     Undefined,
     Verdict,
@@ -25,8 +25,8 @@ def lineage(*entries: tuple[int, int]) -> LeaderEpochLineage:
     return LeaderEpochLineage((LeaderEpoch(epoch), Offset(start)) for epoch, start in entries)
 
 
-def standing(offset: int, epoch: int, *entries: tuple[int, int], was_read: bool = True) -> Standing:
-    return Standing(Offset(offset), LeaderEpoch(epoch), was_read, lineage(*entries))
+def standing(offset: int, epoch: int, *entries: tuple[int, int], was_read: bool = True) -> PositionStatus:
+    return PositionStatus(Offset(offset), LeaderEpoch(epoch), was_read, lineage(*entries))
 
 
 def answer(epoch: int, end_offset: int) -> tuple[LeaderEpoch, Offset]:
@@ -37,7 +37,7 @@ def truncated(divergent_offset: int, epoch: int) -> Truncated:
     return Truncated(Divergence(Offset(divergent_offset), LeaderEpoch(epoch)))
 
 
-def ask(reader: Standing, leader: LeaderEpochLineage, log_end_offset: int, leader_epoch: int = 99) -> Verdict:
+def ask(reader: PositionStatus, leader: LeaderEpochLineage, log_end_offset: int, leader_epoch: int = 99) -> Verdict:
     """Put the question to a leader, as often as needed."""
     questions = validate(reader, LeaderEpoch(leader_epoch))
     asked = next(questions)
@@ -135,7 +135,7 @@ def test_the_verdict_is_what_comparing_the_logs_record_by_record_shows(
                 read.append(record)
     if not read:
         return
-    reader = Standing(Offset(start + len(read)), LeaderEpoch(read[-1][0]), True, known)
+    reader = PositionStatus(Offset(start + len(read)), LeaderEpoch(read[-1][0]), True, known)
     same = 0
     while same < len(read) and start + same < len(log) and log[start + same] == read[same]:
         same += 1
@@ -152,7 +152,7 @@ def test_the_verdict_is_what_comparing_the_logs_record_by_record_shows(
 
 def test_below_a_stored_position_the_epoch_that_came_with_it_is_known() -> None:
     """Read on in a later epoch, of which the leader has nothing: the logs part in the one that was stored."""
-    standing = Standing.stored(Offset(50), LeaderEpoch(6))
+    standing = PositionStatus.stored(Offset(50), LeaderEpoch(6))
     standing.on_read([(LeaderEpoch(7), 50)], 52)
     verdict = judge(standing, LeaderEpoch(7), (LeaderEpoch(6), Offset(45)))
     assert verdict == Truncated(Divergence(Offset(45), LeaderEpoch(6)))

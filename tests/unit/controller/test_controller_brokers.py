@@ -263,7 +263,7 @@ def test_leaders_are_in_sync_and_alive_and_every_leadership_has_its_own_epoch(da
                 if was is not None and was.leader_epoch != state.leader_epoch:
                     assert state.leader_epoch == was.leader_epoch + 1
 
-    recovered = Journal(Cluster.empty())
+    recovered = Journal(Cluster.empty(), not_active=Code.NOT_CONTROLLER)
     for offset, value in cluster.log:
         recovered.replay(decode_record(value), Offset(offset))
     assert recovered.committed.image(None) == cluster.image

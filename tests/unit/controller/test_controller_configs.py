@@ -21,6 +21,7 @@ from tidelog.controller import (
 )
 from tidelog.metadata import ConfigResource, Endpoint, ResourceType
 from tidelog.metadata.configs import BrokerSettings, ConfigSource, topic_entries, topic_values
+from tidelog.metadata.configs.topic import CLEANUP_POLICY
 from tidelog.metadata.records import ConfigRecord
 
 TOPIC = ConfigResource(ResourceType.TOPIC, "t")
@@ -294,7 +295,7 @@ def test_a_broker_keeps_the_listeners_that_clients_are_told_of() -> None:
 
 def test_topics_keep_what_does_nothing_and_refuse_tiers() -> None:
     state = cluster()
-    assert change(state, TOPIC, ("segment.jitter.ms", SET, "5")).code == Code.NONE
+    assert change(state, TOPIC, ("file.delete.delay.ms", SET, "5")).code == Code.NONE
     assert change(state, TOPIC, ("local.retention.ms", SET, "-2")).code == Code.NONE
     refused = change(state, TOPIC, ("local.retention.ms", SET, "5"))
     assert refused.code == Code.INVALID_CONFIG
@@ -330,6 +331,6 @@ def test_what_stands_in_the_metadata_is_what_the_table_reads() -> None:
     state = cluster()
     change(state, TOPIC, ("cleanup.policy", SET, "compact"))
     values = topic_values(own(state, TOPIC), BrokerSettings.of({}))
-    assert values["cleanup.policy"] == ("compact",)
+    assert values[CLEANUP_POLICY] == ("compact",)
     entries = {entry.name: entry.source for entry in topic_entries(own(state, TOPIC), BrokerSettings.of({}))}
     assert entries["cleanup.policy"] == ConfigSource.DYNAMIC_TOPIC

@@ -28,7 +28,7 @@ from tidelog.controller import (
     Heartbeat,
     NewTopic,
 )
-from tidelog.controller.directory_assignments import REPLICAS_PER_REQUEST_MAX, ReplicaInDirectory
+from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.leaders import LOST_DIRECTORY, lies_online
 from tidelog.journal import Decision
 from tidelog.metadata import Endpoint, PartitionImage
@@ -201,9 +201,6 @@ def test_who_is_not_registered_and_what_has_no_words_is_refused_as_a_whole() -> 
     with pytest.raises(KafkaError) as raised:
         cluster.assign((0, A), broker=BrokerId(3), epoch=0)
     assert raised.value.code == Code.BROKER_ID_NOT_REGISTERED
-    with pytest.raises(KafkaError) as raised:
-        cluster.assign(*[(0, A)] * (REPLICAS_PER_REQUEST_MAX + 1))
-    assert raised.value.code == Code.POLICY_VIOLATION
     cluster.state.apply(FeatureLevelRecord(name="metadata.version", feature_level=16))
     with pytest.raises(KafkaError) as raised:
         cluster.assign((0, A))

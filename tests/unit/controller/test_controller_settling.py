@@ -3,25 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+from types import ModuleType
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from support.controlled_cluster import ONE, THREE, TWO, Cluster, leadership, refused
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId
 from tidelog.controller import (
+    BrokerChange,
+    BrokerToRegister,
     ConfigChange,
     ConfigsToAlter,
     ControllerState,
     ElectionType,
     IsrChange,
     IsrMember,
+    PartitionScan,
     PartitionToAlter,
+    ReplicaInDirectory,
     Suspicions,
+    TopicToDelete,
 )
+from tidelog.controller import leaders as leaders_module
+from tidelog.controller import settling as settling_module
+from tidelog.controller.partition_scan import LOOKS_PER_CHANGE
 from tidelog.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.metadata import ConfigResource, PartitionImage, ResourceType
-from tidelog.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, RegisterBrokerRecord
+from tidelog.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
 
 PORTION = 2
 COUNT = 7
@@ -53,9 +70,11 @@ def leaders(cluster: Cluster) -> list[int | None]:
 def settle(cluster: Cluster) -> list[int]:
     """Each portion, as the shell has it decided."""
     counts = []
-    while count := cluster.run(cluster.state.decide_settle()):
+    scan = PartitionScan(cluster.state.metadata)
+    while not scan.is_done:
+        count = cluster.run(cluster.state.decide_settle(scan))
         assert count <= PORTION
-        counts.append(count)
+        counts += [count] if count else []
     return counts
 
 
@@ -243,10 +262,338 @@ def test_an_early_fence_moves_in_portions_what_it_can() -> None:
         assert outcome.doubt is None
         moved.append(outcome.moved)
         has_more = outcome.has_more
-    assert moved == [7, 5, 3, 1]
+    assert moved == [2, 4, 6, 7]
     assert not cluster.image.brokers[ONE].is_fenced
     assert leaders(cluster) == [TWO] * COUNT
     assert cluster.partition("alone").leader == ONE
+
+
+class Looks:
+    """Counts the partitions for which a module works out what becomes of them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, module: ModuleType, *, name: str = "without") -> None:
+        self.count = 0
+        monkeypatch.setattr(module, name, partial(self._call, getattr(module, name)))
+
+    def _call(self, work_out: Any, *arguments: Any, **how: Any) -> Any:
+        self.count += 1
+        return work_out(*arguments, **how)
+
+    def take(self) -> int:
+        count, self.count = self.count, 0
+        return count
+
+
+def test_what_an_early_fence_moves_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.create("alone", *[[ONE]] * COUNT)
+    cluster.begin_sessions()
+    for broker in ALL:
+        cluster.hear(broker)
+    suspicions = Suspicions(cluster.sessions)
+    suspect = suspicions.on_closed(ONE, cluster.epochs[ONE], cluster.now_ms)
+    assert suspect is not None
+    looks = Looks(monkeypatch, leaders_module)
+    worked_out, has_more = [], True
+    while has_more:
+        decision = cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms)
+        worked_out.append(looks.take())
+        has_more = cluster.run(decision).has_more
+    assert worked_out == [2, 2, 2, 1]
+
+
+def test_a_pass_works_out_each_partition_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of(*[[ONE]] * COUNT)
+    cluster.create("b", *[ALL] * COUNT)
+    looks = Looks(monkeypatch, settling_module)
+    cluster.fence(ONE)
+    assert looks.take() == PORTION
+    assert settle(cluster) == [2, 2, 2, 2, 2, 2]
+    assert looks.take() == 2 * COUNT - PORTION
+    assert settle(cluster) == []
+    assert looks.take() == 0
+
+
+def test_what_nobody_may_lead_counts_as_part_of_a_portion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To find that out costs as much as an election."""
+    cluster = cluster_of(*[[ONE]] * COUNT)
+    cluster.fence(ONE)
+    settle(cluster)
+    looks = Looks(monkeypatch, settling_module, name="elected")
+    scan = PartitionScan(cluster.state.metadata)
+    worked_out = []
+    while not scan.is_done:
+        assert cluster.state.decide_settle(scan).records == ()
+        worked_out.append(looks.take())
+    assert worked_out == [2, 2, 2, 1]
+
+
+def test_a_portion_passes_over_so_many_and_the_next_goes_on_behind_them() -> None:
+    cluster = cluster_of(*[[TWO]] * (PORTION * LOOKS_PER_CHANGE + 1), portion=1_000)
+    cluster.create("b", [ONE, TWO])
+    cluster.write(BrokerRegistrationChangeRecord(broker_id=ONE, broker_epoch=cluster.epochs[ONE], fenced=1))
+    settle_in_portions(cluster, PORTION)
+    scan = PartitionScan(cluster.state.metadata)
+    counts = []
+    while not scan.is_done:
+        counts.append(cluster.run(cluster.state.decide_settle(scan)))
+    assert counts == [0, 1]
+
+
+def test_a_pass_sees_partitions_as_they_are_when_their_turn_comes() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.create("gone", ALL)
+    cluster.create("last", ALL)
+    cluster.fence(ONE)
+    scan = PartitionScan(cluster.state.metadata)
+    cluster.run(cluster.state.decide_settle(scan))
+    cluster.run(cluster.state.decide_delete_topics([TopicToDelete(name="gone")]))
+    cluster.create("new", [TWO])
+    while not scan.is_done:
+        cluster.run(cluster.state.decide_settle(scan))
+    assert leaders(cluster) == [TWO] * COUNT
+    assert cluster.partition("last").leader == TWO
+
+
+D, E, F = UUID(int=1_000), UUID(int=1_001), UUID(int=1_002)
+
+
+def with_directories(cluster: Cluster, broker: BrokerId, *directories: UUID) -> None:
+    """A broker registers anew, and is let in."""
+    cluster.epochs[broker] = cluster.run(
+        cluster.decide_register(replace(cluster.registration(broker), log_dirs=directories))
+    ).broker_epoch
+    cluster.unfence(broker)
+
+
+def tell_directories(cluster: Cluster, broker: BrokerId, *directories: UUID) -> None:
+    """Of each partition of topic a, in turn."""
+    topic_id = cluster.image.topics_by_name["a"].topic_id
+    replicas = [ReplicaInDirectory(topic_id, PartitionIndex(i), one) for i, one in enumerate(directories)]
+    cluster.run(cluster.state.decide_assign_directories(broker, cluster.epochs[broker], replicas))
+
+
+def cluster_in_directories(*replicas: list[BrokerId]) -> Cluster:
+    """Broker ONE has all of topic a in directory D."""
+    cluster = Cluster()
+    settle_in_portions(cluster, 1_000)
+    cluster.start(TWO, THREE)
+    with_directories(cluster, ONE, D, E)
+    cluster.create("a", *replicas)
+    cluster.write(ConfigRecord(resource_type=2, resource_name="a", name="min.insync.replicas", value="2"))
+    tell_directories(cluster, ONE, *[D] * len(replicas))
+    settle_in_portions(cluster, PORTION)
+    return cluster
+
+
+def test_what_lay_in_a_directory_that_failed_others_lead_in_portions() -> None:
+    cluster = cluster_in_directories(*[[ONE, TWO]] * COUNT)
+    assert set(leaders(cluster)) == {ONE}
+    end_offset = cluster.journal.next_offset
+    cluster.hear(ONE, failed=(D,))
+    assert cluster.journal.next_offset - end_offset == 1 + PORTION, "the directories that are left, and a portion"
+    assert cluster.image.brokers[ONE].log_dirs == (E,)
+    as_a_new_controller(cluster)
+    assert settle(cluster) == [2, 2, 1]
+    for one in partitions(cluster):
+        assert (one.leader, one.isr, one.eligible_leader_replicas) == (TWO, (TWO,), ())
+    assert settle(cluster) == []
+
+
+def test_where_nobody_knows_what_a_failed_directory_held_no_more_than_a_portion_leaves() -> None:
+    cluster = cluster_in_directories(*[[ONE, TWO]] * PORTION)
+    cluster.create("b", *[[ONE, TWO]] * COUNT)
+    cluster.hear(ONE, failed=(D,))
+    assert leaders(cluster) == [TWO] * PORTION
+    assert cluster.partition("b").leader == ONE, "and its broker tells where it lies"
+
+
+def test_a_fence_and_a_failed_directory_leave_whoever_lost_nothing_eligible() -> None:
+    cluster = cluster_in_directories(*[[ONE, TWO]] * COUNT)
+    cluster.write(
+        BrokerRegistrationChangeRecord(broker_id=ONE, broker_epoch=cluster.epochs[ONE], log_dirs=[E]),
+        BrokerRegistrationChangeRecord(broker_id=TWO, broker_epoch=cluster.epochs[TWO], fenced=1),
+    )
+    assert settle(cluster) == [2, 2, 2, 1]
+    for one in partitions(cluster):
+        assert (one.leader, one.leader_epoch, one.isr, one.eligible_leader_replicas) == (None, 1, (), (TWO,))
+
+
+def test_who_comes_back_with_a_directory_that_had_failed_is_not_eligible_by_it() -> None:
+    """Its turn had not come when the broker registered: what the disk lost is lost all the same."""
+    cluster = cluster_in_directories(*[[ONE, TWO]] * COUNT)
+    cluster.fence(TWO)
+    settle(cluster)
+    assert {(one.leader, one.isr) for one in partitions(cluster)} == {(ONE, (ONE,))}
+    cluster.hear(ONE, failed=(D,))
+    registration = replace(
+        cluster.registration(ONE), log_dirs=(D, E), previous_broker_epoch=cluster.image.brokers[ONE].broker_epoch
+    )
+    while cluster.run(cluster.decide_register(registration)).has_more:
+        pass
+    for one in partitions(cluster):
+        assert (one.leader, one.isr, one.eligible_leader_replicas) == (None, (), (TWO,))
+
+
+def test_a_new_directory_takes_the_place_of_another_in_portions() -> None:
+    cluster = cluster_in_directories(*[[TWO, ONE]] * COUNT)
+    registration = replace(cluster.registration(ONE), log_dirs=(F,))
+    counts, has_more = [], True
+    while has_more:
+        decision = cluster.decide_register(registration)
+        counts.append(sum(isinstance(one, PartitionChangeRecord) for one in decision.records))
+        has_more = cluster.run(decision).has_more
+    assert counts == [2, 2, 2, 1]
+    for one in partitions(cluster):
+        assert (one.leader, one.isr, one.directories[1]) == (TWO, (TWO,), F)
+
+
+def test_what_is_spared_after_an_unclean_shutdown_is_done_once() -> None:
+    cluster = cluster_of(*[[ONE]] * COUNT)
+    registration = cluster.registration(ONE)
+    counts, has_more = [], True
+    while has_more:
+        decision = cluster.decide_register(registration)
+        counts.append(sum(isinstance(one, PartitionChangeRecord) for one in decision.records))
+        has_more = cluster.run(decision).has_more
+    assert counts == [2, 2, 2, 1]
+    for one in partitions(cluster):
+        assert (one.leader, one.eligible_leader_replicas, one.partition_epoch) == (None, (ONE,), 1)
+        assert one.unclean_epoch is not None
+        assert one.unclean_epoch >= one.leader_epoch
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_registration_works_out_each_partition_once(is_lost: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.create("b", *[[ONE]] * COUNT)
+    cluster.run(cluster.state.decide_alter_configs([needs("3", topic="a")]))
+    registration = cluster.registration(ONE)
+    if not is_lost:
+        registration = replace(registration, previous_broker_epoch=cluster.epochs[ONE])
+    looks = Looks(monkeypatch, leaders_module)
+    worked_out, has_more = [], True
+    while has_more:
+        decision = cluster.decide_register(registration)
+        worked_out.append(looks.take())
+        has_more = cluster.run(decision).has_more
+    assert max(worked_out) == PORTION + 1
+    assert len(worked_out) == COUNT
+
+
+def needs(count: str, *, topic: str = "a") -> ConfigsToAlter:
+    """How many must be in sync, from now on."""
+    return ConfigsToAlter(ConfigResource(ResourceType.TOPIC, topic), [ConfigChange("min.insync.replicas", 0, count)])
+
+
+def test_where_fewer_need_to_be_in_sync_nobody_is_eligible_before_the_setting_says_so() -> None:
+    cluster = cluster_of(*[[ONE, TWO]] * COUNT)
+    cluster.run(cluster.state.decide_alter_configs([needs("2")]))
+    cluster.fence(TWO)
+    settle(cluster)
+    assert all(one.eligible_leader_replicas == (TWO,) for one in partitions(cluster))
+    counts = []
+    has_more = True
+    while has_more:
+        assert not changed_settings(cluster)
+        decision = cluster.state.decide_alter_configs([needs("1")])
+        counts.append(sum(isinstance(one, PartitionChangeRecord) for one in decision.records))
+        (altered,) = cluster.run(decision)
+        has_more = altered.has_more
+    assert counts == [2, 2, 2, 1]
+    assert changed_settings(cluster)
+    assert all(leadership(one) == (ONE, 0, (ONE,)) for one in partitions(cluster))
+    assert not any(one.eligible_leader_replicas for one in partitions(cluster))
+
+
+def test_to_validate_a_setting_changes_nothing_before_it() -> None:
+    cluster = cluster_of(*[[ONE, TWO]] * COUNT)
+    cluster.run(cluster.state.decide_alter_configs([needs("2")]))
+    cluster.fence(TWO)
+    settle(cluster)
+    decision = cluster.state.decide_alter_configs([needs("1")], validate_only=True)
+    assert (decision.records, [one.has_more for one in decision.reply]) == ((), [False])
+
+
+def changed_settings(cluster: Cluster) -> bool:
+    return cluster.image.configs[ConfigResource(ResourceType.TOPIC, "a")]["min.insync.replicas"] == "1"
+
+
+def test_no_heartbeat_lets_a_broker_in_while_it_is_unregistered() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.begin_sessions()
+    rounds, has_more = 0, True
+    while has_more:
+        has_more = unregister(cluster, ONE).has_more
+        rounds += 1
+        if has_more:
+            assert cluster.hear(ONE).is_fenced
+            assert leaders(cluster) == [TWO] * rounds * PORTION + [ONE] * (COUNT - rounds * PORTION)
+    assert rounds == 4
+    assert ONE not in cluster.image.brokers
+
+
+def test_who_was_not_unregistered_after_all_is_let_in_when_a_session_has_passed() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.begin_sessions()
+    assert unregister(cluster, ONE).has_more
+    cluster.now_ms += SESSION_TIMEOUT_MS - 1
+    assert cluster.hear(ONE).is_fenced
+    cluster.now_ms += 1
+    assert not cluster.hear(ONE).is_fenced
+
+
+def test_an_incarnation_that_comes_meanwhile_is_not_the_one_to_unregister() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.begin_sessions()
+    decided = unregister(cluster, ONE)
+    registration = replace(cluster.registration(ONE), previous_broker_epoch=cluster.epochs[ONE])
+    while cluster.register_beside(registration).has_more:
+        pass
+    assert not unregister(cluster, ONE, decided.broker_epoch).has_more
+    assert cluster.image.brokers[ONE].incarnation_id == registration.incarnation_id
+    cluster.epochs[ONE] = cluster.image.brokers[ONE].broker_epoch
+    assert not cluster.hear(ONE).is_fenced, "and nothing keeps it out"
+
+
+def test_no_heartbeat_lets_the_old_incarnation_in_between_the_portions_of_a_new_one() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.begin_sessions()
+    registration = replace(cluster.registration(ONE), previous_broker_epoch=cluster.epochs[ONE])
+    rounds = 1
+    while (registered := cluster.register_beside(registration)).has_more:
+        assert cluster.hear(ONE).is_fenced
+        assert leaders(cluster).count(TWO) == rounds * PORTION
+        rounds += 1
+    assert rounds == 4
+    cluster.epochs[ONE] = registered.broker_epoch
+    assert not cluster.hear(ONE).is_fenced
+
+
+def test_of_two_that_register_by_turns_one_is_registered_and_the_other_is_told() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.begin_sessions()
+    cluster.now_ms += SESSION_TIMEOUT_MS
+    one, other = (cluster.registration(ONE) for _ in range(2))
+    registered: list[BrokerToRegister] = []
+    asking = [one, other]
+    while not registered:
+        for asks in asking:
+            if not cluster.register_beside(asks).has_more:
+                registered.append(asks)
+                break
+    (first,) = registered
+    second = other if first is one else one
+    assert refused(cluster.register_beside, second) is Code.DUPLICATE_BROKER_REGISTRATION
+    assert cluster.image.brokers[ONE].incarnation_id == first.incarnation_id
+    assert all(leadership(each) == (TWO, 1, (TWO, THREE)) for each in partitions(cluster))
+
+
+def unregister(cluster: Cluster, broker: BrokerId, broker_epoch: BrokerEpoch | None = None) -> BrokerChange:
+    decided: BrokerChange = cluster.run(
+        cluster.state.decide_unregister_broker(broker, broker_epoch, sessions=cluster.sessions, now_ms=cluster.now_ms)
+    )
+    return decided
 
 
 def test_unclean_elections_that_a_setting_allows_are_held_in_portions() -> None:

@@ -184,7 +184,7 @@ def test_those_that_were_fenced_count_among_those_that_are_gone_at_once() -> Non
     second = watched.close(TWO)
     assert watched.refuse(second) == EarlyFence(Doubt.TOO_MANY)
     watched.cluster.now_ms += SESSION_TIMEOUT_MS - 1
-    watched.cluster.sessions.on_heard(THREE, watched.cluster.epochs[THREE], None, watched.cluster.now_ms)
+    watched.cluster.sessions.on_contact(THREE, watched.cluster.epochs[THREE], None, watched.cluster.now_ms)
     assert watched.refuse(second) == EarlyFence(Doubt.TOO_MANY)
     watched.cluster.now_ms += 1
     assert watched.refuse(second).is_fenced

@@ -8,8 +8,9 @@ import pytest
 
 from support.coordinated import SESSION_MS, Coordinated, subscription
 from tidelog.base.errors import Code, KafkaError
-from tidelog.coordinator import GroupSettings, RequestId, membership
+from tidelog.coordinator import GroupSettings, membership
 from tidelog.coordinator.group import TRANSITIONS, GroupState
+from tidelog.journal import RequestId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatResponse
@@ -279,7 +280,8 @@ def test_an_assignment_waits_for_its_record() -> None:
 
 
 def test_an_assignment_that_no_batch_holds_fails_the_rebalance() -> None:
-    world = Coordinated(GroupSettings(batch_size_bytes_max=1_000))
+    world = Coordinated()
+    world.coordinator.batch_size_bytes_max = 1_000
     member = world.member_id_required()
     world.join(member)
     world.pass_ms(6_000)

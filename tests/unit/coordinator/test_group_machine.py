@@ -16,9 +16,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.coordinated import Coordinated, CountingRng, subscription
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.coordinator import GroupCoordinator, GroupSettings, RequestId
+from tidelog.coordinator import GroupCoordinator, GroupSettings
 from tidelog.coordinator.group import GroupState
 from tidelog.coordinator.records import decode_group
+from tidelog.journal import RequestId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
@@ -182,8 +183,8 @@ class GroupMachine(RuleBasedStateMachine):
     def fail_over(self, keeps: bool) -> None:
         """Another one leads. What was not committed may be in the log, or not."""
         world = self.world
-        ledger = world.coordinator._ledger
-        committed = ledger._journal.committed_end_offset
+        journal = world.coordinator._journal
+        committed = journal.committed_end_offset
         world.coordinator.resign()
         world.drive()
         self.collect()
@@ -275,7 +276,7 @@ class GroupMachine(RuleBasedStateMachine):
             assert group.leader_id in group.members
             assert not any(one.join_request is not None for one in group.members.values())
         for member in group.members.values():
-            assert member.session in self.world.coordinator._ledger.deadlines or member.is_waiting
+            assert member.session in self.world.coordinator._journal.deadlines or member.is_waiting
 
     @invariant()
     def no_answered_commit_is_lost(self) -> None:
@@ -287,12 +288,12 @@ class GroupMachine(RuleBasedStateMachine):
     @invariant()
     def loading_the_log_gives_what_the_live_one_knows(self) -> None:
         world = self.world
-        live = world.coordinator._ledger.state
+        live = world.coordinator._journal.state
         loaded = GroupCoordinator(0, world.settings, rng=CountingRng())
         for offset, (key, value) in world.log:
             loaded.replay(key, value, offset)
-        assert loaded._ledger.state.offsets == live.offsets
-        assert loaded._ledger.state.groups == live.groups
+        assert loaded._journal.state.offsets == live.offsets
+        assert loaded._journal.state.groups == live.groups
         count = sum(len(positions) for topics in live.offsets.values() for positions in topics.values())
         assert loaded.offsets_count == world.coordinator.offsets_count == count
         loaded.become_active(LeaderEpoch(99), Offset(world.next_offset), now_ms=0, wall_ms=0)
@@ -311,7 +312,7 @@ class GroupMachine(RuleBasedStateMachine):
             }
 
     def state_positions(self) -> list[tuple[str, int, bytes]]:
-        return list(self.world.coordinator._ledger.state.positions_of("g"))
+        return list(self.world.coordinator._journal.state.positions_of("g"))
 
 
 TestGroupMachine = GroupMachine.TestCase

@@ -74,7 +74,7 @@ def test_offsets_survive_a_failover() -> None:
         world.commit({("t", 0): offset, ("t", 1): 10 * offset}, member, 1, leader_epoch=offset)
     world.fail_over()
     assert world.fetched() == {("t", 0): 4, ("t", 1): 40}
-    value = world.coordinator._ledger.state.offset_of("g", "t", 0)
+    value = world.coordinator._journal.state.offset_of("g", "t", 0)
     assert value is not None
     assert decode_offset(value).leader_epoch == 4
 
@@ -86,13 +86,14 @@ def test_metadata_has_a_limit_for_each_partition() -> None:
     codes = world.commit_codes(world.commit({("t", 0): 2}, metadata="x" * 4_097))
     assert codes == [Code.OFFSET_METADATA_TOO_LARGE]
     assert world.fetched() == {("t", 0): 1}
-    world.coordinator.settings = GroupSettings(offset_metadata_length_max=100_000)
+    world = Coordinated(GroupSettings(offset_metadata_length_max=100_000))
     codes = world.commit_codes(world.commit({("t", 0): 3}, metadata="é" * 20_000))
     assert codes == [Code.OFFSET_METADATA_TOO_LARGE], "no record holds 32,768 bytes of it"
 
 
 def test_a_commit_that_no_batch_holds_is_refused() -> None:
-    world = Coordinated(GroupSettings(batch_size_bytes_max=10_000))
+    world = Coordinated()
+    world.coordinator.batch_size_bytes_max = 10_000
     offsets = {("t", partition): 1 for partition in range(200)}
     assert world.refused(world.commit(offsets)) == Code.INVALID_COMMIT_OFFSET_SIZE
     assert world.fetched() == {}
@@ -146,7 +147,8 @@ def test_a_deleted_group_leaves_tombstones_of_all_it_was() -> None:
 
 
 def test_a_deletion_takes_as_many_batches_as_it_needs() -> None:
-    world = Coordinated(GroupSettings(batch_size_bytes_max=1_000))
+    world = Coordinated()
+    world.coordinator.batch_size_bytes_max = 1_000
     for partition in range(100):
         world.commit({("t", partition): 1})
     before = len(world.batches)

@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.base.errors import DiskError
 from tidelog.io.clock import SystemClock
-from tidelog.io.executor import InlineExecutor, ThreadExecutor
+from tidelog.io.executor import THREADS, InlineExecutor, ThreadExecutor
 from tidelog.io.rng import SystemRng
 
 
@@ -57,6 +57,28 @@ def test_a_thread_does_the_work_and_the_loop_goes_on() -> None:
         assert await waiting != threading.get_ident()
         with pytest.raises(DiskError, match="refused"):
             await executor.run(fail)
+        executor.close()
+
+    asyncio.run(run())
+
+
+def test_neither_disks_nor_what_computes_wait_for_each_other() -> None:
+    async def run() -> None:
+        executor = ThreadExecutor()
+        release = threading.Event()
+
+        def wait() -> int:
+            release.wait(10)
+            return threading.get_ident()
+
+        disks = [asyncio.ensure_future(executor.run(wait)) for _ in range(THREADS + 1)]
+        assert await executor.compute(lambda: 7) == 7
+        computing = [asyncio.ensure_future(executor.compute(wait)) for _ in range(2)]
+        release.set()
+        assert len({await one for one in computing}) == 1, "one at a time"
+        assert not {await one for one in disks} & {await one for one in computing}
+        with pytest.raises(DiskError, match="refused"):
+            await executor.compute(fail)
         executor.close()
 
     asyncio.run(run())

@@ -61,7 +61,7 @@ def test_once_resigned_it_is_spent() -> None:
 
 
 def test_replay_goes_forward_only() -> None:
-    journal = Journal(Words(), keeps_committed=False)
+    journal = Journal(Words(), not_active=Code.NOT_COORDINATOR, keeps_committed=False)
     journal.replay("a", Offset(3))
     with pytest.raises(InvariantBrokenError, match="after 4"):
         journal.replay("b", Offset(3))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Self
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.journal import Decision, Journal, Ready
+from tidelog.journal import Decision, Journal, Ready, Ticket
 
 
 @dataclass
@@ -36,9 +37,13 @@ class Names:
 
 
 def active(journal: Journal[Names] | None = None, next_offset: int = 1) -> Journal[Names]:
-    journal = journal or Journal(Names())
+    journal = journal or Journal(Names(), not_active=Code.NOT_CONTROLLER)
     journal.become_active(LeaderEpoch(3), Offset(next_offset))
     return journal
+
+
+def propose(journal: Journal[Names], decide: Callable[[Names], Decision[object]]) -> Ticket:
+    return journal.submit(Decision.over(journal.speculative, decide))
 
 
 def outcomes(ready: Ready) -> list[object]:
@@ -47,13 +52,14 @@ def outcomes(ready: Ready) -> list[object]:
 
 def test_a_reply_waits_for_its_batch() -> None:
     journal = active()
-    ticket = journal.propose(
+    ticket = propose(
+        journal,
         lambda state: state.decide_add(
             (
                 "a",
                 "b",
             )
-        )
+        ),
     )
 
     ready = journal.take_ready()
@@ -76,8 +82,8 @@ def test_a_reply_waits_for_its_batch() -> None:
 
 def test_a_refusal_waits_for_what_it_saw() -> None:
     journal = active()
-    journal.propose(lambda state: state.decide_add(("a",)))
-    journal.propose(lambda state: state.decide_add(("a",)))
+    propose(journal, lambda state: state.decide_add(("a",)))
+    propose(journal, lambda state: state.decide_add(("a",)))
     assert not journal.take_ready().replies
 
     journal.on_committed(Offset(2))
@@ -90,31 +96,32 @@ def test_a_refusal_waits_for_what_it_saw() -> None:
 
 def test_a_refusal_that_depends_on_nothing_pending_leaves_at_once() -> None:
     journal = active()
-    journal.propose(lambda state: state.decide_add(("a",)))
+    propose(journal, lambda state: state.decide_add(("a",)))
     journal.on_committed(Offset(2))
     journal.take_ready()
-    journal.propose(lambda state: state.decide_add(("a",)))
+    propose(journal, lambda state: state.decide_add(("a",)))
     assert len(journal.take_ready().replies) == 1
 
 
 def test_the_token_of_a_reply_is_the_end_of_its_own_batch() -> None:
     journal = active()
-    journal.propose(lambda state: state.decide_add(("a",)))
-    journal.propose(lambda state: state.decide_add(("b",)))
+    propose(journal, lambda state: state.decide_add(("a",)))
+    propose(journal, lambda state: state.decide_add(("b",)))
     journal.on_committed(Offset(3))
     assert [reply.end_offset for reply in journal.take_ready().replies] == [2, 3]
 
 
 def test_half_a_batch_is_not_committed() -> None:
     journal = active()
-    journal.propose(lambda state: state.decide_add(("a",)))
-    journal.propose(
+    propose(journal, lambda state: state.decide_add(("a",)))
+    propose(
+        journal,
         lambda state: state.decide_add(
             (
                 "b",
                 "c",
             )
-        )
+        ),
     )
     journal.on_committed(Offset(3))
     assert journal.committed.names == ["a"]
@@ -124,8 +131,8 @@ def test_half_a_batch_is_not_committed() -> None:
 
 def test_resigning_throws_speculation_away() -> None:
     journal = active()
-    journal.propose(lambda state: state.decide_add(("a",)))
-    journal.propose(lambda state: state.decide_add(("b",)))
+    propose(journal, lambda state: state.decide_add(("a",)))
+    propose(journal, lambda state: state.decide_add(("b",)))
     journal.on_committed(Offset(2))
     journal.resign()
 
@@ -137,7 +144,7 @@ def test_resigning_throws_speculation_away() -> None:
     assert journal.committed.names == ["a"]
     assert journal.next_offset == 2
     with pytest.raises(KafkaError):
-        journal.propose(lambda state: state.decide_add(("c",)))
+        propose(journal, lambda state: state.decide_add(("c",)))
 
     journal.replay("b", Offset(2))  # another leader committed what was pending here
     journal.on_committed(Offset(4))
@@ -149,17 +156,17 @@ def test_resigning_throws_speculation_away() -> None:
 def test_the_name_of_the_refusal_is_the_journals() -> None:
     journal = Journal(Names(), not_active=Code.NOT_COORDINATOR)
     with pytest.raises(KafkaError) as refused:
-        journal.propose(lambda state: state.decide_add(("a",)))
+        propose(journal, lambda state: state.decide_add(("a",)))
     assert refused.value.code == Code.NOT_COORDINATOR
 
 
 def test_control_records_move_the_end() -> None:
-    journal = Journal(Names())
+    journal = Journal(Names(), not_active=Code.NOT_CONTROLLER)
     journal.replay("a", Offset(1))
     journal.on_committed(Offset(5))
     assert journal.committed_end_offset == 5
     active(journal, next_offset=6)
-    journal.propose(lambda state: state.decide_add(("b",)))
+    propose(journal, lambda state: state.decide_add(("b",)))
     assert journal.take_ready().batches[0].base_offset == 6
 
 
@@ -185,7 +192,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_no_reply_leaves_before_what_it_depends_on(steps: list[tuple[str, int]]) -> None:
-    journal = Journal(Names())
+    journal = Journal(Names(), not_active=Code.NOT_CONTROLLER)
     durable: list[str | None] = []  # the log as a majority has it; None is a control record
     appended: list[str | None] = []
     needs: dict[int, list[str]] = {}  # per ticket: all that its decision saw
@@ -207,7 +214,7 @@ def test_no_reply_leaves_before_what_it_depends_on(steps: list[tuple[str, int]])
         if step == "propose" and journal.is_active:
             before = list(journal.speculative.names)
             name = f"n{number}"
-            ticket = journal.propose(partial(Names.decide_add, names=(name,)))
+            ticket = propose(journal, partial(Names.decide_add, names=(name,)))
             needs[ticket] = [*before, name]
         elif step == "commit" and journal.is_active:
             drive()
@@ -229,7 +236,7 @@ def test_no_reply_leaves_before_what_it_depends_on(steps: list[tuple[str, int]])
 
 
 def test_a_snapshot_takes_the_place_of_what_was_not_seen() -> None:
-    journal = Journal(Names())
+    journal = Journal(Names(), not_active=Code.NOT_CONTROLLER)
     journal.replay("a", Offset(0))
     journal.take_ready()
     journal.load(["b", "c"], Offset(40))
@@ -243,12 +250,12 @@ def test_a_snapshot_takes_the_place_of_what_was_not_seen() -> None:
 
 def test_decisions_go_on_behind_what_the_driver_appends_itself() -> None:
     journal = active()
-    journal.propose(lambda state: state.decide_add(("a",)))
+    propose(journal, lambda state: state.decide_add(("a",)))
     with pytest.raises(InvariantBrokenError):
         journal.skip_to(Offset(3))  # a batch is to lie where that would
     journal.take_ready()
     journal.skip_to(Offset(3))
-    journal.propose(lambda state: state.decide_add(("b",)))
+    propose(journal, lambda state: state.decide_add(("b",)))
     (batch,) = journal.take_ready().batches
     assert batch.base_offset == 3
     journal.on_committed(Offset(3))

@@ -15,8 +15,8 @@ from support.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
+from tidelog.log.files.future_mark import FutureMark, parse_future_mark, read_future_mark
 from tidelog.log.future_log import FutureLog
-from tidelog.log.future_mark import FutureMark, parse_future_mark, read_future_mark
 from tidelog.records import Record
 from tidelog.records.lineage import EpochEntry
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import Offset
-from tidelog.log.index_file import BLOCK_ENTRIES, FIRST, SECOND, CorruptIndexError, IndexFile
-from tidelog.log.offset_index import OffsetIndex
-from tidelog.log.time_index import TimeIndex
+from tidelog.log.files.index_file import BLOCK_ENTRIES, FIRST, SECOND, CorruptIndexError, IndexFile
+from tidelog.log.files.offset_index import OffsetIndex
+from tidelog.log.files.time_index import TimeIndex
 
 PATH = "x.index"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from tidelog.base.errors import (
     KafkaError,
 )
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.log import LogConfig
+from tidelog.io.rng import SystemRng
+from tidelog.log import Log, LogConfig
 from tidelog.log.append import RECORD_ERRORS_MAX
 from tidelog.records import BatchBuilder, check_crc, end_transaction_batch, read_header, read_records
 from tidelog.records.lineage import EpochEntry
@@ -305,6 +307,51 @@ def test_segments_roll_by_the_time_of_their_records() -> None:
     append(log, "a", timestamp=NOW_MS - 5000)
     append(log, "b", timestamp=NOW_MS - 4000)
     append(log, "c", timestamp=NOW_MS - 3999)
+    assert log.segment_base_offsets == (0, 2)
+
+
+class Draws(SystemRng):
+    """These numbers, one after the other."""
+
+    def __init__(self, *numbers: float) -> None:
+        self.numbers = list(numbers)
+
+    def random(self) -> float:
+        return self.numbers.pop(0)
+
+
+def rolls_at(log: Log) -> list[int]:
+    """The timestamps, a tenth of a second apart, of the records that began a segment."""
+    times = range(0, 4000, 100)
+    before, found = log.segment_base_offsets, []
+    for time in times:
+        append(log, "a", timestamp=NOW_MS - 4000 + time)
+        if log.segment_base_offsets != before:
+            found.append(time)
+        before = log.segment_base_offsets
+    return found
+
+
+def test_each_segment_rolls_earlier_by_a_part_of_the_jitter_of_its_own() -> None:
+    jitter: dict[str, Any] = {"segment_ms": 1000, "segment_jitter_ms": 500}
+    assert rolls_at(open_log(MemoryDisk(), **jitter)) == [1100, 2200, 3300]  # nothing is drawn
+    assert rolls_at(open_log(MemoryDisk(), rng=Draws(), segment_ms=1000)) == [1100, 2200, 3300]
+    draws = Draws(0.0, 0.5, 0.99, 0.1, 0.0)
+    assert rolls_at(open_log(MemoryDisk(), rng=draws, **jitter)) == [1100, 1900, 2500, 3500]
+    assert draws.numbers == []
+
+
+def test_a_jitter_beyond_the_time_itself_takes_no_more_than_all_of_it() -> None:
+    log = open_log(MemoryDisk(), rng=Draws(0.5, 0.0, 0.0, 0.0), segment_ms=1000, segment_jitter_ms=1_000_000)
+    assert rolls_at(log) == [600, 1700, 2800, 3900]
+
+
+def test_another_jitter_counts_for_the_segment_that_is_written_to() -> None:
+    log = open_log(MemoryDisk(), rng=Draws(0.5, 0.5), segment_ms=1000)
+    append(log, "a", timestamp=NOW_MS - 4000)
+    log.configure(LogConfig(segment_ms=1000, segment_jitter_ms=400))
+    append(log, "b", timestamp=NOW_MS - 3200)
+    append(log, "c", timestamp=NOW_MS - 3199)
     assert log.segment_base_offsets == (0, 2)
 
 

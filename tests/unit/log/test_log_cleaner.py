@@ -18,7 +18,7 @@ from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.io.disk import RealDisk
 from tidelog.log import Log
-from tidelog.log.cleaner import LogCleaner
+from tidelog.log.compaction.cleaner import LogCleaner
 from tidelog.records import BatchBuilder, read_header, read_records
 from tidelog.records.header import DELETE_HORIZON_FLAG, write_batch
 

@@ -8,7 +8,7 @@ import pytest
 
 from support.logs import NOW_MS, append, batches_of, make_batch, open_log, records_of, values_of
 from support.memory_disk import MemoryDisk
-from tidelog.base.errors import Code, ConfigError, KafkaError
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch
 from tidelog.log import LogConfig
 from tidelog.records import BatchHeader, check_crc, end_transaction_batch, read_header
@@ -131,29 +131,6 @@ def test_a_marker_of_a_transaction_stays_as_it_is() -> None:
     log.append_as_leader(memoryview(bytearray(marker)), leader_epoch=EPOCH, now_ms=NOW_MS, origin="coordinator")
     ((header, _),) = batches_of(log)
     assert (header.is_control, header.compression) == (True, NONE)
-
-
-@pytest.mark.parametrize(
-    ("configs", "codec", "level"),
-    [
-        ({"compression.type": "producer", "compression.gzip.level": -1}, None, None),
-        ({"compression.type": "uncompressed"}, NONE, None),
-        ({"compression.type": "gzip", "compression.gzip.level": -1}, GZIP, None),
-        ({"compression.type": "gzip", "compression.gzip.level": 9, "compression.zstd.level": 3}, GZIP, 9),
-        ({"compression.type": "zstd", "compression.zstd.level": -1}, ZSTD, -1),
-        ({"compression.type": "lz4", "compression.lz4.level": 9}, LZ4, 1),
-        ({"compression.type": "lz4", "compression.lz4.level": 2}, LZ4, 3),
-        ({"compression.type": "lz4", "compression.lz4.level": 17}, LZ4, 17),
-    ],
-)
-def test_what_the_settings_say(configs: dict[str, object], codec: int | None, level: int | None) -> None:
-    config = LogConfig.from_configs(configs)
-    assert (config.compression_codec, config.compression_level) == (codec, level)
-
-
-def test_no_other_codec_is_taken() -> None:
-    with pytest.raises(ConfigError, match=r"compression\.type=none: one of producer, uncompressed"):
-        LogConfig.from_configs({"compression.type": "none"})
 
 
 def test_it_can_be_changed_meanwhile() -> None:

@@ -10,8 +10,8 @@ from support.logs import FLIGHTS, append, open_log
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, PartitionIndex, TopicPartition
-from tidelog.log.checkpoint import MetaProperties
 from tidelog.log.directory import LogDirectory, parse_directory_name
+from tidelog.log.files.checkpoint import MetaProperties
 
 
 class FixedRng:
@@ -112,12 +112,12 @@ def test_a_doomed_log_is_gone_at_once_and_its_files_later() -> None:
     disk.files["data/flights-1"] = disk.files["data/.lock"]  # a file, whatever its name
     assert directory.partitions() == [FLIGHTS]
     log.release()
-    assert directory.doom(FLIGHTS, FixedRng()) == "data/flights-0.0123456789abcdef0123456789abcdef-delete"
+    assert directory.mark_for_deletion(FLIGHTS, FixedRng()) == "data/flights-0.0123456789abcdef0123456789abcdef-delete"
     assert directory.partitions() == []
     again = open_log(disk, directory=directory.log_path(FLIGHTS))
     assert again.log_end_offset == 0
-    assert directory.remove_doomed() == 1
-    assert directory.remove_doomed() == 0
+    assert directory.remove_marked() == 1
+    assert directory.remove_marked() == 0
     assert directory.partitions() == [FLIGHTS]
 
 
@@ -126,7 +126,7 @@ def test_what_somebody_else_named_so_is_left_alone() -> None:
     directory = LogDirectory.open(disk, "data")
     disk.make_dirs("data/to-delete")
     disk.make_dirs("data/flights-0.12-delete")
-    assert directory.remove_doomed() == 0
+    assert directory.remove_marked() == 0
     assert disk.exists("data/to-delete")
 
 
@@ -135,10 +135,10 @@ def test_a_long_name_is_cut_to_fit() -> None:
     directory = LogDirectory.open(disk, "data")
     longest = TopicPartition("t" * 249, PartitionIndex(12))
     open_log(disk, directory=directory.log_path(longest)).release()
-    name = directory.doom(longest, FixedRng()).removeprefix("data/")
+    name = directory.mark_for_deletion(longest, FixedRng()).removeprefix("data/")
     assert len(name) == 255
     assert name.endswith("t-12.0123456789abcdef0123456789abcdef-delete")
-    assert directory.remove_doomed() == 1
+    assert directory.remove_marked() == 1
 
 
 def test_another_release_is_told_apart() -> None:

@@ -10,8 +10,8 @@ from support.logs import NOW_MS, make_batch, open_log
 from support.memory_disk import MemoryDisk
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.log import Log
-from tidelog.log.cleaner_checkpoint import read_cleaner_offsets, write_cleaner_offsets
-from tidelog.log.cleaner_range import DirtyRange
+from tidelog.log.compaction.cleaner_checkpoint import read_cleaner_offsets, write_cleaner_offsets
+from tidelog.log.compaction.cleaner_range import DirtyRange
 
 SIZE = len(make_batch("0"))
 SECOND = 1000

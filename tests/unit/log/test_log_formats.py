@@ -21,7 +21,7 @@ from tidelog.base.ids import (
     ProducerId,
     TopicPartition,
 )
-from tidelog.log.checkpoint import (
+from tidelog.log.files.checkpoint import (
     MetaProperties,
     format_clean_shutdown,
     format_meta_properties,
@@ -31,7 +31,7 @@ from tidelog.log.checkpoint import (
     parse_offsets,
     parse_partition_metadata,
 )
-from tidelog.log.producer_snapshot import format_snapshot, parse_snapshot
+from tidelog.log.files.producer_snapshot import format_snapshot, parse_snapshot
 from tidelog.log.producer_state import ProducerState, RememberedBatch
 
 SIZE = len(make_batch("0"))

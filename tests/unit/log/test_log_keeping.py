@@ -10,7 +10,7 @@ from support.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError, InvariantBrokenError, OffsetOutOfRangeError
 from tidelog.base.ids import Offset
-from tidelog.log import Log, LogConfig
+from tidelog.log import Log
 
 SIZE = len(make_batch("0"))
 
@@ -66,7 +66,7 @@ def test_even_the_last_segment_goes_once_it_is_too_old() -> None:
 
 @pytest.mark.parametrize("policy", ["compact", ""])
 def test_without_the_policy_delete_nothing_is_retained_by_time_or_size(policy: str) -> None:
-    policies = LogConfig.from_configs({"cleanup.policy": policy}).cleanup_policy
+    policies = frozenset({policy} - {""})
     log = filled(MemoryDisk(), retention_ms=1, retention_size_bytes=0, cleanup_policy=policies)
     assert retain(log) == 0
     log.advance_log_start_offset(Offset(7))
@@ -219,56 +219,6 @@ def test_a_close_that_fails_is_no_clean_stop() -> None:
     disk.refusals.add("sync")
     with pytest.raises(DiskError):
         log.close()
-
-
-# Configuration.
-
-
-def test_kafkas_keys_are_read_as_text_or_numbers() -> None:
-    config = LogConfig.from_configs(
-        {
-            "segment.bytes": "1048576",
-            "retention.ms": -1,
-            "retention.bytes": "-1",
-            "flush.messages": str(2**63 - 1),
-            "flush.ms": 50,
-            "cleanup.policy": "compact, delete",
-            "message.timestamp.type": "LogAppendTime",
-            "message.timestamp.after.max.ms": str(2**63 - 1),
-            "unclean.leader.election.enable": "true",
-        }
-    )
-    assert config == LogConfig(
-        segment_size_bytes=1048576,
-        retention_ms=None,
-        retention_size_bytes=None,
-        flush_messages=None,
-        flush_ms=50,
-        cleanup_policy=frozenset({"compact", "delete"}),
-        message_timestamp_type="LogAppendTime",
-        message_timestamp_after_ms_max=None,
-    )
-    assert LogConfig.from_configs({}) == LogConfig()
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("segment.bytes", "many"),
-        ("segment.bytes", 13),
-        ("retention.ms", -2),
-        ("flush.messages", 0),
-        ("segment.ms", 2**63),
-        ("cleanup.policy", "shred"),
-        ("cleanup.policy", 7),
-        ("message.timestamp.type", "Whenever"),
-    ],
-)
-def test_a_bad_value_names_its_key(key: str, value: object) -> None:
-    from tidelog.base.errors import ConfigError
-
-    with pytest.raises(ConfigError, match=f"{key}={value}"):
-        LogConfig.from_configs({key: value})
 
 
 def test_a_log_that_nobody_touched_is_closed_without_a_write() -> None:

@@ -12,7 +12,7 @@ from support.memory_disk import MemoryDisk, MemoryFile
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, NotCachedError, without_waiting
-from tidelog.log.offset_index import ENTRY
+from tidelog.log.files.offset_index import ENTRY
 from tidelog.records import split_batches
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import PartitionIndex, TopicId
-from tidelog.log.replica_list import format_replica_list, parse_replica_list
+from tidelog.log.files.replica_list import format_replica_list, parse_replica_list
 
 ONE = TopicId(UUID(int=1)), PartitionIndex(0)
 TWO = TopicId(UUID(int=1)), PartitionIndex(1)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from re import fullmatch
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -82,7 +82,7 @@ PASSED_OVER = [(scope, key) for scope, key in KEYS if key.support == Support.WIT
 REFUSED = [(scope, key) for scope, key in KEYS if key.support == Support.REFUSED]
 
 
-def another_value(key: ConfigKey) -> str:
+def another_value(key: ConfigKey[Any]) -> str:
     """One that is not the default, and of its type."""
     if key.type == ConfigType.BOOLEAN:
         return "false" if key.default == "true" else "true"
@@ -113,14 +113,14 @@ def test_what_is_not_kafkas_is_marked_as_our_own() -> None:
 
 
 @pytest.mark.parametrize(("scope", "key"), PASSED_OVER + REFUSED, ids=lambda one: getattr(one, "name", one))
-def test_whatever_is_not_served_says_why(scope: Scope, key: ConfigKey) -> None:
+def test_whatever_is_not_served_says_why(scope: Scope, key: ConfigKey[Any]) -> None:
     assert key.why
     assert not key.why.endswith(".")
     assert key.why in key.doc
 
 
 @pytest.mark.parametrize(("scope", "key"), REFUSED, ids=lambda one: getattr(one, "name", one))
-def test_of_what_is_refused_only_the_default_is_taken(scope: Scope, key: ConfigKey) -> None:
+def test_of_what_is_refused_only_the_default_is_taken(scope: Scope, key: ConfigKey[Any]) -> None:
     if key.default is not None:
         validate(scope, key.name, key.default)
     text = another_value(key)
@@ -133,7 +133,7 @@ def test_of_what_is_refused_only_the_default_is_taken(scope: Scope, key: ConfigK
 
 
 @pytest.mark.parametrize(("scope", "key"), PASSED_OVER, ids=lambda one: getattr(one, "name", one))
-def test_what_is_passed_over_is_about_sizes_and_times(scope: Scope, key: ConfigKey) -> None:
+def test_what_is_passed_over_is_about_sizes_and_times(scope: Scope, key: ConfigKey[Any]) -> None:
     assert not any(fullmatch(pattern, key.name) for pattern in NEVER_PASSED_OVER)
     assert key.type in (ConfigType.INT, ConfigType.SHORT, ConfigType.LONG, ConfigType.DOUBLE) or key.choices
     fact = FACTS.get((scope, key.name))
@@ -165,7 +165,7 @@ def test_settings_whose_names_are_made_of_others(name: str, text: str, says: str
 
 def test_a_listeners_own_setting_that_does_nothing_is_taken_and_described() -> None:
     static = {"listener.name.outside.num.network.threads": "5", "node.id": "1"}
-    assert broker_values(static).keys() == TABLE["broker"].keys()
+    assert broker_values(static).by_name.keys() == TABLE["broker"].keys()
     (key,) = without_effect("broker", static)
     assert (key.name, key.why) == (*static.keys() - {"node.id"}, TABLE["broker"]["num.network.threads"].why)
     (entry,) = [one for one in broker_entries(BrokerSettings.of(static)) if one.name == key.name]
@@ -189,7 +189,7 @@ def test_all_of_them_are_described_with_their_types_and_no_password() -> None:
 
 def test_what_is_refused_has_its_default_whatever_a_directory_of_kafkas_says() -> None:
     values = topic_values({"remote.storage.enable": "true", "local.retention.ms": "5"}, BrokerSettings.of({}))
-    assert (values["remote.storage.enable"], values["local.retention.ms"]) == (False, -2)
+    assert (values.by_name["remote.storage.enable"], values.by_name["local.retention.ms"]) == (False, -2)
 
 
 def test_other_limits_of_addresses_change_while_brokers_run() -> None:

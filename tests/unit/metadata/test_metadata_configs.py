@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import get_args
 
 import pytest
@@ -10,7 +11,6 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId
-from tidelog.log.config import LogConfig
 from tidelog.metadata.configs import (
     TABLE,
     BrokerSettings,
@@ -26,6 +26,10 @@ from tidelog.metadata.configs import (
     validate,
     validate_topic_configs,
 )
+from tidelog.metadata.configs import broker as broker_keys
+from tidelog.metadata.configs import cluster as cluster_keys
+from tidelog.metadata.configs import topic as topic_keys
+from tidelog.metadata.configs.key import ConfigKey
 from tidelog.metadata.image import ConfigResource, ResourceType
 
 NOTHING = BrokerSettings.of({})
@@ -41,6 +45,18 @@ def test_every_default_is_allowed_and_every_setting_is_told_of(scope: Scope) -> 
         assert key.doc.endswith("."), key.name
         if key.default is not None:
             key.parse(key.default)
+
+
+@pytest.mark.parametrize("module", [broker_keys, cluster_keys, topic_keys])
+def test_every_key_goes_by_its_name(module: ModuleType) -> None:
+    named = {name: key.name for name, key in vars(module).items() if isinstance(key, ConfigKey)}
+    assert named == {name.upper().replace(".", "_"): name for name in named.values()}
+
+
+@pytest.mark.parametrize("scope", get_args(Scope))
+def test_only_a_key_without_a_default_may_have_no_value(scope: Scope) -> None:
+    for key in TABLE[scope].values():
+        assert key.kind.is_optional == (key.default is None), key.name
 
 
 def test_every_synonym_is_a_setting_of_brokers_with_the_same_default() -> None:
@@ -146,9 +162,9 @@ def test_the_strongest_place_wins_and_the_others_are_told() -> None:
         ("log.retention.ms", "604800000", "DEFAULT"),
     ]
     assert not told.is_default
-    assert topic_values({}, broker)["retention.ms"] == 50
-    assert topic_values({}, BrokerSettings.of(broker.static))["retention.ms"] == 180_000
-    assert topic_values({}, NOTHING)["retention.ms"] == 604_800_000
+    assert topic_values({}, broker)[topic_keys.RETENTION_MS] == 50
+    assert topic_values({}, BrokerSettings.of(broker.static))[topic_keys.RETENTION_MS] == 180_000
+    assert topic_values({}, NOTHING)[topic_keys.RETENTION_MS] == 604_800_000
 
 
 _TOPICS = st.dictionaries(st.sampled_from(["retention.ms", "segment.ms"]), st.sampled_from(["-1", "7"]))
@@ -170,7 +186,7 @@ def test_what_is_in_force_is_what_is_told(
     )
     broker = BrokerSettings(static, own, shared)
     told = {one.name: one.key.parse(one.value or "") for one in topic_entries(topic, broker)}
-    assert topic_values(topic, broker) == told
+    assert topic_values(topic, broker).by_name == told
 
 
 def test_settings_for_all_brokers_lie_below_those_of_one() -> None:
@@ -185,7 +201,7 @@ def test_settings_for_all_brokers_lie_below_those_of_one() -> None:
 
 
 def test_no_limit_has_no_unit() -> None:
-    assert topic_values({}, BrokerSettings.of({"log.retention.hours": "-1"}))["retention.ms"] == -1
+    assert topic_values({}, BrokerSettings.of({"log.retention.hours": "-1"}))[topic_keys.RETENTION_MS] == -1
 
 
 def test_what_nobody_set_is_told_as_default() -> None:
@@ -203,9 +219,13 @@ def test_what_nobody_set_is_told_as_default() -> None:
 
 def test_a_file_is_read_whole() -> None:
     values = broker_values({"node.id": "1", "num.partitions": "3"})
-    assert values.keys() == TABLE["broker"].keys()
-    assert (values["node.id"], values["num.partitions"], values["log.dirs"]) == (1, 3, None)
-    assert values["auto.create.topics.enable"] is True
+    assert values.by_name.keys() == TABLE["broker"].keys()
+    assert (values[broker_keys.NODE_ID], values[broker_keys.NUM_PARTITIONS], values[broker_keys.LOG_DIRS]) == (
+        1,
+        3,
+        None,
+    )
+    assert values[broker_keys.AUTO_CREATE_TOPICS_ENABLE] is True
     with pytest.raises(ConfigError, match=r"closest is node\.id"):
         broker_values({"node.di": "1"})
 
@@ -239,10 +259,3 @@ def test_the_sample_file_that_kafka_ships_is_taken() -> None:
             "log.retention.check.interval.ms": "300000",
         }
     )
-
-
-def test_the_log_takes_the_values_and_has_the_same_defaults() -> None:
-    assert LogConfig.from_configs(topic_values({}, NOTHING)) == LogConfig()
-    config = LogConfig.from_configs(topic_values({"cleanup.policy": "compact", "segment.bytes": "99"}, NOTHING))
-    assert config.is_compacted
-    assert config.segment_size_bytes == 99

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tidelog.metadata.configs.min_insync import MIN_INSYNC, min_insync_replicas
 from tidelog.metadata.features import (
     METADATA_VERSION,
     METADATA_VERSION_MIN,
@@ -18,7 +19,6 @@ from tidelog.metadata.features import (
     unsupported,
 )
 from tidelog.metadata.image import ConfigResource, ResourceType
-from tidelog.metadata.min_insync import MIN_INSYNC, min_insync_replicas
 
 
 def at(level: int) -> dict[str, int]:

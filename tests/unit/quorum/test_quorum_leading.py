@@ -23,7 +23,7 @@ from tidelog.quorum import (
     Voter,
     VoterSet,
 )
-from tidelog.quorum.leading import PARKED_MAX
+from tidelog.quorum.leader_state import PARKED_MAX
 
 
 def leader(*, log_end: int = 4, commit: bool = True) -> OneNode:
@@ -385,7 +385,7 @@ def test_an_observer_that_is_silent_for_long_is_forgotten() -> None:
 
 
 def test_so_many_replicas_are_remembered_and_others_served_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.quorum.leading.REPLICAS_MAX", 3)
+    monkeypatch.setattr("tidelog.quorum.leader_state.REPLICAS_MAX", 3)
     one = leader()
     for number in (4, 5, 6):
         assert one.ask(fetch(number, 3, 4, 2)) == served(3, 1, 4, high_watermark=5)

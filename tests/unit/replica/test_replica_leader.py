@@ -32,6 +32,8 @@ from tidelog.base.ids import (
     Offset,
 )
 from tidelog.metadata.configs import broker_values
+from tidelog.metadata.configs.broker import MIN_INSYNC_REPLICAS
+from tidelog.metadata.configs.cluster import BROKER_SESSION_TIMEOUT_MS, REPLICA_LAG_TIME_MAX_MS
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
     AcceptedFetch,
@@ -390,7 +392,7 @@ def test_where_nothing_was_written_a_follower_that_fetches_nothing_at_all_is_sil
     leader.on_silent(THREE, 101)
     assert [ack.code for ack in leader.take_ready().acks] == [Code.NOT_LEADER_OR_FOLLOWER]
     assert code_for_a_new_append(leader) is Code.NOT_LEADER_OR_FOLLOWER
-    leader.on_heard(THREE, 102)
+    leader.on_contact(THREE, 102)
     assert code_for_a_new_append(leader) is Code.NONE, "what is written here it will fetch"
     leader.on_silent(THREE, 103)
     assert leader.clone().canonical_key() == leader.canonical_key()
@@ -482,9 +484,9 @@ def test_what_is_not_committed_is_not_deleted() -> None:
 
 def test_what_is_not_said_is_as_kafka_has_it() -> None:
     values, settings = broker_values({}), ReplicationSettings()
-    assert settings.min_insync_replicas == values["min.insync.replicas"]
-    assert settings.lag_ms_max == values["replica.lag.time.max.ms"]
-    assert settings.silence_ms_max == values["broker.session.timeout.ms"]
+    assert settings.min_insync_replicas == values[MIN_INSYNC_REPLICAS]
+    assert settings.lag_ms_max == values[REPLICA_LAG_TIME_MAX_MS]
+    assert settings.silence_ms_max == values[BROKER_SESSION_TIMEOUT_MS]
     assert settings.proposal_backoff_ms == FollowerSettings().fetch_backoff_ms == 1000
 
 

@@ -19,16 +19,17 @@ from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Executor
 from tidelog.controller import ConfigChange, ConfigOperation, NewTopic
-from tidelog.coordinator import GroupCoordinator, RequestId
+from tidelog.coordinator import GroupCoordinator
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.server.alterations import Alteration, alter_configs
-from tidelog.server.config import NodeConfig
-from tidelog.server.handlers.api_20_delete_topics import handle as delete_topics
+from tidelog.journal import RequestId
+from tidelog.server.api.alter_configs import Alteration, alter_configs
+from tidelog.server.api.handlers.api_20_delete_topics import handle as delete_topics
+from tidelog.server.api.record_deletion import RecordsToDelete, delete_records
 from tidelog.server.node import Node
-from tidelog.server.record_deletion import RecordsToDelete, delete_records
+from tidelog.server.settings.config import NodeConfig
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest
 
 T = TypeVar("T")
@@ -46,6 +47,8 @@ class LateExecutor:
             return work()
 
         return wait()
+
+    compute = run
 
 
 def new_node(disk: MemoryDisk, *, executor: Executor | None = None) -> Node:
@@ -122,7 +125,7 @@ def test_deleted_records_stay_deleted_where_the_partition_goes_offline_later() -
         assert directory is not None
         assert await delete_records(node, [RecordsToDelete("u", 0, 7)], timeout_ms=1_000) == [7]
         node.broker.on_disk_error(partition, DiskError(partition.log.directory, "one bad sector"))
-        directory.write_recovery_points(node.broker.partitions)
+        directory.checkpoints.write_recovery_points(node.broker.partitions)
         await node.stop()
         again = new_node(disk)
         await again.start()

@@ -8,7 +8,7 @@ import pytest
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset
-from tidelog.server.applied_offset import AppliedOffset
+from tidelog.server.broker.applied_offset import AppliedOffset
 
 
 def test_each_waits_for_as_much_as_it_wants() -> None:

@@ -19,7 +19,7 @@ from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.log.incarnation import Incarnation
+from tidelog.log.files.incarnation import Incarnation
 from tidelog.metadata import Endpoint
 from tidelog.metadata.features import own_features
 from tidelog.metadata.records.brokers import (
@@ -32,11 +32,11 @@ from tidelog.metadata.records.brokers import (
 )
 from tidelog.metadata.records.topics import PartitionRecord, TopicRecord
 from tidelog.net.address import Address
-from tidelog.server.broker import Broker
-from tidelog.server.broker_lifecycle import BrokerLifecycle
-from tidelog.server.config import NodeConfig
-from tidelog.server.controller_channel import ControllerChannel
-from tidelog.server.log_files import LogFiles
+from tidelog.server.broker.broker import Broker
+from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
+from tidelog.server.membership.controller_channel import ControllerChannel
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.storage.log_files import LogFiles
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -570,7 +570,7 @@ def test_it_goes_at_once(why: str) -> None:
 
 
 def test_it_goes_though_no_controller_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.server.broker_lifecycle.CONTROLLER_ABSENT_MS_MAX", 20)
+    monkeypatch.setattr("tidelog.server.membership.broker_lifecycle.CONTROLLER_ABSENT_MS_MAX", 20)
 
     async def scenario(world: World) -> None:
         await with_another(world)
@@ -581,7 +581,7 @@ def test_it_goes_though_no_controller_is_left(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_it_goes_though_others_do_not_take_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidelog.server.broker_lifecycle.CONTROLLED_SHUTDOWN_MS_MAX", 20)
+    monkeypatch.setattr("tidelog.server.membership.broker_lifecycle.CONTROLLED_SHUTDOWN_MS_MAX", 20)
 
     async def scenario(world: World) -> None:
         await with_another(world)

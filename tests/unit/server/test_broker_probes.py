@@ -21,9 +21,9 @@ from tidelog.io.rng import SystemRng
 from tidelog.metadata.features import own_features
 from tidelog.net.address import Address
 from tidelog.net.connection import Connection, ConnectionSettings, open_connection
-from tidelog.server.broker import Broker
-from tidelog.server.config import NodeConfig
+from tidelog.server.broker.broker import Broker
 from tidelog.server.node import Node
+from tidelog.server.settings.config import NodeConfig
 from tidelog.wire.messages.api_62_broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,

@@ -18,8 +18,8 @@ from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import Endpoint
 from tidelog.metadata.features import own_features
-from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
+from tidelog.server.settings.config import NodeConfig
 
 SECONDS_MAX = 60.0
 US, OTHER = BrokerId(1), BrokerId(2)

@@ -28,9 +28,9 @@ from tidelog.metadata import PartitionImage
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.records import BatchBuilder
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
-from tidelog.server.broker import Broker
-from tidelog.server.cleaner import Cleaner, CleanerSettings
-from tidelog.server.partition import Partition
+from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.cleaner import Cleaner, CleanerSettings
+from tidelog.server.replication.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
 
 BROKER = BrokerId(1)
@@ -79,7 +79,7 @@ class World:
         self.clock = FakeClock()
         self.cleaner = Cleaner(
             cast(Broker, self.broker),
-            {},
+            BrokerSettings.of({}),
             disk=self.disk,
             clock=self.clock,
             executor=InlineExecutor() if executor is None else executor,
@@ -227,7 +227,7 @@ def test_the_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         slept.append(seconds)
         world.clock.ms += int(seconds * 1000)
 
-    monkeypatch.setattr("tidelog.server.cleaner.asyncio.sleep", sleep)
+    monkeypatch.setattr("tidelog.server.broker.cleaner.asyncio.sleep", sleep)
     size_bytes = world.broker.partitions[0].log.size_bytes
     assert world.turn(SETTINGS._replace(bytes_per_second_max=1000.0))
     assert sum(slept) == pytest.approx(3 * size_bytes / 1000, rel=0.05)  # read twice, and as much again to write

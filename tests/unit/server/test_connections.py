@@ -8,9 +8,9 @@ import pytest
 
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
-from tidelog.server.connection_memory import ConnectionMemory
-from tidelog.server.connections import ConnectionLimits, Connections, Refused
-from tidelog.server.drive import Closed, ServerConnection
+from tidelog.server.transport.connection_memory import ConnectionMemory
+from tidelog.server.transport.connections import ConnectionLimits, Connections, Refused
+from tidelog.server.transport.server_connection import Closed, ServerConnection
 
 MANY = 1 << 31
 

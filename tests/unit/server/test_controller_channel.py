@@ -13,7 +13,7 @@ from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.net.address import Address
-from tidelog.server.controller_channel import ControllerChannel, says_not_controller
+from tidelog.server.membership.controller_channel import ControllerChannel, says_not_controller
 from tidelog.wire import ApiKey, ConsistencyState
 from tidelog.wire.messages.api_19_create_topics import (
     CreatableTopic,
@@ -217,7 +217,7 @@ def test_requests_of_one_lane_do_not_hold_up_another() -> None:
         leader.is_now(first)
         slow = ask(channel)
         await asked(first)
-        quick = channel.request(REQUEST, CreateTopicsResponse, timeout_ms=LONG_MS, lane="heartbeats")
+        quick = channel.request(REQUEST, CreateTopicsResponse, timeout_ms=LONG_MS, request_class="heartbeats")
         assert await quick == DONE
         assert not slow.done()
         slow.cancel()

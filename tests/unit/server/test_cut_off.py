@@ -10,20 +10,20 @@ from typing import cast
 
 import pytest
 
-from tidelog.server.cut_off import GATHER_SECONDS, CutOffLeaders
-from tidelog.server.leading import Leading
-from tidelog.sim.world import SimulatedWorld
+from tidelog.server.replication.cut_off import GATHER_SECONDS, CutOffLeaders
+from tidelog.server.replication.leader_driver import LeaderDriver
+from tidelog.sim.world.world import SimulatedWorld
 
 
 class Led:
-    """As much of a `Leading` as has a name."""
+    """As much of a `LeaderDriver` as has a name."""
 
     def __init__(self, name: str) -> None:
         self.partition = SimpleNamespace(topic_partition=name)
 
 
-def leading(name: str) -> Leading:
-    return cast(Leading, Led(name))
+def leading(name: str) -> LeaderDriver:
+    return cast(LeaderDriver, Led(name))
 
 
 class Told(logging.Handler):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from tidelog.server.deadlines import Deadlines
-from tidelog.sim.clock import SimulatedClock
-from tidelog.sim.world import SimulatedWorld
+from support.loop_steps import Steps
+from tidelog.server.replication.deadlines import Deadlines
+from tidelog.server.transport.turns import TURN_SIZE
+from tidelog.sim.world.clock import SimulatedClock
+from tidelog.sim.world.world import SimulatedWorld
 
 
 class Waiter:
@@ -61,3 +63,29 @@ def test_one_that_is_always_due_lets_the_others_have_their_turn() -> None:
 
     with SimulatedWorld(1) as world:
         world.run(story(world))
+
+
+def test_thousands_that_are_due_at_once_are_told_in_turns() -> None:
+    async def story(world: SimulatedWorld) -> None:
+        deadlines = Deadlines(SimulatedClock(world.loop))
+        now_ms = SimulatedClock(world.loop).now_ms()
+        steps = Steps()
+        waiters = [Counted(steps) for _ in range(5 * TURN_SIZE)]
+        for waiter in waiters:
+            deadlines.add(waiter, now_ms + 100)
+        await asyncio.sleep(1)
+        assert all(len(waiter.told) == 1 for waiter in waiters)
+        assert steps.counts == [TURN_SIZE] * 5
+
+    with SimulatedWorld(1) as world:
+        world.run(story(world))
+
+
+class Counted(Waiter):
+    def __init__(self, steps: Steps) -> None:
+        super().__init__()
+        self._steps = steps
+
+    def on_due(self, now_ms: int) -> None:
+        super().on_due(now_ms)
+        self._steps.count()

@@ -28,9 +28,9 @@ from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage, PartitionImage, TopicImage
 from tidelog.metadata.records.topics import PartitionChangeRecord
 from tidelog.net.address import Address
-from tidelog.server import directory_assignments
-from tidelog.server.controller_channel import ControllerChannel
-from tidelog.server.directory_assignments import DirectoryAssignments
+from tidelog.server.membership import directory_assignments
+from tidelog.server.membership.controller_channel import ControllerChannel
+from tidelog.server.membership.directory_assignments import DirectoryAssignments
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,

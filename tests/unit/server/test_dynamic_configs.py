@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, cast
 
 import pytest
 
-from tidelog.metadata import ConfigResource, MetadataImage, ResourceType
+from tidelog.base.ids import BrokerId, Offset
+from tidelog.metadata import ConfigResource, MetadataDelta, MetadataImage, ResourceType
 from tidelog.metadata.configs import BrokerSettings
+from tidelog.metadata.configs.broker import MAX_CONNECTIONS
 from tidelog.metadata.listeners import Listener
-from tidelog.server.dynamic_configs import DynamicConfigs, listeners_beside
+from tidelog.metadata.records import ConfigRecord
+from tidelog.server.broker.dynamic_configs import DynamicConfigs
+from tidelog.server.replication.replication_throttles import Limit, moves_limit
+from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.transport.listeners import listeners_beside
 
 ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 
@@ -22,10 +27,7 @@ ALL_BROKERS = ConfigResource(ResourceType.BROKER, "")
 def test_who_set_how_many_must_be_in_sync_where_it_does_not_count_is_told(
     of_file: str | None, of_metadata: str | None, tells: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    nothing = cast(Any, None)
-    configs = DynamicConfigs(
-        {} if of_file is None else {"min.insync.replicas": of_file}, nothing, nothing, nothing, nothing
-    )
+    configs = DynamicConfigs({} if of_file is None else {"min.insync.replicas": of_file}, BrokerId(1))
     in_metadata = {} if of_metadata is None else {ALL_BROKERS: {"min.insync.replicas": of_metadata}}
     with caplog.at_level(logging.WARNING):
         configs.tell_what_does_not_count(MetadataImage(configs=in_metadata))
@@ -48,9 +50,8 @@ def test_listeners_beside_those_of_the_file(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_what_does_nothing_is_told_of_once_and_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    nothing = cast(Any, None)
     file = {"num.io.threads": "9", "num.network.threads": "3", "socket.send.buffer.bytes": "5", "num.partitions": "2"}
-    configs = DynamicConfigs(file, nothing, nothing, nothing, nothing)
+    configs = DynamicConfigs(file, BrokerId(1))
     with caplog.at_level(logging.WARNING):
         configs.tell_what_does_nothing()
         configs.tell_what_does_nothing()
@@ -58,3 +59,38 @@ def test_what_does_nothing_is_told_of_once_and_in_one_line(caplog: pytest.LogCap
     assert "num.io.threads, num.network.threads (a node is one process with one event loop" in line
     assert "socket.send.buffer.bytes (the buffers" in line
     assert "num.partitions" not in line
+
+
+def test_whoever_follows_is_told_of_what_is_in_force_and_of_each_change() -> None:
+    told: list[tuple[int | None, int, str | None]] = []
+
+    class Follower:
+        def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
+            before = None if old is None else old.broker[MAX_CONNECTIONS]
+            told.append((before, new.broker[MAX_CONNECTIONS], new.topic_configs("flights").get("segment.ms")))
+
+    image = MetadataImage.empty()
+    configs = DynamicConfigs({"max.connections": "5"}, BrokerId(1))
+    configs.follow(Follower())
+    configs.on_image_changed(MetadataDelta(image), image)
+    for resource, name, value in (
+        (ALL_BROKERS, "max.connections", "6"),
+        (ConfigResource(ResourceType.TOPIC, "flights"), "segment.ms", "7"),
+    ):
+        delta = MetadataDelta(image)
+        delta.replay(ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=value))
+        image = delta.apply(Offset(0))
+        configs.on_image_changed(delta, image)
+    assert told == [(None, 5, None), (5, 6, None), (6, 6, "7")]
+    assert configs.in_force.broker[MAX_CONNECTIONS] == 6
+
+
+def test_a_rate_in_the_file_counts_from_the_start() -> None:
+    limits: list[Limit] = []
+
+    class Follower:
+        def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
+            limits.append(moves_limit(new.broker))
+
+    DynamicConfigs({"replica.alter.log.dirs.io.max.bytes.per.second": "7"}, BrokerId(1)).follow(Follower())
+    assert limits == [Limit(7)]

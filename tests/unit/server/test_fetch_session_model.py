@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from support.fetch_model import SessionReader, ToyNode, View
 from tidelog.base.errors import Code
-from tidelog.server import fetch_reading
-from tidelog.server.handlers import api_01_fetch
+from tidelog.server.api import fetch_reading
+from tidelog.server.api.handlers import api_01_fetch
 
 PARTITIONS = 3
 INDEXES = st.integers(0, PARTITIONS - 1)

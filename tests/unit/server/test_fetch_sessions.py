@@ -12,9 +12,9 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.io.rng import SystemRng
 from tidelog.log import NotCachedError
-from tidelog.server import fetch_reading
-from tidelog.server.fetch_sessions import EVICTION_MS, INT32_MAX, FetchSession, FetchSessions, next_epoch
-from tidelog.server.partition import Partition
+from tidelog.server.api import fetch_reading
+from tidelog.server.api.fetch_sessions import EVICTION_MS, INT32_MAX, FetchSession, FetchSessions, next_epoch
+from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
     FetchPartition,
     FetchRequest,

@@ -14,8 +14,8 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
 from tidelog.replica import FollowerReplica, FollowerRequest, FollowerSettings, Truncation
-from tidelog.server.following import Following, FollowingHost, TruncatedRecords
-from tidelog.server.partition import Partition
+from tidelog.server.replication.follower_driver import FollowerDriver, FollowingHost, TruncatedRecords
+from tidelog.server.replication.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
@@ -40,13 +40,13 @@ class Host:
     def wall_ms(self) -> int:
         return NOW_MS
 
-    def due_at(self, who: Following, due_ms: int) -> None:
+    def due_at(self, who: FollowerDriver, due_ms: int) -> None:
         pass
 
-    def ask(self, following: Following, request: FollowerRequest) -> None:
+    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
         self.asked.append(request)
 
-    def forget(self, following: Following) -> None:
+    def forget(self, following: FollowerDriver) -> None:
         pass
 
     def on_truncating(self, counts: TruncatedRecords) -> None:
@@ -84,7 +84,7 @@ def followed(host: Host, *, high_watermark: int | None = None, unclean_epoch: in
     machine = FollowerReplica(
         PARTITION, BROKER, state, partition.bounds, log.lineage, settings=FollowerSettings(fetch_backoff_ms=20)
     )
-    partition.follow(Following(partition, machine, cast(FollowingHost, host)))
+    partition.follow(FollowerDriver(partition, machine, cast(FollowingHost, host)))
     return partition
 
 

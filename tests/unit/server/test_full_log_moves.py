@@ -9,7 +9,7 @@ import pytest
 from support.memory_disk import MemoryDisk
 from support.waiting import until
 from tidelog.base.errors import Code
-from tidelog.server import log_move
+from tidelog.server.broker import replica_log_dir_move
 from unit.server.test_log_moves import (
     SECONDS_MAX,
     TOPIC,
@@ -50,8 +50,8 @@ class FullDisk(MemoryDisk):
     ],
 )
 def test_a_disk_that_is_full_at_any_step_delays_the_move(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_move, "ROOM_CHECK_SECONDS", 0.01)
-    monkeypatch.setattr(log_move, "COMPLETIONS_MAX", 1_000_000)
+    monkeypatch.setattr(replica_log_dir_move, "ROOM_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(replica_log_dir_move, "COMPLETIONS_MAX", 1_000_000)
 
     async def scenario() -> None:
         disk = FullDisk()
@@ -88,7 +88,7 @@ def test_a_disk_that_is_full_at_any_step_delays_the_move(name: str, monkeypatch:
 def test_a_log_whose_move_cannot_be_completed_goes_offline_and_is_whole_after_the_next_start(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(log_move, "ROOM_CHECK_SECONDS", 0.01)
+    monkeypatch.setattr(replica_log_dir_move, "ROOM_CHECK_SECONDS", 0.01)
 
     async def scenario() -> None:
         disk = FullDisk()

@@ -10,9 +10,8 @@ import pytest
 
 from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
-from tidelog.server.dispatch import CONTROLLER, SERVED
-from tidelog.server.forwarding import FORWARDED
-from tidelog.server.gated_apis import DENIALS, READS
+from tidelog.server.api.apis import APIS, DENIALS, READS
+from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.sim.node import CONTROLLER_PORT
 from tidelog.wire import ApiKey, ConsistencyState
 from tidelog.wire.api import api
@@ -293,15 +292,34 @@ WITHOUT_A_DENIAL = {
 }
 
 
+READS_OF_KIP_1243 = {
+    ApiKey.METADATA,
+    ApiKey.DESCRIBE_ACLS,
+    ApiKey.DESCRIBE_CONFIGS,
+    ApiKey.DESCRIBE_LOG_DIRS,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
+    ApiKey.DESCRIBE_CLUSTER,
+    ApiKey.LIST_CONFIG_RESOURCES,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+}
+
+
+def test_the_reads_of_the_proposal_wait_from_the_day_on_that_they_are_served() -> None:
+    assert READS.keys() == READS_OF_KIP_1243 & APIS.keys()
+
+
 def test_every_api_that_names_topics_or_is_passed_on_has_a_row() -> None:
-    """Served by brokers and not found in `gated_apis.py`? Add a row there, or say here why it needs none."""
+    """A row in `apis.py` without `refuse` and `are_denied`? Add one, or say here why it needs none."""
     named = {
         ApiKey(key)
-        for key, (_, roles) in SERVED.items()
-        if set(roles) != {CONTROLLER} and TOPIC_FIELDS & set(_field_names(layout_of(api(ApiKey(key)).request)))
+        for key, served in APIS.items()
+        if set(served.roles) != {CONTROLLER} and TOPIC_FIELDS & set(_field_names(layout_of(api(ApiKey(key)).request)))
     }
     assert named - READS.keys() - DENIALS.keys() == WITHOUT_A_DENIAL.keys()
-    assert FORWARDED - DENIALS.keys() == {ApiKey.DESCRIBE_QUORUM}
+    forwarded = {key for key, served in APIS.items() if served.is_forwarded}
+    assert forwarded - DENIALS.keys() == {ApiKey.DESCRIBE_QUORUM}
 
 
 def _field_names(layout: Layout) -> Iterator[str]:

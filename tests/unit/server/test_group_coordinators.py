@@ -11,15 +11,15 @@ import pytest
 
 from support.led_offsets import GatedExecutor, Led, SetClock
 from support.memory_disk import MemoryDisk
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog.base.ports import Executor
 from tidelog.controller import CreatedTopic, NewTopic
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage, TopicImage
-from tidelog.server.broker import Broker
-from tidelog.server.group_coordinators import GroupCoordinators
+from tidelog.server.broker.broker import Broker
+from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.wire.primitives import ZERO_UUID
 
 
@@ -135,7 +135,7 @@ def test_a_topic_that_is_made_while_groups_are_loaded_has_no_offsets(is_deleted_
         if is_deleted_first:
             delta = MetadataDelta(broker.image)
             delta.deleted_topics[TopicId(UUID(int=2))] = broker.image.topics_by_name["t"]
-            found.on_image_changed(delta, image_of("u"))
+            found.on_image_changed(delta)
         broker.image = image_of("u", "t")  # made, maybe anew
         executor.gate.set()
         await loading
@@ -143,6 +143,38 @@ def test_a_topic_that_is_made_while_groups_are_loaded_has_no_offsets(is_deleted_
         while one.refusal is not None and one.refusal.code is Code.COORDINATOR_LOAD_IN_PROGRESS:
             await asyncio.sleep(0)
         assert one.coordinator.topics == {"u"}
-        await found.forgotten()
+        await found.events_synced()
+
+    asyncio.run(run())
+
+
+def test_a_deletion_that_the_log_refuses_while_groups_are_loaded_is_told_once_they_are_loaded_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(batch: object) -> None:
+        raise refusal(Code.MESSAGE_TOO_LARGE, "not now")
+
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        led.commit(5, "t")
+        led.commit(6, "u")
+        executor = GatedExecutor()
+        found = groups(Controller(), {}, executor=executor)
+        broker = found._broker
+        broker.image = image_of("t", "u")
+        found._has_begun = True
+        found.on_leadership_changed(Led(disk, leader_epoch=1).partition)
+        (before,) = found.here
+        monkeypatch.setattr(before, "_append", refuse)
+        delta = MetadataDelta(broker.image)
+        delta.deleted_topics[TopicId(UUID(int=2))] = broker.image.topics_by_name["t"]
+        found.on_image_changed(delta)
+        broker.image = image_of("t", "u")  # made anew, while the groups are loaded
+        executor.gate.set()
+        while found.here == [before] or found.here[0].refusal is not None:
+            await asyncio.sleep(0)
+        assert found.here[0].coordinator.topics == {"u"}
 
     asyncio.run(run())

@@ -15,7 +15,8 @@ from support.led_offsets import Led
 from support.memory_disk import MemoryDisk
 from support.wire_samples import sample
 from tidelog.base.errors import Code, KafkaError
-from tidelog.server.dispatch import SERVED, RequestContext
+from tidelog.server.api.apis import APIS
+from tidelog.server.api.dispatch import RequestContext
 from tidelog.wire import ApiKey, RequestHeader, api, decode, encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
 
@@ -59,7 +60,7 @@ class Session:
     def send(self, key: ApiKey, version: int, request: Any) -> None:
         connection: Any = SimpleNamespace(peer="127.0.0.1:1", listener_name="PLAINTEXT")
         context = RequestContext(RequestHeader(key, version, 1, "c", None), connection, "broker")
-        handle: Callable[..., Any] = import_module(f"tidelog.server.handlers.{SERVED[key][0]}").handle
+        handle: Callable[..., Any] = import_module(f"tidelog.server.api.handlers.{APIS[key].module}").handle
         instance_id = getattr(request, "group_instance_id", None)
         answer = handle(self.node, request, context)
         if hasattr(answer, "__await__"):

@@ -15,8 +15,8 @@ from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.server.config import NodeConfig
 from tidelog.server.node import Node
+from tidelog.server.settings.config import NodeConfig
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
 
 SECONDS_MAX = 60.0

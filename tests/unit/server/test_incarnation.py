@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import NamedTuple
 from uuid import UUID
@@ -12,15 +13,22 @@ import pytest
 from support.logs import values_of
 from support.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ports import Buffer
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log, LogConfig
-from tidelog.log.incarnation import NOTHING, Incarnation, format_incarnation, incarnation_of_all, parse_incarnation
+from tidelog.log.files.incarnation import (
+    NOTHING,
+    Incarnation,
+    format_incarnation,
+    incarnation_of_all,
+    parse_incarnation,
+)
 from tidelog.records import BatchBuilder
-from tidelog.server.config import NodeConfig
-from tidelog.server.held_directory import HeldDirectory, LogLoss
-from tidelog.server.log_files import LogFiles
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.storage.log_dir import LogDir, LogLoss
+from tidelog.server.storage.log_files import LogFiles
 
 EPOCH = BrokerEpoch(17)
 OURS = UUID(int=11)
@@ -55,7 +63,7 @@ def run_once(disk: MemoryDisk) -> LogFiles:
     return files
 
 
-def open_log(held: HeldDirectory) -> Log:
+def open_log(held: LogDir) -> Log:
     return held.open_log(PARTITION, LogConfig(), topic_id=TOPIC_ID, now_ms=0)
 
 
@@ -156,8 +164,8 @@ def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_the
     builder = BatchBuilder()
     builder.append(0, None, b"committed")
     log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=0)
-    held._high_watermarks[PARTITION] = log.log_end_offset
-    held.write_high_watermarks([])
+    held.checkpoints._high_watermarks[PARTITION] = log.log_end_offset
+    held.checkpoints.write_high_watermarks([])
     disk.crash()
 
     files = start(disk)
@@ -202,7 +210,7 @@ def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: boo
     log_of_three_segments(log)
     if is_stopped:
         log.close()
-        held.write_recovery_points([Held(log)])
+        held.checkpoints.write_recovery_points([Held(log)])
         held.leave([Held(log)], EPOCH)
         files.directories[0].leave([], EPOCH)
     disk.crash()
@@ -217,6 +225,8 @@ def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: boo
     held = start(disk).directories[1]
     assert held.loss_before(PARTITION, REPLICA) == LogLoss("records of it were found to be gone", is_whole=True)
     held.accept_losses([REPLICA])
+    held.end_before_loss(PARTITION, is_only_replica=False)
+    open_log(held)
     disk.crash()
     assert start(disk).directories[1].loss_before(PARTITION, REPLICA) is None
 
@@ -235,12 +245,113 @@ def test_what_follows_a_hole_is_kept_and_no_part_of_the_log(lost: list[int], val
         disk.remove(f"b/{PARTITION}/{offset:020d}.log")
     held = start(disk).directories[1]
     for _ in range(2):  # and so it stays
-        held.end_before_loss(PARTITION)
+        held.end_before_loss(PARTITION, is_only_replica=False)
         log = open_log(held)
         assert "".join(values_of(log)) == values
         assert sorted(name for name in disk.list(f"b/{PARTITION}") if name.endswith(".cut")) == [
             f"{int(offset):020d}.cut" for offset in kept
         ]
+
+
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_a_log_whose_beginning_is_gone_without_a_trace_is_lost(is_stopped: bool) -> None:
+    """It is no log that begins later."""
+    disk = MemoryDisk()
+    files = run_once(disk)
+    held = files.directories[1]
+    log = open_log(held)
+    held.checkpoints.note_log_starts([log])
+    held.listed.add([REPLICA])
+    log_of_three_segments(log)
+    if is_stopped:
+        log.close()
+        held.leave([Held(log)], EPOCH)
+        files.directories[0].leave([], EPOCH)
+    disk.crash()
+    lose_segment(disk, 0)
+    held = start(disk).directories[1]
+    assert held.loss_before(PARTITION, REPLICA) == LogLoss("the file of records from offset 0 on is gone")
+    held.end_before_loss(PARTITION, is_only_replica=True)
+    assert values_of(open_log(held)) == ["1", "2"], "nobody else has what is left"
+    disk.crash()
+    held = start(disk).directories[1]
+    held.end_before_loss(PARTITION, is_only_replica=False)
+    assert values_of(open_log(held)) == []
+
+
+class DiedError(Exception):
+    """The process ended here."""
+
+
+def die_before(change: int) -> Callable[[str, str, Buffer], None]:
+    """What ends the process before the change of that number is made."""
+    left = change
+
+    def on_change(operation: str, path: str, data: Buffer) -> None:
+        nonlocal left
+        if not left:
+            raise DiedError
+        left -= 1
+
+    return on_change
+
+
+def lose_segment(disk: MemoryDisk, base_offset: int) -> None:
+    for suffix in ("log", "index", "timeindex"):
+        disk.remove(f"b/{PARTITION}/{base_offset:020d}.{suffix}")
+
+
+def test_a_log_that_starts_later_by_its_own_doing_has_lost_nothing() -> None:
+    """Whenever it is killed: segments go once their log's start is noted, and before it starts anew none is."""
+    written = 0
+    while True:
+        disk = MemoryDisk()
+        held = run_once(disk).directories[1]
+        log = open_log(held)
+        held.checkpoints.note_log_starts([log])
+        held.listed.add([REPLICA])
+        log_of_three_segments(log)
+        disk.on_change = die_before(written)
+        try:
+            log.advance_log_start_offset(Offset(1))
+            log.delete_segments_before(held.checkpoints.noted_log_start(log))
+            held.checkpoints.write_recovery_points([Held(log)])
+            log.delete_segments_before(held.checkpoints.noted_log_start(log))
+            held.checkpoints.start_anew(log, Offset(70))
+            held.checkpoints.write_recovery_points([Held(log)])
+            is_done = True
+        except DiedError:
+            is_done = False
+        disk.on_change = lambda operation, path, data: None
+        disk.crash()
+        held = start(disk).directories[1]
+        assert held.loss_before(PARTITION, REPLICA) is None
+        if is_done:
+            assert open_log(held).log_start_offset == 70
+            return
+        written += 1
+
+
+def test_where_kafka_noted_the_starts_of_logs_they_prove_nothing() -> None:
+    """It deletes segments, and notes where the log starts a minute later."""
+    disk = MemoryDisk()
+    files = run_once(disk)
+    held = files.directories[1]
+    log = open_log(held)
+    held.checkpoints.note_log_starts([log])
+    log_of_three_segments(log)
+    disk.crash()
+    lose_segment(disk, 0)
+    properties = disk.files["b/meta.properties"].data
+    properties[:] = properties.replace(b"tidelog.replica.list=1\n", b"")
+    held = start(disk).directories[1]
+    assert held.loss_before(PARTITION, REPLICA) is None
+    log = open_log(held)
+    held.checkpoints.note_log_starts([log])
+    assert held.checkpoints.noted_log_start(log) == 1
+    disk.crash()
+    lose_segment(disk, 1)
+    assert start(disk).directories[1].loss_before(PARTITION, REPLICA) is not None
 
 
 def test_a_log_that_is_shorter_than_when_it_was_closed_is_lost() -> None:
@@ -263,8 +374,8 @@ def test_what_a_loss_of_power_took_does_not_count_once_more_at_the_next_crash(mo
     disk = MemoryDisk()
     files = run_once(disk)
     open_log(files.directories[1])
-    files.directories[1]._high_watermarks[PARTITION] = Offset(1)
-    files.directories[1].write_high_watermarks([])
+    files.directories[1].checkpoints._high_watermarks[PARTITION] = Offset(1)
+    files.directories[1].checkpoints.write_high_watermarks([])
     disk.crash()
     monkeypatch.setattr(disk, "boot_id", lambda: "another")
     files = start(disk)

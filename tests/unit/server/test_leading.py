@@ -23,8 +23,8 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
 from tidelog.replica import FollowerFetch, IsrProposal, LeaderReplica, ReplicationSettings
-from tidelog.server.leading import Leading
-from tidelog.server.partition import Partition
+from tidelog.server.replication.leader_driver import LeaderDriver
+from tidelog.server.replication.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
@@ -46,16 +46,16 @@ class Host:
     def now_ms(self) -> int:
         return self.time_ms
 
-    def due_at(self, who: Leading, due_ms: int) -> None:
+    def due_at(self, who: LeaderDriver, due_ms: int) -> None:
         self.due_ms.append(due_ms)
 
-    def propose(self, leading: Leading, proposal: IsrProposal) -> None:
+    def propose(self, leading: LeaderDriver, proposal: IsrProposal) -> None:
         self.proposed.append(sorted(proposal.isr))
 
     def on_isr_changed(self, before: int, after: int) -> None:
         pass
 
-    def on_cut_off(self, leading: Leading, is_cut_off: bool) -> None:
+    def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         self.cut_off.append(is_cut_off)
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:

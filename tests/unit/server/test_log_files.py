@@ -17,10 +17,10 @@ from tidelog.io.rng import SystemRng
 from tidelog.log import Log
 from tidelog.metadata import MetadataImage
 from tidelog.records import BatchBuilder
-from tidelog.server.config import NodeConfig
-from tidelog.server.log_files import LogFiles
-from tidelog.server.log_places import WantedLog
-from tidelog.server.partition import Partition
+from tidelog.server.replication.partition import Partition
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.storage.log_dir_assignment import WantedLog
+from tidelog.server.storage.log_files import LogFiles
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
 OLD, NEW = TopicId(UUID(int=17)), TopicId(UUID(int=18))
@@ -75,7 +75,7 @@ def disk_with_a_log_that_starts_at_5(disk: MemoryDisk) -> None:
 async def deleted_by_the_node(disk: MemoryDisk) -> LogFiles:
     files = start(disk)
     open_log(files, OLD)
-    files.doom([(PARTITION, OLD)])
+    files.mark_for_deletion([(PARTITION, OLD)])
     return files
 
 
@@ -147,7 +147,7 @@ def test_a_chore_of_a_deleted_topic_that_comes_late_does_not_touch_its_namesake(
         old.roll(NOW_MS)
         append(old, 3)
         old.advance_log_start_offset(Offset(3))
-        files.doom([(PARTITION, OLD)])
+        files.mark_for_deletion([(PARTITION, OLD)])
         new = open_log(files, NEW)
         append(new, 5)
         before = {path: bytes(file.data) for path, file in disk.files.items()}

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from tidelog.server.dispatch import Phases
-from tidelog.server.log_lines import JsonLines, Seldom
-from tidelog.server.slow_requests import SlowRequestLog
+from tidelog.server.api.dispatch import Phases
+from tidelog.server.api.slow_requests import SlowRequestLog
+from tidelog.server.settings.log_lines import JsonLines, Seldom
 from tidelog.wire import RequestHeader
 from tidelog.wire.api import ApiKey, api
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Awaitable
 from functools import partial
 from uuid import UUID
 
@@ -18,9 +19,10 @@ from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
 from tidelog.log import Log
 from tidelog.metadata import ConfigResource, ResourceType
 from tidelog.replica import Truncation
-from tidelog.server.handlers import api_34_alter_replica_log_dirs
+from tidelog.server.api.handlers import api_34_alter_replica_log_dirs
 from tidelog.server.node import Node
-from tidelog.server.replication_throttles import Limit
+from tidelog.server.replication.replication_throttles import Limit
+from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -51,6 +53,16 @@ async def alter(node: Node, to: str, *partitions: int, topic: str = TOPIC) -> li
     request = AlterReplicaLogDirsRequest(dirs=[directory])
     handled = api_34_alter_replica_log_dirs.handle(node, request, context(ApiKey.ALTER_REPLICA_LOG_DIRS, ALTER_VERSION))
     return [Code(row.error_code) for result in (await handled).results for row in result.partitions]
+
+
+async def turns_during(work: Awaitable[object]) -> int:
+    """How often others had their turn meanwhile."""
+    doing, turns = asyncio.ensure_future(work), 0
+    while not doing.done():
+        await asyncio.sleep(0)
+        turns += 1
+    await doing
+    return turns
 
 
 async def moved(node: Node, to: str, index: int = 0) -> None:
@@ -283,7 +295,7 @@ def test_a_replica_that_is_not_here_yet_is_made_where_it_was_asked_for() -> None
     async def scenario() -> None:
         node = await started(MemoryDisk(), "a,b,c")
         await create(node, TOPIC, 1)
-        node.files.places.preferred[TopicPartition("later", PartitionIndex(0))] = next(
+        node.files.log_dir_assignment.preferred[TopicPartition("later", PartitionIndex(0))] = next(
             held for held in node.files.directories if held.path == directory_of(node, TOPIC, 0)
         )
         await create(node, "later", 1)
@@ -403,3 +415,12 @@ def test_the_rate_of_moves_is_a_setting_of_the_broker(after: str) -> None:
         await node.stop()
 
     run(scenario)
+
+
+def test_others_have_their_turn_while_many_replicas_are_named() -> None:
+    async def story() -> None:
+        node = await holding(0)
+        assert await turns_during(alter(node, "/nowhere", *range(20 * TURN_SIZE))) >= 20
+        await node.stop()
+
+    run(story)

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tidelog.server.long_requests import DIVISIONS, Division, is_long
+from tidelog.server.api.apis import APIS
+from tidelog.server.api.division import Division
+from tidelog.server.api.long_requests import is_long
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_00_produce import (
     NodeEndpoint,
@@ -17,8 +19,17 @@ from tidelog.wire.messages.api_00_produce import (
 )
 from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.api_09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
 from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
-from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest
+from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -26,6 +37,7 @@ from tidelog.wire.messages.api_43_elect_leaders import (
 )
 from tidelog.wire.schema import Layout, layout_of
 
+DIVISIONS = {key: served.division for key, served in APIS.items() if served.division is not None}
 IDS = [ApiKey(key).name for key in DIVISIONS]
 
 
@@ -33,15 +45,19 @@ def field_of(layout: Layout, name: str) -> Any:
     return next(spec for spec in layout.fields if spec.name == name)
 
 
+def check_fields(division: Division, asked: Layout, answer: Layout) -> None:
+    listed, answered = field_of(asked, division.listed).type, field_of(answer, division.answered).type
+    assert (listed.kind, answered.kind) == ("array", "array")
+    if division.inner is not None:
+        check_fields(division.inner, listed.element.layout, answered.element.layout)
+
+
 @pytest.mark.parametrize(("key", "division"), DIVISIONS.items(), ids=IDS)
 def test_what_is_divided_is_a_list_of_the_request_and_of_its_answer(key: int, division: Division) -> None:
     known = api(key)
-    listed = field_of(layout_of(known.request), division.listed).type
-    answered = field_of(layout_of(known.response), division.answered).type
-    assert (listed.kind, answered.kind) == ("array", "array")
-    if division.inner is not None:
-        assert field_of(listed.element.layout, division.inner).type.kind == "array"
-        assert field_of(answered.element.layout, division.answered_inner).type.kind == "array"
+    for one in (division, division.earlier):
+        if one is not None:
+            check_fields(one, layout_of(known.request), layout_of(known.response))
 
 
 def topics(*counts: int) -> list[ListOffsetsTopic]:
@@ -54,7 +70,7 @@ def topics(*counts: int) -> list[ListOffsetsTopic]:
 
 
 def test_pieces_are_as_long_as_they_may_be_and_say_all_in_order() -> None:
-    division = Division("topics", "topics", "partitions", weight_max=10)
+    division = Division("topics", "topics", Division("partitions", "partitions"), weight_max=10)
     request = ListOffsetsRequest(topics=topics(3, 3, 25, 1, 0, 9))
     assert division.is_long(request)
     pieces = division.pieces_of(request)
@@ -65,6 +81,68 @@ def test_pieces_are_as_long_as_they_may_be_and_say_all_in_order() -> None:
         assert sum(1 + len(topic.partitions) for topic in piece.topics) <= 10
     assert len(pieces) <= 6
     assert len(request.topics[2].partitions) == 25, "the request is left as it was"
+
+
+def positions(*groups: tuple[str, dict[str, int]]) -> OffsetFetchRequest:
+    return OffsetFetchRequest(
+        groups=[
+            OffsetFetchRequestGroup(
+                group_id=name,
+                topics=[
+                    OffsetFetchRequestTopic(name=topic, partition_indexes=list(range(n))) for topic, n in of.items()
+                ],
+            )
+            for name, of in groups
+        ]
+    )
+
+
+def position_in(index: int) -> OffsetFetchResponsePartition:
+    return OffsetFetchResponsePartition(partition_index=index)
+
+
+def test_lists_in_lists_in_lists_are_divided_and_joined_at_every_depth() -> None:
+    division = DIVISIONS[ApiKey.OFFSET_FETCH]
+    request = positions(("one", {"t": 1_000, "u": 300}), ("all", {}), ("many", {f"t{at}": 0 for at in range(700)}))
+    request.groups[1].topics = None
+    pieces = division.pieces_of(request)
+    for piece in pieces:
+        within = [topic for group in piece.groups for topic in group.topics or ()]
+        assert len(piece.groups) + len(within) + sum(len(one.partition_indexes) for one in within) <= 256
+    answers = [
+        OffsetFetchResponse(
+            groups=[
+                OffsetFetchResponseGroup(
+                    group_id=group.group_id,
+                    topics=[
+                        OffsetFetchResponseTopic(
+                            topic.name,
+                            [OffsetFetchResponsePartition(partition_index=at) for at in topic.partition_indexes],
+                        )
+                        for topic in group.topics or ()
+                    ],
+                )
+                for group in piece.groups
+            ]
+        )
+        for piece in pieces
+    ]
+    told = [
+        (group.group_id, {one.name: [row.partition_index for row in one.partitions] for one in group.topics})
+        for group in division.joined(answers).groups
+    ]
+    assert told == [
+        (group.group_id, {one.name: one.partition_indexes for one in group.topics or ()}) for group in request.groups
+    ]
+
+
+def test_a_request_for_one_group_is_divided_by_its_topics() -> None:
+    request = OffsetFetchRequest(
+        group_id="one", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=list(range(1_000)))]
+    )
+    assert is_long(api(ApiKey.OFFSET_FETCH), request, 100_000)
+    pieces = DIVISIONS[ApiKey.OFFSET_FETCH].of(request).pieces_of(request)
+    assert [at for piece in pieces for topic in piece.topics for at in topic.partition_indexes] == list(range(1_000))
 
 
 @pytest.mark.parametrize("listed", [None, []])
@@ -83,6 +161,17 @@ def test_what_is_said_of_one_name_stays_together() -> None:
         assert all(in_piece.count(name) == 2 for name in in_piece)
     heavy = CreateTopicsRequest(topics=[CreatableTopic(name="t", num_partitions=count) for count in (40, 30)])
     assert len(division.pieces_of(heavy)) == 1
+
+
+@pytest.mark.parametrize("count", [65, 128, 129, 1_000])
+def test_an_order_that_says_too_much_of_one_name_says_it_more_than_once_in_each_piece(count: int) -> None:
+    """A name that comes twice is refused: were it alone in a piece, it would be carried out there."""
+    division = DIVISIONS[ApiKey.DELETE_TOPICS]
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="t") for _ in range(count)])
+    lengths = [len(piece.topics) for piece in division.pieces_of(request)]
+    assert sum(lengths) == count
+    assert min(lengths) > 1
+    assert max(lengths) <= division.weight_max + 1
 
 
 def test_what_says_too_much_of_one_name_is_divided_all_the_same() -> None:
@@ -115,7 +204,11 @@ def test_all_whom_answers_name_are_named_by_the_whole() -> None:
 
 
 def test_earlier_versions_list_elsewhere() -> None:
-    pieces = DIVISIONS[ApiKey.DELETE_TOPICS].pieces_of(DeleteTopicsRequest(topic_names=["t"] * 3 + ["u"] * 200))
+    request = DeleteTopicsRequest(topic_names=["t"] * 3 + ["u"] * 200)
+    division = DIVISIONS[ApiKey.DELETE_TOPICS].of(request)
+    assert division.is_order
+    assert division.is_long(request)
+    pieces = division.pieces_of(request)
     assert [name for piece in pieces for name in piece.topic_names] == ["t"] * 3 + ["u"] * 200
 
 

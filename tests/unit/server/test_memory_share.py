@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from tidelog.server.memory_share import MUCH_BYTES, STILL_MS_MAX, MemoryShare
+from tidelog.server.transport.memory_share import MUCH_BYTES, STILL_MS_MAX, MemoryShare
 
 KB, MB = 1 << 10, 1 << 20
 

@@ -10,7 +10,7 @@ import pytest
 from support.simulated_quorum import METADATA, Quorum, run_quorum
 from tidelog.base.errors import TidelogError
 from tidelog.quorum import QuorumState, parse_quorum_state
-from tidelog.sim.disk import SimulatedDisk
+from tidelog.sim.world.disk import SimulatedDisk
 
 QUORUM_STATE = f"{METADATA}/quorum-state"
 

@@ -6,14 +6,18 @@ import asyncio
 
 import pytest
 
+from support.loop_steps import Steps
 from support.simulated_quorum import METADATA, PORT, Quorum, format_directory, run_quorum
 from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError, NetworkError
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
 from tidelog.net.address import Address
 from tidelog.net.connection import ConnectionSettings, open_connection
 from tidelog.quorum.values import FetchAnswer, QuorumSettings, Role, VoteAnswer
-from tidelog.server.quorum_messages import METADATA_TOPIC_ID
-from tidelog.server.quorum_peers import Namesake
+from tidelog.server.quorum import metadata_quorum
+from tidelog.server.quorum.controller import Controller
+from tidelog.server.quorum.metadata_log import MetadataBatch
+from tidelog.server.quorum.quorum_messages import METADATA_TOPIC_ID
+from tidelog.server.quorum.quorum_peers import Namesake
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ReplicaState
 from tidelog.wire.messages.api_52_vote import VotePartition, VoteRequest, VoteResponse, VoteTopic
 
@@ -98,6 +102,57 @@ def test_all_lose_power_at_once_and_nothing_is_lost(seed: int) -> None:
         await quorum.until_all_have(2_019)
         await quorum.set(3_000)
         await quorum.until_all_have(3_000)
+
+    run_quorum(story, seed)
+
+
+class Replaying:
+    """What controllers replay of the metadata log, and which ends they publish while they are not active."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps = Steps()
+        self.ends: set[int] = set()
+        self.published: set[int] = set()
+        replay, publish = Controller.on_replayed, Controller.on_committed
+
+        def on_replayed(controller: Controller, batch: MetadataBatch) -> None:
+            self.steps.count(len(batch.records))
+            self.ends.add(batch.end_offset)
+            replay(controller, batch)
+
+        def on_committed(controller: Controller, end_offset: Offset) -> None:
+            if not controller.is_active and self.ends:
+                self.published.add(end_offset)
+            publish(controller, end_offset)
+
+        monkeypatch.setattr(Controller, "on_replayed", on_replayed)
+        monkeypatch.setattr(Controller, "on_committed", on_committed)
+
+
+@SEEDS
+def test_who_has_much_to_replay_does_so_in_turns(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that starts again, and one that is to lead by then."""
+    monkeypatch.setattr(metadata_quorum, "RECORDS_PER_TURN", 10)
+
+    async def story(quorum: Quorum) -> None:
+        await quorum.start()
+        first = await quorum.leader()
+        (behind, *_) = {1, 2, 3} - {first}
+        quorum.nodes[behind].kill()
+        for value in range(2_000, 2_050):
+            await quorum.set(value)
+        replaying = Replaying(monkeypatch)
+        await quorum.nodes[behind].start()
+        await quorum.until_all_have(2_049)
+        assert sum(replaying.steps.counts) >= 50
+        assert max(replaying.steps.counts) <= 20, "a turn, and what was committed meanwhile"
+        assert replaying.published <= replaying.ends
+        quorum.nodes[first].kill()
+        await quorum.leader(other_than=first)
+        await quorum.set(3_000)
+        await quorum.nodes[first].start()
+        await quorum.until_all_have(3_000)
+        assert max(replaying.steps.counts) <= 20
 
     run_quorum(story, seed)
 

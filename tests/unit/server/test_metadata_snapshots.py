@@ -20,10 +20,11 @@ from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import FeatureLevelRecord
 from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
 from tidelog.records import ControlType, read_control_record, read_records, split_batches
-from tidelog.server.held_directory import HeldDirectory
-from tidelog.server.metadata_files import MetadataFiles
-from tidelog.server.metadata_log import MetadataLog, encode_decision
-from tidelog.server.metadata_snapshots import (
+from tidelog.server.quorum.metadata_log import MetadataLog, encode_decision
+from tidelog.server.quorum.snapshot_scheduler import SnapshotScheduler
+from tidelog.server.storage.log_dir import LogDir
+from tidelog.server.storage.metadata_files import MetadataFiles
+from tidelog.server.storage.metadata_snapshots import (
     MetadataSnapshots,
     Snapshot,
     file_name,
@@ -31,8 +32,7 @@ from tidelog.server.metadata_snapshots import (
     parse_snapshot,
     parse_snapshot_name,
 )
-from tidelog.server.snapshot_keeper import SnapshotKeeper
-from tidelog.sim.rng import SeededRng
+from tidelog.sim.world.rng import SeededRng
 
 T = TypeVar("T")
 
@@ -233,10 +233,12 @@ def test_one_that_came_from_the_leader_meanwhile_stays_the_latest() -> None:
                 snapshots.add(loaded)
             return done
 
+        compute = run
+
     told: list[tuple[Offset, SnapshotId]] = []
 
     async def story() -> None:
-        keeper = SnapshotKeeper(
+        scheduler = SnapshotScheduler(
             log,
             snapshots,
             log_lock=asyncio.Lock(),
@@ -245,7 +247,7 @@ def test_one_that_came_from_the_leader_meanwhile_stays_the_latest() -> None:
             after_bytes=1,
             after_ms=None,
         )
-        await keeper.make(MetadataImage(last_offset=Offset(2)), None, lambda *fact: told.append(fact))
+        await scheduler.make(MetadataImage(last_offset=Offset(2)), None, lambda *fact: told.append(fact))
 
     asyncio.run(story())
     assert told == [(9, loaded)]
@@ -277,7 +279,7 @@ def test_a_log_beside_a_snapshot_is_kept_if_it_has_the_last_record_of_that(
     """A process that was killed while it loaded a snapshot leaves its old log, which may reach as far."""
     disk, clock = MemoryDisk(), SetClock()
     directory = LogDirectory.open(disk, "logs")
-    held = HeldDirectory(directory, UUID(int=1), disk=disk, rng=SeededRng(1))
+    held = LogDir(directory, UUID(int=1), disk=disk, rng=SeededRng(1))
     files = MetadataFiles(held, disk=disk)
     opened = files.open(now_ms=0)
     log = MetadataLog(opened.log, opened.snapshots, clock=clock)

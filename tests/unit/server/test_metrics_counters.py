@@ -8,8 +8,15 @@ from uuid import UUID
 import pytest
 
 from tidelog.io.executor import InlineExecutor
-from tidelog.server.metrics import OTHER_TOPICS, QUICK_NS, Histogram, NamedTopics, RequestMetrics, error_counter
-from tidelog.server.metrics_listener import MetricsListener
+from tidelog.server.observe.metrics_listener import MetricsListener
+from tidelog.server.settings.metrics import (
+    OTHER_TOPICS,
+    QUICK_NS,
+    Histogram,
+    NamedTopics,
+    RequestMetrics,
+    error_counter,
+)
 from tidelog.wire.api import APIS, ApiKey, api
 from tidelog.wire.messages.api_00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -27,7 +34,7 @@ def test_error_codes_are_counted_in_every_row() -> None:
     rows = [PartitionProduceResponse(index=i, error_code=code, base_offset=0) for i, code in enumerate((0, 3, 3, 6))]
     message = ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=rows)] * 2)
     errors = {6: 1}
-    error_counter(ProduceResponse)(message, errors)
+    error_counter(ProduceResponse)(message, errors, {})
     assert errors == {3: 4, 6: 3}
 
 
@@ -52,7 +59,12 @@ def test_fetched_bytes_are_counted_by_topic() -> None:
         times.on_answered(0, 0, FetchResponse(responses=[named, known_by_id]))
     assert metrics.fetched_bytes == {"t": 60, UUID(int=5): 20}
     assert times.errors == {6: 2}
-    assert times.count == 2
+    noted = times.noted(FetchResponse(responses=[named]))
+    assert times.errors == {6: 2}, "what is noted elsewhere is added where the counters are"
+    times.on_waited(0, 0, 0, noted)
+    assert times.errors == {6: 3}
+    assert metrics.fetched_bytes["t"] == 90
+    assert times.count == 3
 
 
 def test_the_first_topics_to_come_have_names_until_they_are_gone() -> None:

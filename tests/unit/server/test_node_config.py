@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tidelog.base.errors import ConfigError
+from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.listeners import Listener
-from tidelog.server.config import NodeConfig
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.connections import ConnectionLimits
 
 GOOD = {
     "node.id": "7",
@@ -73,15 +75,17 @@ def test_minus_one_means_never() -> None:
 def test_what_is_shown_and_who_may_connect() -> None:
     plain = NodeConfig.from_properties(GOOD)
     assert (plain.metrics_listener, plain.slow_request_log_ms, plain.logging_format) == (None, None, "text")
-    assert (plain.connections_max, plain.connections_per_ip_max) == (2**31 - 1, 2**31 - 1)
+    limits = ConnectionLimits.of(BrokerSettings.of(plain.static), None)
+    assert (limits.connections_max, limits.per_ip_max) == (2**31 - 1, 2**31 - 1)
     config = NodeConfig.from_properties(
         GOOD
         | {"metrics.listener": "http://[::1]:9464", "slow.request.log.ms": "0", "max.connections": "5"}
         | {"max.connections.per.ip.overrides": "10.0.0.7:100,[::1]:3,0:0:0:0:0:0:0:2:4"}
     )
     assert config.metrics_listener == Listener("http", "::1", 9464)
-    assert (config.slow_request_log_ms, config.connections_max) == (0, 5)
-    assert config.connections_per_ip_overrides == {"10.0.0.7": 100, "::1": 3, "::2": 4}
+    limits = ConnectionLimits.of(BrokerSettings.of(config.static), None)
+    assert (config.slow_request_log_ms, limits.connections_max) == (0, 5)
+    assert limits.per_ip_overrides == {"10.0.0.7": 100, "::1": 3, "::2": 4}
 
 
 @pytest.mark.parametrize(

@@ -22,14 +22,16 @@ from tidelog.journal import Decision
 from tidelog.log import Log, LogConfig
 from tidelog.metadata.records import FeatureLevelRecord, PartitionChangeRecord, encode_record
 from tidelog.records import BatchBuilder
-from tidelog.server.config import NodeConfig
-from tidelog.server.dispatch import BROKER, RequestContext
-from tidelog.server.drive import Closed, ServerConnection
-from tidelog.server.handlers import api_02_list_offsets, api_03_metadata
-from tidelog.server.handlers.api_00_produce import handle
-from tidelog.server.log_upkeep import LogUpkeep
-from tidelog.server.metrics_listener import MetricsListener
+from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.handlers import api_02_list_offsets, api_03_metadata
+from tidelog.server.api.handlers.api_00_produce import handle
+from tidelog.server.api.handlers.api_03_metadata import TOLD_AT_ONCE_MAX
+from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.node import Node
+from tidelog.server.observe.metrics_listener import MetricsListener
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.listener_roles import BROKER
+from tidelog.server.transport.server_connection import Closed, ServerConnection
 from tidelog.wire import ApiKey, RequestHeader
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
@@ -222,7 +224,7 @@ def test_upkeep_that_ends_takes_the_node_along(monkeypatch: pytest.MonkeyPatch) 
         async def ends(_: object) -> None:
             raise ZeroDivisionError("of the upkeep")
 
-        monkeypatch.setattr(LogUpkeep, "run", ends)
+        monkeypatch.setattr(LogMaintenance, "run", ends)
         await node.start()
         assert "of the upkeep" in await node.failure
         await node.stop()
@@ -502,6 +504,30 @@ def test_clients_are_told_the_advertised_port_with_the_advertised_host(advertise
         node = new_node(disk) if advertised is None else new_node(disk, advertised_listeners=advertised)
         await node.start()
         assert node.client_address == told.format(node.client_port)
+        await node.stop()
+
+    run(scenario)
+
+
+def test_much_metadata_is_told_on_another_thread_as_it_was_when_it_was_asked_for() -> None:
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        await node.start()
+        await node.create_topics([NewTopic("few", 3, 1), NewTopic("many", TOLD_AT_ONCE_MAX, 1)])
+        many_id = node.image.topics_by_name["many"].topic_id
+        for topics, told in (
+            (None, {"few": 3, "many": TOLD_AT_ONCE_MAX}),
+            ([MetadataRequestTopic(name="many")], {"many": TOLD_AT_ONCE_MAX}),
+            ([MetadataRequestTopic(topic_id=many_id, name=None)], {"many": TOLD_AT_ONCE_MAX}),
+            ([MetadataRequestTopic(name="few"), MetadataRequestTopic(name="none")], {"few": 3, "none": 0}),
+        ):
+            context = RequestContext(RequestHeader(ApiKey.METADATA, 12, 1, None, None), Swept(), BROKER)
+            request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+            answer = api_03_metadata.handle(node, request, context)
+            assert isinstance(answer, Awaitable) is context.is_long is ("many" in told)
+            assert context.reflects == (node.consistency_state if context.is_long else None)
+            response = await answer if isinstance(answer, Awaitable) else answer
+            assert {topic.name: len(topic.partitions) for topic in response.topics} == told
         await node.stop()
 
     run(scenario)

@@ -10,20 +10,22 @@ from typing import Any
 import pytest
 
 from support.group_member import commit_request
-from support.led_offsets import DIRECTORY, GatedExecutor, Led, WaitingReader
+from support.led_offsets import DIRECTORY, GatedExecutor, Led, WaitingReader, state_of
 from support.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.coordinator import GroupCoordinator
 from tidelog.coordinator.records import encode_offset, offset_key
 from tidelog.log import LogConfig
 from tidelog.records import BatchBuilder, end_transaction_batch, read_records, split_batches
-from tidelog.server.group_coordinators import partition_of
-from tidelog.server.offsets_partition import READ_SIZE_BYTES_MAX, ROOM_CHECK_SECONDS, Tell
-from tidelog.sim.loop import SimulatedLoop
+from tidelog.server.coordinators.coordinator_partition import ROOM_CHECK_SECONDS, Command
+from tidelog.server.coordinators.coordinator_partitions import partition_of
+from tidelog.server.coordinators.log_replay import READ_SIZE_BYTES_MAX
+from tidelog.sim.world.loop import SimulatedLoop
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 
 
-def join(member_id: str = "") -> Tell:
+def join(member_id: str = "") -> Command[GroupCoordinator]:
     protocols = [JoinGroupRequestProtocol("range", b"")]
     request = JoinGroupRequest(
         group_id="g", session_timeout_ms=10_000, member_id=member_id, protocol_type="consumer", protocols=protocols
@@ -75,6 +77,24 @@ def test_what_was_committed_is_loaded_by_the_next_leader() -> None:
     asyncio.run(run())
 
 
+def test_a_new_leader_serves_nobody_before_it_knows_that_all_it_loaded_is_committed() -> None:
+    async def run() -> None:
+        disk = MemoryDisk()
+        led = Led(disk)
+        led.start()
+        assert code_of(led.commit(3)) is Code.NONE
+        again = Led(disk, leader_epoch=1, isr=(1, 2))
+        again.start()
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert again.committed() is Code.COORDINATOR_LOAD_IN_PROGRESS
+        again.partition.on_state(state_of((1,), leader_epoch=1, partition_epoch=1))  # broker 2 is out of sync
+        await settle(again)
+        assert again.committed() == {"t": 3}
+
+    asyncio.run(run())
+
+
 def test_topics_that_were_deleted_meanwhile_or_before_take_their_offsets_along() -> None:
     async def run() -> None:
         disk = MemoryDisk()
@@ -86,7 +106,7 @@ def test_topics_that_were_deleted_meanwhile_or_before_take_their_offsets_along()
         again = Led(disk, executor=executor, leader_epoch=1)
         again.start(known=frozenset(("t", "u")))
         await asyncio.sleep(0)
-        again.one.on_topics_deleted({"u"})
+        again.delete_topics({"u"})
         assert code_of(again.commit(4)) is Code.COORDINATOR_LOAD_IN_PROGRESS
         executor.gate.set()
         await settle(again)
@@ -146,7 +166,7 @@ def test_a_damaged_log_is_refused_with_the_offset(damage: str, caplog: pytest.Lo
         await settle(again)
         assert again.committed() is Code.COORDINATOR_NOT_AVAILABLE
         assert code_of(again.commit(9)) is Code.COORDINATOR_NOT_AVAILABLE
-        again.one.on_topics_deleted({"t"})
+        again.delete_topics({"t"})
         again.one.stop()
         assert again.troubles == []
 
@@ -219,7 +239,7 @@ def test_a_commit_that_the_log_would_not_take_is_refused_and_what_is_over_is_for
         led.partition.log.configure(LogConfig(**limit))
         assert code_of(led.commit(6)) is Code.INVALID_COMMIT_OFFSET_SIZE
         assert led.committed() == {"t": 5}
-        led.one.on_topics_deleted({"t"})
+        led.delete_topics({"t"})
         assert (led.reloads, led.troubles, led.committed()) == (0, [], {})
         again = Led(disk, leader_epoch=1)
         again.start()
@@ -235,7 +255,7 @@ def test_a_log_that_refuses_a_batch_has_the_groups_loaded_anew(caplog: pytest.Lo
         led.start()
         assert code_of(led.commit(5)) is Code.NONE
         led.partition.log.configure(LogConfig(message_size_bytes_max=70, compression_codec=1))
-        led.one.on_topics_deleted({"t"})
+        led.delete_topics({"t"})
         assert (led.reloads, led.troubles) == (1, [])
         assert led.committed() is Code.NOT_COORDINATOR
 
@@ -331,9 +351,9 @@ def test_a_loss_of_power_gives_no_topic_the_offsets_of_its_predecessor(seed: int
         led.start()
         assert code_of(led.commit(5)) is Code.NONE
         led.partition.log.flush()
-        led.one.on_topics_deleted({"t"})
-        assert led.one.forgetting is not None
-        await led.one.forgetting
+        led.delete_topics({"t"})
+        assert led.one.syncing_events is not None
+        await led.one.syncing_events
         disk.lose_power(Random(seed))
         again = Led(disk, leader_epoch=1, clean=False)
         again.start(known=frozenset(("t",)))  # it was made again

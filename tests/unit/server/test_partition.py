@@ -13,7 +13,7 @@ from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
-from tidelog.server.partition import Partition
+from tidelog.server.replication.partition import Partition
 from tidelog.wire.primitives import ZERO_UUID
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))

@@ -16,10 +16,10 @@ from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog.log import LogSlice
 from tidelog.metadata import PartitionImage
 from tidelog.replica import LeaderReplica, LogBounds, ReplicationSettings
-from tidelog.server.dispatch import RequestContext
-from tidelog.server.handlers import api_02_list_offsets
+from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.handlers import api_02_list_offsets
 from tidelog.server.node import Node
-from tidelog.server.partition import READ_UNCOMMITTED, Partition
+from tidelog.server.replication.partition import READ_UNCOMMITTED, Partition
 from tidelog.wire.messages.api_02_list_offsets import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,

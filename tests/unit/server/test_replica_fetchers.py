@@ -6,15 +6,19 @@ import asyncio
 from typing import Any, cast
 from uuid import UUID
 
+import pytest
+
+from support.loop_steps import Steps
 from support.waiting import until
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.records import BatchBuilder
 from tidelog.replica import AskRecords
-from tidelog.server.following import Following
-from tidelog.server.replica_fetchers import ReplicaFetchers
-from tidelog.server.replication_settings import ReplicaFetchSettings
-from tidelog.server.replication_throttles import Throttle
+from tidelog.server.replication.follower_driver import FollowerDriver
+from tidelog.server.replication.replica_fetchers import ReplicaFetchers
+from tidelog.server.replication.replication_throttles import Throttle
+from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
 TOPIC_ID = UUID(int=7)
@@ -31,7 +35,7 @@ class ScriptedLeader:
         self.asked: list[FetchRequest] = []
         self.answers: list[asyncio.Future[FetchResponse]] = []
 
-    async def connection(self, _target: BrokerId, _lane: str = "") -> Any:
+    async def connection(self, _target: BrokerId, _request_class: str = "") -> Any:
         return self
 
     def version(self, _key: int, *, min_version: int, max_version: int) -> int:
@@ -74,7 +78,7 @@ class Follower:
         request = AskRecords(
             number, LEADER, LeaderEpoch(1), Offset(fetch_offset), LeaderEpoch(1) if fetch_offset else None, Offset(0)
         )
-        fetchers.ask(cast(Following, self), request)
+        fetchers.ask(cast(FollowerDriver, self), request)
 
 
 def fetchers_of(leader: ScriptedLeader) -> ReplicaFetchers:
@@ -185,6 +189,70 @@ def test_a_refusal_by_a_code_that_only_newer_releases_know_is_told_as_one() -> N
         leader.answer(1, PartitionData(0, error_code=9_999, high_watermark=-1))
         await until(lambda: follower.refused)
         assert follower.refused == [Code.UNKNOWN_SERVER_ERROR]
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+class ManyFollowers:
+    """As many as follow one broker."""
+
+    def __init__(self, steps: Steps) -> None:
+        self.steps = steps
+        self.all = [_Counting(self, index) for index in range(5 * TURN_SIZE)]
+        self.told = 0
+
+    def ask(self, fetchers: ReplicaFetchers) -> None:
+        for one in self.all:
+            one.ask(fetchers, 1, 0)
+
+    def on_told(self) -> None:
+        self.told += 1
+        self.steps.count()
+
+
+class _Counting(Follower):
+    def __init__(self, many: ManyFollowers, index: int) -> None:
+        super().__init__(index)
+        self._many = many
+
+    def on_unanswered(self, number: int) -> None:
+        self._many.on_told()
+
+    def on_fetched(self, number: int, *, records: bytes = b"", high_watermark: int | None = None, **_: object) -> None:
+        self._many.on_told()
+
+
+@pytest.mark.parametrize("is_answered", [False, True])
+def test_thousands_that_follow_one_broker_are_told_in_turns(is_answered: bool) -> None:
+    async def story() -> None:
+        leader, many = ScriptedLeader(), ManyFollowers(Steps())
+        fetchers = fetchers_of(leader)
+        many.ask(fetchers)
+        await leader.until_asked(1)
+        if is_answered:
+            leader.answer(1, *map(row, range(len(many.all))))
+        else:
+            leader.answers[0].set_exception(NetworkError("it is gone"))
+        await until(lambda: many.told == len(many.all))
+        assert max(many.steps.counts) <= TURN_SIZE
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+def test_who_is_to_ask_somewhere_else_is_told_though_others_had_their_turn() -> None:
+    async def story() -> None:
+        leader, many = ScriptedLeader(), ManyFollowers(Steps())
+        fetchers = fetchers_of(leader)
+        many.ask(fetchers)
+        await leader.until_asked(1)
+        leader.answers[0].set_exception(NetworkError("it is gone"))
+        while not many.told:
+            await asyncio.sleep(0)
+        assert many.told < len(many.all)
+        fetchers.resize(7)
+        assert many.told == len(many.all)
         await fetchers.stop()
 
     asyncio.run(story())

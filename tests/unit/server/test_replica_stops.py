@@ -16,8 +16,8 @@ from tidelog.controller import LostReplica
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, Endpoint, MetadataImage
-from tidelog.server import replica_stops
-from tidelog.server.replica_stops import ATTEMPTS_MAX, ReplicaStops
+from tidelog.server.membership import replica_stops
+from tidelog.server.membership.replica_stops import ATTEMPTS_MAX, ReplicaStops
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_05_stop_replica import DELETED_TOPIC_EPOCH, StopReplicaRequest, StopReplicaResponse
 

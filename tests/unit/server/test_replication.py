@@ -11,7 +11,9 @@ from support.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluste
 from tidelog.base.errors import Code
 from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
 from tidelog.metadata import ConfigResource, ResourceType
-from tidelog.server.cleaner import Cleaner
+from tidelog.metadata.configs import BrokerSettings
+from tidelog.server.broker.cleaner import Cleaner
+from tidelog.server.settings.in_force import SettingsInForce
 
 
 def test_records_replicate_and_are_committed_when_all_in_sync_have_them() -> None:
@@ -332,7 +334,7 @@ def test_every_replica_compacts_its_own_log() -> None:
             broker.machine.do(
                 Cleaner(
                     broker.broker,
-                    broker.config.static,
+                    BrokerSettings.of(broker.config.static),
                     disk=broker.machine.disk,
                     clock=broker.machine.clock,
                     executor=broker.machine.executor,
@@ -384,7 +386,8 @@ def test_another_number_of_fetchers_loses_nothing_that_is_under_way(fetchers: in
     async def story(cluster: ReplicatedCluster) -> None:
         async def resize(broker: ReplicatedBroker, turn: int) -> None:
             assert broker.broker.replication is not None
-            broker.broker.replication.configure(fetchers=fetchers + turn)
+            settings = BrokerSettings.of({"num.replica.fetchers": str(fetchers + turn)})
+            broker.broker.replication.on_settings(None, SettingsInForce(settings, {}))
 
         await cluster.create(partitions=24, min_insync_replicas="3")
         for turn in range(3):

@@ -150,7 +150,7 @@ def test_what_an_unclean_election_lost_is_reported_by_those_that_had_it(caplog: 
         assert first.broker.replication.truncated == (2, 0, 0)
         directory = first.files.directory_of(PARTITION)
         assert directory is not None
-        assert (directory.high_watermark(PARTITION) or 0) <= 2
+        assert (directory.checkpoints.high_watermark(PARTITION) or 0) <= 2
 
     run(story)
 

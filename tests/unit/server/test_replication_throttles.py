@@ -11,10 +11,11 @@ from support.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluste
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.metadata import ConfigResource, ResourceType
-from tidelog.metadata.config_key import INT64_MAX
 from tidelog.metadata.configs import BrokerSettings, validate
-from tidelog.server.deadlines import Due
-from tidelog.server.replication_throttles import Limit, Throttle, limits_of
+from tidelog.metadata.configs.key import INT64_MAX
+from tidelog.server.replication.deadlines import Due
+from tidelog.server.replication.replication_throttles import Limit, Throttle, moves_limit, replication_limits
+from tidelog.server.settings.in_force import SettingsInForce
 
 EVERY = {TOPIC: None}
 PARTITION = TopicPartition(TOPIC, PartitionIndex(0))
@@ -135,10 +136,11 @@ def topics(key: str, values: Mapping[str, str]) -> dict[ConfigResource, Mapping[
 
 def test_a_list_names_replicas_by_partition_and_broker_and_a_star_all() -> None:
     configs = topics("leader.replication.throttled.replicas", {"a": "0:1,0:2,3:1, 4:2", "b": "*", "c": "", "d": "1:7"})
-    leader, follower, moves = limits_of(settings(leader_replication_throttled_rate="5"), configs, BROKER)
+    in_force = SettingsInForce(settings(leader_replication_throttled_rate="5"), configs)
+    leader, follower = replication_limits(in_force, BROKER)
     assert leader == Limit(5, {"a": frozenset({0, 3}), "b": None, "d": frozenset()})
     assert follower == Limit(None, {})
-    assert moves == Limit(None, {})
+    assert moves_limit(in_force.broker) == Limit(None, {})
     throttle = Throttle(lambda: 0, lambda who, due_ms: None)
     throttle.configure(leader)
     covered = [(t, p) for t in "abcd" for p in range(5) if throttle.covers(TopicPartition(t, PartitionIndex(p)))]
@@ -147,7 +149,7 @@ def test_a_list_names_replicas_by_partition_and_broker_and_a_star_all() -> None:
 
 def test_no_limit_is_the_default_and_covers_nothing() -> None:
     configs = topics("follower.replication.throttled.replicas", {"a": "*"})
-    _, follower, _ = limits_of(settings(), configs, BROKER)
+    _, follower = replication_limits(SettingsInForce(settings(), configs), BROKER)
     assert follower.bytes_per_second is None
     throttle = Throttle(lambda: 0, lambda who, due_ms: None)
     throttle.configure(follower)

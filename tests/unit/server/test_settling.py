@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
+from typing import cast
 from uuid import UUID
 
 import pytest
 
 from support.controlled_cluster import SeededRng
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.controller import ControllerSettings, ControllerState, NewTopic
+from tidelog.controller.leaders import LOST_DIRECTORY
 from tidelog.journal import Decision
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, RegisterBrokerRecord
-from tidelog.server.controller import Controller
+from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.handlers import api_73_assign_replicas_to_dirs
+from tidelog.server.node import Node
+from tidelog.server.quorum.controller import Controller
+from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
+    AssignedDirectory,
+    AssignedPartition,
+    AssignedTopic,
+    AssignReplicasToDirsRequest,
+)
 
 ONE, TWO = BrokerId(1), BrokerId(2)
 COUNT = 7
@@ -127,5 +139,30 @@ def test_the_next_controller_finds_what_is_left() -> None:
         successor.on_leading(LeaderEpoch(2), Offset(quorum.end_offset))
         await settled(successor)
         assert leaders(successor.image()) == [TWO] * COUNT
+
+    asyncio.run(main())
+
+
+def test_long_requests_about_directories_are_decided_in_pieces() -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        brokers = controller.journal.committed.metadata.brokers
+        topic = controller.image().topics_by_name["a"]
+        told = [AssignedPartition(index) for index in range(COUNT)]
+        unknown = AssignedTopic(UUID(int=99), [AssignedPartition(0)])
+        request = AssignReplicasToDirsRequest(
+            broker_id=TWO,
+            broker_epoch=brokers[TWO].broker_epoch,
+            directories=[AssignedDirectory(LOST_DIRECTORY, [AssignedTopic(topic.topic_id, told), unknown])],
+        )
+        node = cast(Node, SimpleNamespace(controller=controller))
+        answer = await api_73_assign_replicas_to_dirs.handle(node, request, cast(RequestContext, None))
+        assert sizes(quorum) == [(0, 2), (0, 2), (0, 2), (0, 1)]
+        (directory,) = answer.directories
+        assert [[one.error_code for one in each.partitions] for each in directory.topics] == [
+            [0] * COUNT,
+            [Code.UNKNOWN_TOPIC_ID],
+        ]
 
     asyncio.run(main())

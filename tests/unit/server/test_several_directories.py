@@ -20,11 +20,12 @@ from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
 from tidelog.log import Log
-from tidelog.server.config import NodeConfig
-from tidelog.server.dispatch import BROKER, RequestContext
-from tidelog.server.drive import ServerConnection
-from tidelog.server.handlers import api_00_produce, api_03_metadata, api_35_describe_log_dirs
+from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.api.handlers import api_00_produce, api_03_metadata, api_35_describe_log_dirs
 from tidelog.server.node import Node
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.listener_roles import BROKER
+from tidelog.server.transport.server_connection import ServerConnection
 from tidelog.wire import ApiKey, RequestHeader
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponsePartition
@@ -390,12 +391,12 @@ def test_a_file_that_the_disk_refuses_at_the_start_costs_its_directory_at_most(f
         await create(node, "flights", 3)
         (index,) = [index for index in range(3) if directory_of(node, "flights", index) == "c"]
         await node.stop()
-        doomed = file.format("0" * 32)
-        if doomed != file:
-            disk.make_dirs(f"c/{doomed}")
-        disk.broken.add(f"c/{doomed}")
+        marked = file.format("0" * 32)
+        if marked != file:
+            disk.make_dirs(f"c/{marked}")
+        disk.broken.add(f"c/{marked}")
         node = await started(disk)
-        is_lost = doomed == file
+        is_lost = marked == file
         assert await produce(node, "flights", index, b"v") == (Code.KAFKA_STORAGE_ERROR if is_lost else Code.NONE)
         for other in {0, 1, 2} - {index}:
             assert await produce(node, "flights", other, b"served") == Code.NONE

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidelog.base.ids import BrokerId
-from tidelog.server.deadlines import Due
-from tidelog.server.silent_followers import SilentFollowers
-from tidelog.sim.world import SimulatedWorld
+from tidelog.server.replication.deadlines import Due
+from tidelog.server.replication.silent_followers import SilentFollowers
+from tidelog.sim.world.world import SimulatedWorld
 
 TWO, THREE = BrokerId(2), BrokerId(3)
 

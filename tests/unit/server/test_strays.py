@@ -19,10 +19,10 @@ from tidelog.io.rng import SystemRng
 from tidelog.log import LogConfig
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, TopicRecord
-from tidelog.server.broker import Broker
-from tidelog.server.config import NodeConfig
-from tidelog.server.log_files import LogFiles
+from tidelog.server.broker.broker import Broker
 from tidelog.server.node import Node
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.storage.log_files import LogFiles
 
 METADATA = "logs/__cluster_metadata-0"
 LOG = "logs/flights-0"

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+from collections.abc import Awaitable, Iterator
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
 from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import Offset
-from tidelog.server.listeners import CLIENTS
+from tidelog.server.api.handlers.api_01_fetch import PARTITION_BYTES
+from tidelog.server.api.long_requests import kept_bytes
+from tidelog.server.api.tokens import LOOKED_AT_ONCE_MAX, TokenGate
+from tidelog.server.transport.listeners import CLIENTS
+from tidelog.wire import ConsistencyState, decode
+from tidelog.wire.api import ApiKey, api
+from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic
 
 WAIT_SECONDS = 5
 STALE = Code.STALE_METADATA
@@ -126,3 +136,93 @@ def test_who_finds_no_room_to_wait_is_refused_at_once() -> None:
             assert (await waits).responses[0].partition_responses[0].error_code == Code.NONE
 
     play(story)
+
+
+MANY = 3_000
+
+
+def follow(*, session_epoch: int = -1) -> FetchRequest:
+    """A partition that is there and holds nothing, many times over."""
+    asked = [FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000)] * MANY
+    topics = [FetchTopic(topic="flights", partitions=asked)]
+    return FetchRequest(max_wait_ms=30_000, min_bytes=1, session_epoch=session_epoch, topics=topics)
+
+
+def requests_kept() -> set[int]:
+    """By identity."""
+    return {id(each) for each in gc.get_objects() if isinstance(each, FetchRequest)}
+
+
+@pytest.mark.parametrize(("session_epoch", "held_bytes"), [(-1, PARTITION_BYTES), (0, 0)])
+def test_a_long_fetch_that_waits_holds_what_it_follows_and_no_more(session_epoch: int, held_bytes: int) -> None:
+    async def story(one: OneNode) -> None:
+        requests = one.node.listeners.memory[CLIENTS].requests
+        asked = follow(session_epoch=session_epoch)
+        before = requests_kept()  # asked, and what other tests left
+        async with one.client() as client:
+            waits = asyncio.ensure_future(client.ask(asked, version=12))
+            await one.until(lambda: requests.used_bytes > held_bytes)
+            await one.until(lambda: requests.used_bytes == held_bytes)
+            assert not waits.done()
+            assert requests_kept() == before
+            async with one.client() as other:
+                await other.ask(produce("flights"), version=12)
+            assert (await waits).error_code == 0
+            assert requests.used_bytes == 0
+
+    play(story)
+
+
+def test_a_long_request_is_counted_whenever_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(one: OneNode) -> None:
+        requests = one.node.listeners.memory[CLIENTS].requests
+        names = [f"{number}" for number in range(MANY)]
+        executor, counted_bytes = one.node.executor, []
+
+        def compute(work: partial[object]) -> Awaitable[object]:
+            if work.func is decode:
+                counted_bytes.append(requests.used_bytes)
+            return executor.run(work)
+
+        monkeypatch.setattr(executor, "compute", compute)
+        async with one.client(one.last_offset + 1) as client:
+            waits = asyncio.ensure_future(client.ask(metadata(*names)))
+            await one.until(lambda: one.waiting)
+            frame_bytes = requests.used_bytes
+            await one.make("other")
+            assert codes_of(await waits) == [Code.UNKNOWN_TOPIC_OR_PARTITION] * MANY
+            assert counted_bytes == [kept_bytes(frame_bytes)] * 2
+            assert requests.used_bytes == 0
+
+    play(story)
+
+
+def test_what_takes_long_to_look_at_is_looked_at_in_turns() -> None:
+    """A short request may belong to a session that follows very much."""
+    looks = 0
+
+    def are_denied(node: object, request: bool) -> Iterator[bool]:
+        nonlocal looks
+        for _ in range(5 * LOOKED_AT_ONCE_MAX):
+            looks += 1
+            yield False
+        yield request
+
+    gate, known = TokenGate(SimpleNamespace(cluster_id="c")), api(ApiKey.FETCH)
+    gate._denials = {ApiKey.FETCH: are_denied}
+    assert gate.must_wait(known, False, ConsistencyState("c", LATE)) is None
+    assert looks <= LOOKED_AT_ONCE_MAX + 1
+
+    async def story() -> None:
+        for is_denied in (False, True):
+            looking, turns = (
+                asyncio.ensure_future(gate.must_wait_in_turns(known, is_denied, ConsistencyState("c", 1))),
+                0,
+            )
+            while not looking.done():
+                await asyncio.sleep(0)
+                turns += 1
+            assert await looking is is_denied
+            assert turns >= 5
+
+    asyncio.run(story())

@@ -11,8 +11,8 @@ from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import ControllerSettings, ControllerState, ElectionType
 from tidelog.metadata.records import PartitionRecord, RegisterBrokerRecord, TopicRecord
-from tidelog.server.controller import Controller
-from tidelog.server.metadata_log import MetadataBatch
+from tidelog.server.quorum.controller import Controller
+from tidelog.server.quorum.metadata_log import MetadataBatch
 
 FLIGHTS = TopicPartition("flights", PartitionIndex(0))
 TOPIC = TopicId(UUID(int=7))

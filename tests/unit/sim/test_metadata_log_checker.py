@@ -12,7 +12,7 @@ from tidelog.metadata.records import RemoveTopicRecord, TopicRecord, encode_reco
 from tidelog.sim.checkers.metadata_log import MetadataLog
 from tidelog.sim.checkers.quorum import QuorumView
 from tidelog.sim.checkers.views import Record
-from tidelog.sim.stored import Control
+from tidelog.sim.runs.stored import Control
 
 A, B = BrokerId(1), BrokerId(2)
 FIRST, SECOND = TopicId(UUID(int=1)), TopicId(UUID(int=2))

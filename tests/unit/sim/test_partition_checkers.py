@@ -295,8 +295,8 @@ def test_what_an_unclean_election_dooms_is_not_given_in_the_epoch_that_it_began(
         checkers = PartitionCheckers(history)
         checkers.check(HEALTHY)
         history.on_unclean_election(LeaderEpoch(1))
-        doomed = replica(C, "m1@0 m2@0 |", epoch=epoch, serves=True)
-        names = [one.invariant for one in checkers.check(view(leader, doomed, leader=B, isr=(B,), epoch=1))]
+        marked = replica(C, "m1@0 m2@0 |", epoch=epoch, serves=True)
+        names = [one.invariant for one in checkers.check(view(leader, marked, leader=B, isr=(B,), epoch=1))]
         assert names == (["DeliveredStaysDeliverable"] if is_broken else [])
 
 

@@ -116,3 +116,15 @@ def test_what_is_committed_is_on_the_disks_of_a_majority() -> None:
     assert look(QuorumCheckers((A, B, C)), *synced, committed=committed) == []
     observed = (node(A, "a@1 b@1"), node(B, "a@1"), node(C, "a@1 b@1"))
     assert look(QuorumCheckers((A, B)), *observed, committed=committed) != [], "an observer does not count"
+
+
+def test_what_a_voter_said_before_it_lost_its_disk_counts() -> None:
+    """Its fetch was on its way; whoever hears of it commits, rightly."""
+    checkers, committed = QuorumCheckers((A, B, C)), log("a@1 b@1")
+    assert look(checkers, node(A, "a@1 b@1"), node(B, "a@1 b@1", leads=True), node(C)) == []
+    checkers.on_disk_lost(A)
+    assert look(checkers, node(A), node(B, "a@1 b@1", leads=True), node(C), committed=committed) == []
+    checkers = QuorumCheckers((A, B, C))
+    assert look(checkers, node(A, "a@1 b@1", synced=1), node(B, "a@1 b@1", leads=True), node(C)) == []
+    checkers.on_disk_lost(A)
+    assert look(checkers, node(A), node(B, "a@1 b@1", leads=True), node(C), committed=committed) != []

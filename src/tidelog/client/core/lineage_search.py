@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.client.cluster_descriptions import EpochSpan, epoch_spans
+from tidelog.client.admin.cluster_descriptions import EpochSpan, epoch_spans
 from tidelog.replica.lineage_walk import LineageWalk
 
 

@@ -36,7 +36,7 @@ Questions = Generator[LeaderEpoch, EpochEnd, R]
 
 
 @dataclass(slots=True)
-class Standing:
+class PositionStatus:
     """What a reader stands on: all below `offset` is behind it."""
 
     offset: Offset
@@ -51,17 +51,17 @@ class Standing:
     """Whether `offset` was an offset of this log once: read up to, or looked up."""
 
     @staticmethod
-    def stored(offset: Offset, leader_epoch: LeaderEpoch | None) -> Standing:
+    def stored(offset: Offset, leader_epoch: LeaderEpoch | None) -> PositionStatus:
         """Where somebody wants to go on, with the epoch of the record before if they kept it."""
         if leader_epoch is None:
-            return Standing(offset)
+            return PositionStatus(offset)
         below = [(leader_epoch, Offset(offset - 1))] if offset > 0 else []
-        return Standing(offset, leader_epoch, was_read=True, lineage=LeaderEpochLineage(below), was_in_log=True)
+        return PositionStatus(offset, leader_epoch, was_read=True, lineage=LeaderEpochLineage(below), was_in_log=True)
 
     @staticmethod
-    def looked_up(offset: Offset, leader_epoch: LeaderEpoch | None) -> Standing:
+    def looked_up(offset: Offset, leader_epoch: LeaderEpoch | None) -> PositionStatus:
         """At an offset that the leader gave, with its own epoch: there may be no record of that epoch."""
-        return Standing(offset, leader_epoch, was_in_log=True)
+        return PositionStatus(offset, leader_epoch, was_in_log=True)
 
     @property
     def position(self) -> Position:
@@ -89,17 +89,17 @@ class Standing:
         """Whether it stands on an epoch that a leader of `leader_epoch` has not heard of yet."""
         return self.leader_epoch is not None and leader_epoch is not None and self.leader_epoch > leader_epoch
 
-    def back_to(self, divergence: Divergence) -> Standing:
+    def back_to(self, divergence: Divergence) -> PositionStatus:
         """Where the logs part. It still stands on a record, and so sees the next truncation too."""
         lineage = self.lineage.clone()
         lineage.truncate_from_end(divergence.offset)
         if not divergence.offset:
-            return Standing(divergence.offset, was_in_log=True)
+            return PositionStatus(divergence.offset, was_in_log=True)
         if self.was_read and not lineage:
             # It was read before this reader's time: the leader has the same epoch there.
             lineage.assign(divergence.leader_epoch, Offset(divergence.offset - 1))
         epoch = lineage.latest_leader_epoch
-        return Standing(
+        return PositionStatus(
             divergence.offset,
             divergence.leader_epoch if epoch is None else epoch,
             was_read=self.was_read,
@@ -148,11 +148,11 @@ class Truncated:
 
 Verdict = Intact | Undefined | AskAbout | Truncated
 
-ValidationRule = Callable[[Standing, LeaderEpoch, EpochEnd], Verdict]
+ValidationRule = Callable[[PositionStatus, LeaderEpoch, EpochEnd], Verdict]
 """As `judge`."""
 
 
-def judge(standing: Standing, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
+def judge(standing: PositionStatus, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
     """What a leader's answer says.
 
     Args:
@@ -177,7 +177,7 @@ def judge(standing: Standing, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Ver
     return _part_where_it_ends(standing, epoch, end_offset)
 
 
-def validate(standing: Standing, leader_epoch: LeaderEpoch) -> Questions[Intact | Undefined | Truncated]:
+def validate(standing: PositionStatus, leader_epoch: LeaderEpoch) -> Questions[Intact | Undefined | Truncated]:
     """Ask a leader of `leader_epoch` as often as it takes. The standing has an epoch.
 
     A leader older than what was read has lost it (a cluster restored from a backup, say), unless its word is stale:
@@ -192,7 +192,7 @@ def validate(standing: Standing, leader_epoch: LeaderEpoch) -> Questions[Intact 
         asked = verdict.leader_epoch
 
 
-def _part_where_it_ends(standing: Standing, leader_epoch: LeaderEpoch, end_offset: Offset) -> Truncated:
+def _part_where_it_ends(standing: PositionStatus, leader_epoch: LeaderEpoch, end_offset: Offset) -> Truncated:
     """Both know this epoch. What was read of it ends where the next one begins, or at the position."""
     newer = [entry for entry in standing.lineage.entries if entry.leader_epoch > leader_epoch]
     read_end_offset = newer[0].start_offset if newer else standing.offset
@@ -211,8 +211,8 @@ def first_place(policy: ResetPolicy) -> LookUp:
 
 
 def place_after_truncation(
-    policy: ResetPolicy, standing: Standing, divergence: Divergence | None, last_timestamp: int | None
-) -> Standing | LookUp:
+    policy: ResetPolicy, standing: PositionStatus, divergence: Divergence | None, last_timestamp: int | None
+) -> PositionStatus | LookUp:
     """Where a reader goes on: at the divergence if it is known, whatever the policy; else where the policy says.
 
     Args:
@@ -225,11 +225,11 @@ def place_after_truncation(
 
 
 def place_in_range(
-    policy: ResetPolicy, standing: Standing, log_start_offset: Offset, last_timestamp: int | None
-) -> Standing | LookUp:
+    policy: ResetPolicy, standing: PositionStatus, log_start_offset: Offset, last_timestamp: int | None
+) -> PositionStatus | LookUp:
     """Where a reader goes on of which retention has removed what it would read next, or that never was in the log."""
     if standing.offset < log_start_offset and policy is ResetPolicy.CLOSEST:
-        return Standing.looked_up(log_start_offset, None)
+        return PositionStatus.looked_up(log_start_offset, None)
     return _place_by(policy, last_timestamp)
 
 

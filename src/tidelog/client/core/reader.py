@@ -32,7 +32,7 @@ from tidelog.client.core.positions import (
     Divergence,
     EpochEnd,
     Intact,
-    Standing,
+    PositionStatus,
     Truncated,
     ValidationRule,
     first_place,
@@ -83,7 +83,7 @@ class PartitionReader:
         self.error: TidelogError | None = None
         self.generation = 0
         self.in_flight: int | None = None  # the generation of the request under way
-        self.standing: Standing | None = None  # before the next record to deliver; None while it is looked up
+        self.standing: PositionStatus | None = None  # before the next record to deliver; None while it is looked up
         self.topic_id: TopicId | None = None
         self.leader_id: BrokerId | None = None
         self.leader_epoch: LeaderEpoch | None = None
@@ -165,7 +165,7 @@ class PartitionReader:
     def seek(self, offset: Offset, leader_epoch: LeaderEpoch | None) -> None:
         """Go there. With the epoch of the record before, the log is asked first whether it still has that record."""
         self._new_generation()
-        self._go_to(Standing.stored(offset, leader_epoch))
+        self._go_to(PositionStatus.stored(offset, leader_epoch))
         if leader_epoch is not None:
             self.phase = Phase.VALIDATING
 
@@ -218,7 +218,7 @@ class PartitionReader:
             self._out_of_range = False
             self._on_log_start(offset or Offset(0), now_ms)
         else:
-            self._go_to(LookUp(LATEST) if offset is None else Standing.looked_up(offset, leader_epoch))
+            self._go_to(LookUp(LATEST) if offset is None else PositionStatus.looked_up(offset, leader_epoch))
 
     def on_epoch_end(self, generation: int, asked: LeaderEpoch, answer: EpochEnd, now_ms: int) -> None:
         """OffsetForLeaderEpoch answered."""
@@ -313,7 +313,7 @@ class PartitionReader:
         self.not_before_ms = 0
         self.held.clear()
 
-    def _go_to(self, place: Standing | LookUp) -> None:
+    def _go_to(self, place: PositionStatus | LookUp) -> None:
         if isinstance(place, LookUp):
             self.standing = None
             self.phase = Phase.LOOKING_UP
@@ -371,7 +371,7 @@ class PartitionReader:
             position=standing.offset,
             divergent_offset=divergent_offset,
             leader_epoch=standing.position.leader_epoch,
-            divergent_leader_epoch=place.position.leader_epoch if isinstance(place, Standing) else None,
+            divergent_leader_epoch=place.position.leader_epoch if isinstance(place, PositionStatus) else None,
         )
         self._on_lost(standing.position, ResetReason.TRUNCATED, error, divergent_offset, place)
 
@@ -417,7 +417,7 @@ class PartitionReader:
         reason: ResetReason,
         error: TidelogError,
         divergent_offset: Offset | None,
-        place: Standing | LookUp,
+        place: PositionStatus | LookUp,
     ) -> None:
         """The position is lost, and that is told: by the error if there is no policy, else by the reset to `place`."""
         self._new_generation()

@@ -72,13 +72,17 @@ class QuorumCheckers:
         self._votes: dict[tuple[BrokerId, LeaderEpoch], BrokerId] = {}
         self._led: set[tuple[BrokerId, LeaderEpoch]] = set()
         self._majority_end_offset = 0  # up to which it was looked at
+        self._latest: dict[BrokerId, QuorumView] = {}
+        self._lost: dict[BrokerId, QuorumView] = {}  # as they were when their disks went
 
     def on_voters(self, voters: Sequence[BrokerId]) -> None:
         """Others vote from now on."""
         self._voters = tuple(voters)
 
     def on_disk_lost(self, node: BrokerId) -> None:
-        """It has forgotten everything, which is not its fault."""
+        """It has forgotten everything, which is not its fault. What it told the leader may still be on its way."""
+        if node in self._latest:
+            self._lost[node] = self._latest[node]._replace(records=tuple(self._latest[node].records))
         self._epochs.pop(node, None)
         for key in [key for key in self._votes if key[0] == node]:
             del self._votes[key]
@@ -91,6 +95,7 @@ class QuorumCheckers:
             committed: all that was ever committed, from offset 0 on.
         """
         for view in views:
+            self._latest[view.node_id] = view
             yield from self._check_epoch(view)
             yield from self._check_leader(view, committed)
         yield from self._check_majority(views, committed)
@@ -135,19 +140,22 @@ class QuorumCheckers:
                     break
 
     def _check_majority(self, views: Sequence[QuorumView], committed: Sequence[Record]) -> Iterator[Broken]:
-        """What is committed survives the loss of power of all, and the loss of any minority for good."""
+        """What is committed survives the loss of power of all, and the loss of any minority for good.
+
+        A voter that lost its disk counts with what was on it: its fetch may arrive after that, and commit a record.
+        """
         end_offset = len(committed)
         if end_offset <= self._majority_end_offset:
             return
         self._majority_end_offset = end_offset
-        holders = [
+        holders = {
             view.node_id
-            for view in views
+            for view in (*views, *self._lost.values())
             if view.node_id in self._voters
             and view.synced_end_offset >= end_offset
             and view.at(end_offset - 1) == committed[end_offset - 1]
-        ]
+        }
         if len(holders) <= len(self._voters) // 2:
-            who = ", ".join(map(str, holders)) or "nobody"
+            who = ", ".join(map(str, sorted(holders))) or "nobody"
             what = f"offset={end_offset - 1} is committed, and on the disk of {who} of the voters {self._voters}"
             yield Broken("CommittedIsOnAMajority", what)

@@ -14,8 +14,8 @@ from tidelog.base.errors import Code, CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.controller.isr_changes import IsrChange, IsrMember
-from tidelog.log.checkpoint import parse_partition_metadata
 from tidelog.log.directory import LogDirectory, parse_directory_name
+from tidelog.log.files.checkpoint import parse_partition_metadata
 from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.replica import (
@@ -27,8 +27,7 @@ from tidelog.replica import (
     Truncation,
     check_stop_request,
 )
-from tidelog.server.held_directory import HeldDirectory, close_logs
-from tidelog.sim.machine import Machine
+from tidelog.server.storage.log_dir import LogDir, close_logs
 from tidelog.sim.replicas.controller import CONTROLLER, EPOCH, machine_of
 from tidelog.sim.replicas.fabric import Fabric, Reply
 from tidelog.sim.replicas.messages import (
@@ -50,6 +49,7 @@ from tidelog.sim.replicas.picture import LogPicture
 from tidelog.sim.replicas.plan import Plan
 from tidelog.sim.replicas.replica import HostedReplica
 from tidelog.sim.replicas.serving import serve
+from tidelog.sim.world.machine import Machine
 
 LOGS = "logs"
 ANSWER_TIMEOUT_MS = 1_000
@@ -95,7 +95,7 @@ class Broker:
         self.station = fabric.station(machine.name, self._serve)
         self.parked = Parked(self.later)
         directory = LogDirectory.open(machine.disk, LOGS)
-        self.held = HeldDirectory(directory, self._rng.uuid(), disk=machine.disk, rng=self._rng)
+        self.held = LogDir(directory, self._rng.uuid(), disk=machine.disk, rng=self._rng)
         self.held.take_clean_shutdown()
         self._register()
         self._beat()
@@ -211,11 +211,11 @@ class Broker:
 
     def checkpoint_high_watermarks(self) -> None:
         """Write them: before a log is cut below its own, and where one is found to be cut."""
-        self.held.write_high_watermarks(self.replicas.values())
+        self.held.checkpoints.write_high_watermarks(self.replicas.values())
 
     def checkpoint_recovery_points(self) -> None:
         """Write them, and where the logs start."""
-        self.held.write_recovery_points(self.replicas.values())
+        self.held.checkpoints.write_recovery_points(self.replicas.values())
 
     def on_failed(self, error: DiskError | CorruptLogError) -> None:
         """The one log directory cannot be relied on: this process ends."""
@@ -255,10 +255,10 @@ class Broker:
         if epoch is not None:
             last = self.image.last_offset
             body = Heartbeat(self.broker_id, epoch, self._got_up_to, Offset(0 if last is None else last + 1))
-        self.station.ask(CONTROLLER, body, ANSWER_TIMEOUT_MS, self._on_heard)
+        self.station.ask(CONTROLLER, body, ANSWER_TIMEOUT_MS, self._on_contact)
         self.later(self.plan.heartbeat_ms, self._beat)
 
-    def _on_heard(self, answer: object | None) -> None:
+    def _on_contact(self, answer: object | None) -> None:
         if isinstance(answer, HeartbeatAnswer):
             if answer.code is Code.STALE_BROKER_EPOCH:
                 self.on_failed(DiskError(LOGS, "another process has registered as this broker"))
@@ -336,7 +336,7 @@ class Broker:
             topic = self.image.topic(topic_partition.topic)
             is_ours = state is not None and self.broker_id in state.replicas
             if not is_ours or topic is None or self.held.topic_id_of(topic_partition) not in (None, topic.topic_id):
-                self.held.doom(topic_partition)
+                self.held.mark_for_deletion(topic_partition)
 
     def _reconcile(self, name: ReplicaId) -> None:
         """Have what the metadata assigns, in the role that it gives; and nothing else."""
@@ -356,13 +356,13 @@ class Broker:
     def _open(self, topic_partition: TopicPartition, name: ReplicaId) -> HostedReplica:
         held = self.held
         if held.holds(topic_partition) and held.topic_id_of(topic_partition) not in (None, name.topic_id):
-            held.doom(topic_partition)  # of a topic that no longer is
+            held.mark_for_deletion(topic_partition)  # of a topic that no longer is
         if not held.holds(topic_partition):
             held.make({topic_partition: name.topic_id})
         log = held.open_log(topic_partition, self.plan.log, topic_id=name.topic_id, now_ms=self.wall_ms())
         if log.recovery.cut is not None:
             self._world.on_fact("log cut by recovery")
-        high_watermark = held.high_watermark(topic_partition)
+        high_watermark = held.checkpoints.high_watermark(topic_partition)
         picture = self._world.picture(self.broker_id, name)
         replica = HostedReplica(self, topic_partition, name, log, high_watermark=high_watermark, picture=picture)
         self.replicas[name] = replica
@@ -374,7 +374,7 @@ class Broker:
         del self.replicas[replica.name]
         replica.stop()
         replica.picture.restart()
-        self.held.doom(replica.topic_partition)
+        self.held.mark_for_deletion(replica.topic_partition)
         self._world.on_fact("replica deleted")
 
     # StopReplica.

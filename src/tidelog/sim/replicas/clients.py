@@ -20,7 +20,6 @@ from tidelog.client.core.values import PositionReset, ResetPolicy, ResetReason
 from tidelog.metadata.image import PartitionImage
 from tidelog.records import BatchBuilder, read_records
 from tidelog.replica import ReplicaId
-from tidelog.sim.clock import SimulatedClock
 from tidelog.sim.replicas.controller import machine_of
 from tidelog.sim.replicas.fabric import OnAnswer, Station
 from tidelog.sim.replicas.messages import (
@@ -37,7 +36,8 @@ from tidelog.sim.replicas.messages import (
     WhoLeads,
 )
 from tidelog.sim.replicas.plan import Plan
-from tidelog.sim.rng import SeededRng
+from tidelog.sim.world.clock import SimulatedClock
+from tidelog.sim.world.rng import SeededRng
 
 TIMEOUT_MS = 4_000
 METADATA_MS = 1_000

@@ -19,7 +19,6 @@ from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import BrokerToRegister, ControllerSettings, NewTopic, TopicToDelete
 from tidelog.metadata.image import Endpoint, MetadataImage, PartitionImage, TopicImage
 from tidelog.replica import ReplicaId, StopOrder
-from tidelog.sim.machine import Machine
 from tidelog.sim.replicas.fabric import Fabric, Reply, Station
 from tidelog.sim.replicas.messages import (
     PARTITION,
@@ -35,6 +34,7 @@ from tidelog.sim.replicas.messages import (
     StopReplica,
 )
 from tidelog.sim.replicas.plan import Plan
+from tidelog.sim.world.machine import Machine
 
 CONTROLLER = "controller"
 TICK_MS = 100
@@ -68,7 +68,7 @@ class Controller:
         self._rng = rng
         self._clock = machine.clock
         self._state = ControllerState(ControllerSettings())
-        self._heard_ms: dict[BrokerId, int] = {}
+        self._last_contact_ms: dict[BrokerId, int] = {}
         self._leaderless_ms: dict[ReplicaId, int] = {}
         self._on_decided = on_decided
         self._fabric = fabric
@@ -120,7 +120,7 @@ class Controller:
 
     def expire(self, broker: BrokerId) -> None:
         """Take its session for over, whether it is alive or not."""
-        self._heard_ms.pop(broker, None)
+        self._last_contact_ms.pop(broker, None)
         self._expire(broker)
 
     # What brokers ask.
@@ -146,14 +146,14 @@ class Controller:
         except KafkaError as error:
             return Registered(error.code)
         self._commit(decision.records)
-        self._heard_ms[asked.broker_id] = self._clock.now_ms()
+        self._last_contact_ms[asked.broker_id] = self._clock.now_ms()
         return Registered(Code.NONE, decision.reply.broker_epoch)
 
     def _heartbeat(self, heard: Heartbeat) -> HeartbeatAnswer:
         broker = self.image.brokers.get(heard.broker_id)
         if broker is None or broker.broker_epoch != heard.broker_epoch:
             return HeartbeatAnswer(Code.STALE_BROKER_EPOCH)
-        self._heard_ms[heard.broker_id] = self._clock.now_ms()
+        self._last_contact_ms[heard.broker_id] = self._clock.now_ms()
         if broker.is_fenced and heard.applied_end_offset > heard.broker_epoch:
             self._commit(self._state.decide_unfence_broker(heard.broker_id, heard.broker_epoch).records)
         return HeartbeatAnswer(Code.NONE, self._told_from(heard.next_number))
@@ -207,9 +207,9 @@ class Controller:
 
     def _tick(self) -> None:
         now_ms = self._clock.now_ms()
-        for broker, heard_ms in list(self._heard_ms.items()):
-            if now_ms - heard_ms > self._plan.session_ms:
-                del self._heard_ms[broker]
+        for broker, last_contact_ms in list(self._last_contact_ms.items()):
+            if now_ms - last_contact_ms > self._plan.session_ms:
+                del self._last_contact_ms[broker]
                 self._expire(broker)
         if self.is_generous:
             self._elect_uncleanly(now_ms)

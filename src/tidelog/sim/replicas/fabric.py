@@ -17,10 +17,10 @@ from itertools import count
 from random import Random
 from typing import NamedTuple
 
-from tidelog.sim.loop import SimulatedLoop
-from tidelog.sim.network import SimulatedNetwork
-from tidelog.sim.process import CURRENT, Process
-from tidelog.sim.trace import Trace
+from tidelog.sim.runs.trace import Trace
+from tidelog.sim.world.loop import SimulatedLoop
+from tidelog.sim.world.network import SimulatedNetwork
+from tidelog.sim.world.process import CURRENT, Process
 
 KEPT_MS = 30_000
 """For so long an answer finds the one who asked, though it was given up."""

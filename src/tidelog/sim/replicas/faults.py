@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.sim.faults import Kind, Kinds
+from tidelog.sim.faults.faults import Kind, Kinds
 
 REPLICA_FAULTS = Kinds(
     rates={

@@ -12,14 +12,14 @@ from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.controller.leaders import ElectionType
 from tidelog.log.directory import RECOVERY_POINT_FILE
-from tidelog.sim.executor import ExecutorFaults
-from tidelog.sim.faults import Fault
+from tidelog.sim.faults.faults import Fault
 from tidelog.sim.replicas.broker import LOGS
 from tidelog.sim.replicas.controller import CONTROLLER, machine_of
 from tidelog.sim.replicas.fabric import FabricFaults
 from tidelog.sim.replicas.messages import PARTITION
 from tidelog.sim.replicas.world import CLIENTS, IN_STEP_MS, ReplicaCluster
-from tidelog.sim.rng import SeededRng
+from tidelog.sim.world.executor import ExecutorFaults
+from tidelog.sim.world.rng import SeededRng
 
 
 class Hurt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidelog.log import LogConfig
-from tidelog.sim.rng import SeededRng
+from tidelog.sim.world.rng import SeededRng
 
 
 @dataclass(frozen=True, slots=True)

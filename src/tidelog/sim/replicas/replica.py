@@ -30,7 +30,7 @@ from tidelog.replica import (
     ReplicationSettings,
     Truncation,
 )
-from tidelog.server.held_directory import is_full
+from tidelog.server.storage.log_dir import is_full
 from tidelog.sim.checkers.views import ReplicaView
 from tidelog.sim.replicas.messages import LeaderAnswers
 from tidelog.sim.replicas.parked import Parked

@@ -10,15 +10,15 @@ from collections import Counter
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import PartitionImage
 from tidelog.replica import ReplicaId
-from tidelog.sim.faults import Fault
+from tidelog.sim.faults.faults import Fault
 from tidelog.sim.replicas.clients import Producer
 from tidelog.sim.replicas.faults import REPLICA_FAULTS
 from tidelog.sim.replicas.hurt import Hurt
 from tidelog.sim.replicas.messages import PARTITION
 from tidelog.sim.replicas.plan import Plan
 from tidelog.sim.replicas.world import ReplicaCluster
-from tidelog.sim.story import Story
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.runs.story import Story
+from tidelog.sim.world.world import SimulatedWorld
 
 HEALED_SECONDS_MAX = 120.0
 """Of virtual time, in which everything must come to its end once nothing is in the way any more."""

@@ -9,8 +9,6 @@ from tidelog.base.errors import DiskError
 from tidelog.base.ids import BrokerId
 from tidelog.metadata.image import MetadataImage
 from tidelog.replica import ReplicaId
-from tidelog.sim.machine import Machine
-from tidelog.sim.process import ProcessKilledError
 from tidelog.sim.replicas.broker import LOGS, Broker
 from tidelog.sim.replicas.clients import Consumer, Place, Producer
 from tidelog.sim.replicas.controller import CONTROLLER, Controller, machine_of
@@ -18,7 +16,9 @@ from tidelog.sim.replicas.fabric import Fabric, Station
 from tidelog.sim.replicas.picture import LogPicture
 from tidelog.sim.replicas.plan import Plan
 from tidelog.sim.replicas.watch import Watch
-from tidelog.sim.world import SimulatedWorld
+from tidelog.sim.world.machine import Machine
+from tidelog.sim.world.process import ProcessKilledError
+from tidelog.sim.world.world import SimulatedWorld
 
 CLIENTS = "clients"
 RESTART_MS = 300

@@ -1,0 +1,1 @@
+"""The admin client, blocking and asynchronous, and what it answers with."""

@@ -1,0 +1,94 @@
+"""What the admin client for event loops asks of replicas: their epochs, their directories, and who is to hold what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import TopicPartition
+from tidelog.client.admin.cluster_descriptions import PartitionLineages
+from tidelog.client.admin.log_dir_administration import LogDirAdministration
+from tidelog.client.admin.log_dirs import LogDirDescription
+from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
+from tidelog.client.admin.reassignment_administration import ReassignmentAdministration
+from tidelog.client.admin.replica_administration import ReplicaAdministration
+from tidelog.client.cluster import Cluster
+from tidelog.client.options import AdminConfig
+
+
+class AsyncReplicaAdmin:
+    """The part of `AsyncAdmin` that is about replicas."""
+
+    _cluster: Cluster
+    _config: AdminConfig
+
+    async def describe_lineages(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLineages]:
+        """Which leader epochs each replica's log holds. Followers of Apache Kafka do not tell: an error stands there.
+
+        Raises:
+            UnknownTopicError: there is no such partition.
+        """
+        return await self._of_replicas().describe_lineages(partitions)
+
+    async def alter_partition_reassignments(
+        self,
+        replicas: Mapping[TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[TopicPartition, ReassignmentOutcome]:
+        """Have partitions held by other brokers; return once that has begun.
+
+        Args:
+            replicas: of each partition, the preferred leader first; None gives up the reassignment that is under way.
+            allow_replication_factor_change: whether a partition may get more replicas than it has, or fewer. Without
+                it, brokers of Apache Kafka before 4.1 cannot be asked.
+
+        Returns:
+            What became of each: refused, begun, or begun and waiting for brokers that do not live.
+        """
+        return await self._of_reassignments().alter(
+            replicas, allow_replication_factor_change=allow_replication_factor_change
+        )
+
+    async def list_partition_reassignments(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments under way: of some partitions, or of all."""
+        return await self._of_reassignments().list(partitions)
+
+    async def describe_log_dirs(
+        self, broker_ids: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[int, dict[str, LogDirDescription]]:
+        """What lies in the log directories of brokers, and how much room there is, by broker and path.
+
+        Args:
+            broker_ids: which; None for all that are up.
+            partitions: which logs to tell of; None for all.
+        """
+        return await self._of_log_dirs().describe(broker_ids, partitions)
+
+    async def alter_replica_log_dirs(
+        self, directories: Mapping[tuple[int, TopicPartition], str]
+    ) -> dict[tuple[int, TopicPartition], KafkaError | None]:
+        """Have replicas moved to other log directories of their brokers; return once that has begun.
+
+        `describe_log_dirs` tells of the copies, and how far they are behind.
+
+        Args:
+            directories: for (broker, partition) the absolute path; that where it lies ends a move.
+
+        Returns:
+            For each None, or why it is not moved: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR where the directory or the
+            replica is out of use; REPLICA_NOT_AVAILABLE where the broker has no such replica yet, which will be made
+            there.
+        """
+        return await self._of_log_dirs().alter(directories)
+
+    def _of_replicas(self) -> ReplicaAdministration:
+        return ReplicaAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
+    def _of_reassignments(self) -> ReassignmentAdministration:
+        return ReassignmentAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)
+
+    def _of_log_dirs(self) -> LogDirAdministration:
+        return LogDirAdministration(self._cluster, request_timeout_ms=self._config.request_timeout_ms)

@@ -1,0 +1,135 @@
+"""How an Admin asks for configurations, and changes them: any broker knows those of topics, each its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.client.admin.admin_messages import config_entry, raise_first, refused
+from tidelog.client.admin.descriptions import ConfigEntry, ConfigResource
+from tidelog.client.cluster import Cluster
+from tidelog.net.connection import Connection
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_32_describe_configs import (
+    RESOURCE_BROKER,
+    RESOURCE_TOPIC,
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from tidelog.wire.messages.api_44_incremental_alter_configs import (
+    OPERATION_DELETE,
+    OPERATION_SET,
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+R = TypeVar("R")
+
+_RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER}
+
+
+class ConfigAdministration:
+    """See `AsyncAdmin`, whose methods these are.
+
+    Args:
+        request_timeout_ms: of one request; `cluster` knows how long all attempts may take together.
+    """
+
+    def __init__(self, cluster: Cluster, *, request_timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._request_timeout_ms = request_timeout_ms
+
+    async def describe_configs(
+        self, resources: Iterable[ConfigResource], *, include_documentation: bool
+    ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        wanted = [ConfigResource(*resource) for resource in resources]
+        rows = [DescribeConfigsResource(_RESOURCE_TYPES[kind], name) for kind, name in wanted]
+        request = DescribeConfigsRequest(resources=rows, include_documentation=include_documentation)
+
+        async def ask(connection: Connection, asked: Sequence[ConfigResource]) -> list[dict[str, ConfigEntry]]:
+            request.resources = [rows[wanted.index(resource)] for resource in asked]
+            request.include_documentation = include_documentation and connection.versions.serves(
+                ApiKey.DESCRIBE_CONFIGS, 3
+            )
+            response = await self._request(connection, request, DescribeConfigsResponse)
+            found = {(row.resource_type, row.resource_name): row for row in response.results}
+            entries = []
+            for resource in asked:
+                row = found.get((_RESOURCE_TYPES[resource.type], resource.name))
+                code = Code.UNKNOWN_SERVER_ERROR if row is None else row.error_code
+                message = "the answer leaves it out" if row is None else row.error_message
+                raise_first([refused(code, f"{resource.type} {resource.name!r}", message)])
+                assert row is not None
+                entries.append({config.name: config_entry(config) for config in row.configs})
+            return entries
+
+        async def ask_all() -> dict[ConfigResource, dict[str, ConfigEntry]]:
+            found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
+            anywhere = [resource for resource in wanted if resource.type == "topic" or not resource.name]
+            if anywhere:
+                found.update(zip(anywhere, await ask(await self._cluster.any_broker(), anywhere), strict=True))
+            for resource in wanted:  # a broker tells its own configuration only
+                if resource not in found:
+                    connection = await self._broker(resource.name)
+                    found[resource] = (await ask(connection, [resource]))[0]
+            return found
+
+        return await self._cluster.retrying("describe configurations", ask_all)
+
+    async def alter_configs(
+        self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool
+    ) -> None:
+        async def ask(connection: Connection, resources: list[ConfigResource]) -> list[KafkaError | None]:
+            rows = [
+                AlterConfigsResource(
+                    _RESOURCE_TYPES[resource.type],
+                    resource.name,
+                    [
+                        AlterableConfig(key, OPERATION_DELETE if value is None else OPERATION_SET, value)
+                        for key, value in changes[resource].items()
+                    ],
+                )
+                for resource in resources
+            ]
+            request = IncrementalAlterConfigsRequest(resources=rows, validate_only=validate_only)
+            response = await self._request(connection, request, IncrementalAlterConfigsResponse)
+            kinds = {number: kind for kind, number in _RESOURCE_TYPES.items()}
+            return [
+                refused(row.error_code, f"{kinds.get(row.resource_type)} {row.resource_name!r}", row.error_message)
+                for row in response.responses
+            ]
+
+        async def ask_all() -> None:
+            errors: list[KafkaError | None] = []
+            anywhere = [resource for resource in changes if resource.type == "topic" or not resource.name]
+            if anywhere:
+                errors += await ask(await self._controller(), anywhere)
+            for resource in changes:  # a broker checks its own configuration
+                if resource not in anywhere:
+                    errors += await ask(await self._broker(resource.name), [resource])
+            raise_first(errors)
+
+        if changes:
+            await self._cluster.retrying("alter configurations", ask_all)
+
+    # How.
+    async def _request(self, connection: Connection, request: object, response: type[R]) -> R:
+        return await connection.request(request, response, timeout_ms=self._request_timeout_ms)
+
+    async def _controller(self) -> Connection:
+        if self._cluster.metadata.controller_id is None:
+            await self._cluster.fetch_metadata([])
+        return await self._cluster.controller()
+
+    async def _broker(self, name: str) -> Connection:
+        await self._cluster.fetch_metadata([])
+        brokers = self._cluster.metadata.brokers
+        for broker_id in brokers:
+            if str(broker_id) == name:
+                return await self._cluster.broker(broker_id)
+        known = ", ".join(map(str, sorted(brokers)))
+        raise KafkaError(f"there is no broker {name!r}: there are {known}", code=Code.RESOURCE_NOT_FOUND)

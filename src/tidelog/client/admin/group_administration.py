@@ -1,0 +1,262 @@
+"""How an Admin asks the coordinators of groups, and makes values of what they say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from tidelog.base.errors import Code, KafkaError, MalformedMessageError
+from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
+from tidelog.client.admin.admin_messages import raise_first, refused
+from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, GroupMember
+from tidelog.client.cluster import Cluster
+from tidelog.net.connection import Connection
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from tidelog.wire.messages.api_09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+    OffsetFetchResponseTopic,
+)
+from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
+from tidelog.wire.messages.api_16_list_groups import ListGroupsRequest, ListGroupsResponse
+from tidelog.wire.messages.api_42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from tidelog.wire.messages.api_47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE, assigned_partitions
+
+R = TypeVar("R")
+A = TypeVar("A")
+
+_FIRST_WITH_SEVERAL_KEYS = 4
+_FIRST_WITH_SEVERAL_GROUPS = 8
+_STATE_OF_NO_GROUP = "Dead"
+"""How DescribeGroups before version 6 says that there is no such group."""
+
+
+class GroupAdministration:
+    """See `AsyncAdmin`, whose methods these are.
+
+    Args:
+        request_timeout_ms: of one request; `cluster` knows how long all attempts may take together.
+    """
+
+    def __init__(self, cluster: Cluster, *, request_timeout_ms: int) -> None:
+        self._cluster = cluster
+        self._request_timeout_ms = request_timeout_ms
+
+    async def list_groups(self, states: Iterable[str]) -> list[GroupListing]:
+        request = ListGroupsRequest(states_filter=list(states))
+
+        async def ask_one(broker_id: BrokerId) -> list[GroupListing]:
+            connection = await self._cluster.broker(broker_id)
+            response = await self._request(connection, request, ListGroupsResponse)
+            raise_first([refused(response.error_code, f"broker {broker_id}", None)])
+            return [
+                GroupListing(row.group_id, row.protocol_type, row.group_state or None, row.group_type or None)
+                for row in response.groups
+            ]
+
+        async def ask() -> list[GroupListing]:
+            await self._cluster.fetch_metadata([])
+            found = await asyncio.gather(*(ask_one(broker_id) for broker_id in self._cluster.metadata.brokers))
+            by_id = {listing.group_id: listing for listings in found for listing in listings}
+            return [by_id[group_id] for group_id in sorted(by_id)]
+
+        return await self._cluster.retrying("list groups", ask)
+
+    async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
+        async def describe(group_id: str) -> GroupDescription:
+            async def ask(coordinator: BrokerId, connection: Connection) -> GroupDescription:
+                request = DescribeGroupsRequest(groups=[group_id])
+                response = await self._request(connection, request, DescribeGroupsResponse)
+                row = next((row for row in response.groups if row.group_id == group_id), None)
+                code = Code.UNKNOWN_SERVER_ERROR if row is None else row.error_code
+                message = "the answer leaves it out" if row is None else row.error_message
+                raise_first([refused(code, f"group {group_id!r}", message)])
+                assert row is not None
+                if row.group_state == _STATE_OF_NO_GROUP:
+                    raise_first([refused(Code.GROUP_ID_NOT_FOUND, f"group {group_id!r}", None)])
+                return _described(row, coordinator)
+
+            return await self._at_coordinator("describe groups", group_id, ask)
+
+        names = list(dict.fromkeys(group_ids))
+        return dict(zip(names, await asyncio.gather(*map(describe, names)), strict=True))
+
+    async def delete_groups(self, group_ids: Iterable[str]) -> None:
+        async def delete(group_id: str) -> KafkaError | None:
+            async def ask(_: BrokerId, connection: Connection) -> None:
+                request = DeleteGroupsRequest(groups_names=[group_id])
+                response = await self._request(connection, request, DeleteGroupsResponse)
+                raise_first(refused(row.error_code, f"group {row.group_id!r}", None) for row in response.results)
+
+            try:
+                await self._at_coordinator("delete groups", group_id, ask)
+            except KafkaError as error:
+                return error
+            return None
+
+        raise_first(await asyncio.gather(*map(delete, dict.fromkeys(group_ids))))
+
+    async def list_group_offsets(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        wanted = None if partitions is None else _by_topic(partitions)
+        topics = None if wanted is None else [OffsetFetchRequestTopic(name, rows) for name, rows in wanted.items()]
+
+        async def ask(_: BrokerId, connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+            if connection.versions.version(ApiKey.OFFSET_FETCH) >= _FIRST_WITH_SEVERAL_GROUPS:
+                group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
+                response = await self._request(connection, OffsetFetchRequest(groups=[group]), OffsetFetchResponse)
+                raise_first(refused(row.error_code, f"group {group_id!r}", None) for row in response.groups)
+                return _committed(topic for row in response.groups for topic in row.topics)
+            request = OffsetFetchRequest(group_id=group_id, topics=topics)
+            response = await self._request(connection, request, OffsetFetchResponse)
+            raise_first([refused(response.error_code, f"group {group_id!r}", None)])
+            return _committed(response.topics)
+
+        return await self._at_coordinator("list offsets of a group", group_id, ask)
+
+    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        topics = [
+            OffsetCommitRequestTopic(
+                name, [_committing(index, offsets[TopicPartition(name, PartitionIndex(index))]) for index in indexes]
+            )
+            for name, indexes in _by_topic(offsets).items()
+        ]
+
+        async def ask(_: BrokerId, connection: Connection) -> None:
+            request = OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, topics=topics)
+            response = await self._request(connection, request, OffsetCommitResponse)
+            raise_first(
+                _member_in_the_way(refused(row.error_code, f"{topic.name}-{row.partition_index}", None), group_id)
+                for topic in response.topics
+                for row in topic.partitions
+            )
+
+        if topics:
+            await self._at_coordinator("alter offsets of a group", group_id, ask)
+
+    async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
+        topics = [
+            OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(index) for index in indexes])
+            for name, indexes in _by_topic(partitions).items()
+        ]
+
+        async def ask(_: BrokerId, connection: Connection) -> None:
+            request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+            response = await self._request(connection, request, OffsetDeleteResponse)
+            raise_first([refused(response.error_code, f"group {group_id!r}", None)])
+            raise_first(
+                refused(row.error_code, f"{topic.name}-{row.partition_index}", None)
+                for topic in response.topics
+                for row in topic.partitions
+            )
+
+        if topics:
+            await self._at_coordinator("delete offsets of a group", group_id, ask)
+
+    # How.
+    async def _at_coordinator(self, what: str, group_id: str, ask: Callable[[BrokerId, Connection], Awaitable[A]]) -> A:
+        """Find the group's coordinator and ask it; again, with a new look, while a retry can help."""
+
+        async def attempt() -> A:
+            coordinator = await self._find(group_id)
+            if coordinator not in self._cluster.metadata.brokers:
+                await self._cluster.fetch_metadata([])
+            return await ask(coordinator, await self._cluster.broker(coordinator))
+
+        return await self._cluster.retrying(what, attempt)
+
+    async def _find(self, group_id: str) -> BrokerId:
+        connection = await self._cluster.any_broker()
+        if connection.versions.version(ApiKey.FIND_COORDINATOR) >= _FIRST_WITH_SEVERAL_KEYS:
+            request = FindCoordinatorRequest(coordinator_keys=[group_id])
+            response = await self._request(connection, request, FindCoordinatorResponse)
+            raise_first(
+                refused(row.error_code, f"group {group_id!r}", row.error_message) for row in response.coordinators
+            )
+            return BrokerId(response.coordinators[0].node_id)
+        response = await self._request(connection, FindCoordinatorRequest(key=group_id), FindCoordinatorResponse)
+        raise_first([refused(response.error_code, f"group {group_id!r}", response.error_message)])
+        return BrokerId(response.node_id)
+
+    async def _request(self, connection: Connection, request: object, response: type[R]) -> R:
+        return await connection.request(request, response, timeout_ms=self._request_timeout_ms)
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, index in dict.fromkeys(partitions):
+        found.setdefault(topic, []).append(index)
+    return found
+
+
+def _committing(index: int, committed: CommittedOffset) -> OffsetCommitRequestPartition:
+    return OffsetCommitRequestPartition(
+        partition_index=index,
+        committed_offset=committed.offset,
+        committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
+        committed_metadata=committed.metadata,
+    )
+
+
+def _committed(topics: Iterable[OffsetFetchResponseTopic]) -> dict[TopicPartition, CommittedOffset]:
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic in topics:
+        for row in topic.partitions:
+            partition = TopicPartition(topic.name, PartitionIndex(row.partition_index))
+            raise_first([refused(row.error_code, str(partition), None)])
+            if row.committed_offset >= 0:
+                epoch = row.committed_leader_epoch if row.committed_leader_epoch >= 0 else None
+                found[partition] = CommittedOffset(row.committed_offset, epoch, row.metadata or "")
+    return found
+
+
+def _member_in_the_way(error: KafkaError | None, group_id: str) -> KafkaError | None:
+    """Only a group without members takes offsets from outside; what brokers answer does not say so."""
+    if error is None or error.code not in (Code.UNKNOWN_MEMBER_ID, Code.ILLEGAL_GENERATION, Code.REBALANCE_IN_PROGRESS):
+        return error
+    return KafkaError(
+        f"group {group_id!r} has members, which would read on from where they are: stop its consumers first "
+        f"({error.code.name})",
+        code=Code.NON_EMPTY_GROUP,
+    )
+
+
+def _described(row: DescribedGroup, coordinator: BrokerId) -> GroupDescription:
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            _assignment(row.protocol_type, member.member_assignment),
+        )
+        for member in sorted(row.members, key=lambda member: (member.client_id, member.member_id))
+    )
+    return GroupDescription(row.group_id, row.group_state, row.protocol_type, row.protocol_data, coordinator, members)
+
+
+def _assignment(protocol_type: str, assignment: bytes) -> tuple[TopicPartition, ...]:
+    """What cannot be read is of an assignor with a format of its own: nothing is known of it."""
+    if protocol_type != PROTOCOL_TYPE:
+        return ()
+    try:
+        return assigned_partitions(assignment)
+    except MalformedMessageError:
+        return ()

@@ -1,0 +1,25 @@
+"""The journal of the groups of one coordinator, with what all of them share."""
+
+from __future__ import annotations
+
+from tidelog.coordinator.deadlines import Deadlines
+from tidelog.coordinator.memory import GroupMemory
+from tidelog.coordinator.settings import GroupSettings
+from tidelog.coordinator.state import RecordedGroups
+from tidelog.journal import CoordinatorJournal, RequestId
+
+
+class GroupJournal(CoordinatorJournal[RecordedGroups]):
+    """Where all groups of one coordinator write and answer.
+
+    Attributes:
+        memory: of all groups of the node.
+        pending_member_ids: group and id of each member that waits for its first answer, which is to tell it its id.
+    """
+
+    def __init__(self, settings: GroupSettings, memory: GroupMemory) -> None:
+        super().__init__(RecordedGroups())
+        self.settings = settings
+        self.memory = memory
+        self.deadlines = Deadlines()
+        self.pending_member_ids: dict[RequestId, tuple[str, str]] = {}

@@ -1,0 +1,1 @@
+"""Compaction: the newest record of each key stays."""

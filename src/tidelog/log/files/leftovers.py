@@ -1,0 +1,75 @@
+"""What a stop in the middle of something left in a log's directory.
+
+*.deleted   meant to go                            removed
+*.tmp       never became what it was to be         removed
+*.cleaned   an unfinished result of compaction     removed: the segments it came from are there
+*.swap      a finished one, about to replace them  the replacement is completed
+
+Kafka: `LogLoader`.
+"""
+
+from __future__ import annotations
+
+from tidelog.base.errors import CorruptLogError
+from tidelog.base.ids import Offset
+from tidelog.base.ports import Disk
+from tidelog.log.scan import scan_headers
+from tidelog.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
+
+TEMPORARY_SUFFIX = ".tmp"
+CLEANED_SUFFIX = ".cleaned"
+SWAP_SUFFIX = ".swap"
+
+
+def clear_leftovers(disk: Disk, directory: str) -> list[str]:
+    """Finish or undo what was under way. Returns the names that were dealt with, as they were.
+
+    Raises:
+        DiskError: the disk refused; to be tried again, since every step may be repeated.
+    """
+    names = disk.list(directory)
+    dealt_with = []
+    cleaned = [offset for name in names if (offset := _log_offset(name, CLEANED_SUFFIX)) is not None]
+    for name in names:
+        swapped = _log_offset(name, SWAP_SUFFIX)
+        is_marked_for_deletion = name.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX, CLEANED_SUFFIX))
+        # With a `.cleaned` left, the results up to it were still being renamed: none of them has replaced anything.
+        if is_marked_for_deletion or (cleaned and swapped is not None and swapped >= min(cleaned)):
+            disk.remove(f"{directory}/{name}")
+            dealt_with.append(name)
+    swaps = [name for name in disk.list(directory) if name.endswith(SWAP_SUFFIX)]
+    for name in swaps:
+        base_offset = _log_offset(name, SWAP_SUFFIX)
+        if base_offset is not None:
+            _remove_replaced(disk, directory, base_offset, _end_offset(disk, f"{directory}/{name}", base_offset))
+    for name in swaps:
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+        dealt_with.append(name)
+    if dealt_with:
+        disk.sync_dir(directory)
+    return dealt_with
+
+
+def _log_offset(name: str, suffix: str) -> Offset | None:
+    return parse_file_name(name.removesuffix(suffix), LOG_SUFFIX) if name.endswith(suffix) else None
+
+
+def _end_offset(disk: Disk, path: str, base_offset: Offset) -> Offset:
+    end_offset = base_offset
+    file = disk.open(path)
+    try:
+        for _, header in scan_headers(file, 0, file.size(), first_offset=base_offset, end_offset=base_offset + 2**31):
+            end_offset = Offset(header.next_offset)
+    except CorruptLogError:
+        pass  # recovery will say so, once it has its name
+    finally:
+        file.close()
+    return end_offset
+
+
+def _remove_replaced(disk: Disk, directory: str, base_offset: Offset, end_offset: Offset) -> None:
+    for name in disk.list(directory):
+        offset = parse_file_name(name, LOG_SUFFIX)
+        if offset is not None and (offset == base_offset or base_offset <= offset < end_offset):
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+                disk.remove(f"{directory}/{file_name(offset, suffix)}")

@@ -1,0 +1,46 @@
+"""Every setting: what it is (`key`), each by name (`broker`, `cluster`, `topic`), what is in force (`table`)."""
+
+from tidelog.metadata.configs.key import ConfigKey, ConfigType, ConfigValue, Support
+from tidelog.metadata.configs.table import (
+    TABLE,
+    BrokerSettings,
+    ConfigEntry,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigValues,
+    Scope,
+    broker_entries,
+    broker_settings,
+    broker_values,
+    config_key,
+    topic_entries,
+    topic_values,
+    validate,
+    validate_broker_configs,
+    validate_topic_configs,
+    without_effect,
+)
+
+__all__ = [
+    "TABLE",
+    "BrokerSettings",
+    "ConfigEntry",
+    "ConfigKey",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "ConfigValue",
+    "ConfigValues",
+    "Scope",
+    "Support",
+    "broker_entries",
+    "broker_settings",
+    "broker_values",
+    "config_key",
+    "topic_entries",
+    "topic_values",
+    "validate",
+    "validate_broker_configs",
+    "validate_topic_configs",
+    "without_effect",
+]

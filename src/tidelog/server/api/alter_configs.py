@@ -1,0 +1,156 @@
+"""Changing settings, whoever asks: the controller decides about topics and brokers, the loggers are this node's.
+
+Kafka: `ConfigAdminManager`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter
+from tidelog.metadata import ConfigResource, ResourceType
+from tidelog.server.api.dispatch import code_of
+from tidelog.server.api.forwarding import ask_controller
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import ServerApi
+
+RESOURCE_TYPES = {int(kind): kind for kind in ResourceType}
+
+
+@dataclass(frozen=True, slots=True)
+class Alteration:
+    """What is to be changed of one resource, as it was asked: the type may be none that there is."""
+
+    resource_type: int
+    resource_name: str
+    changes: Sequence[ConfigChange]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one alteration."""
+
+    code: Code
+    message: str | None
+
+
+DONE = Outcome(Code.NONE, None)
+
+
+async def alter_configs(
+    node: ServerApi,
+    alterations: Sequence[Alteration],
+    *,
+    replaces_all: bool,
+    validate_only: bool,
+    is_forwarded: bool = True,
+) -> list[Outcome]:
+    """Change settings, each resource on its own; what was changed is in force at this broker when this returns.
+
+    Args:
+        replaces_all: what is not named goes back to its default.
+        is_forwarded: a broker was asked: where the active controller is elsewhere, it is asked in turn.
+    """
+    outcomes: dict[int, Outcome] = {}
+    to_decide: dict[int, ConfigsToAlter] = {}
+    counts = Counter((one.resource_type, one.resource_name) for one in alterations)
+    for index, one in enumerate(alterations):
+        kind = RESOURCE_TYPES.get(one.resource_type, ResourceType.UNKNOWN)
+        try:
+            if kind == ResourceType.UNKNOWN:
+                raise refusal(Code.INVALID_REQUEST, f"resource type {one.resource_type} has no settings here")
+            if kind == ResourceType.BROKER_LOGGER:
+                is_alone = counts[one.resource_type, one.resource_name] == 1
+                _alter_loggers(node, one, is_alone=is_alone, replaces_all=replaces_all, validate_only=validate_only)
+                outcomes[index] = DONE
+            else:
+                resource = ConfigResource(kind, one.resource_name)
+                to_decide[index] = ConfigsToAlter(resource, one.changes, replaces_all)
+        except KafkaError as error:
+            outcomes[index] = Outcome(code_of(error, "AlterConfigs"), str(error))
+    if to_decide:
+        asked = tuple(to_decide.values())
+        try:
+            decided = await _decide(node, asked, validate_only=validate_only, is_forwarded=is_forwarded)
+            outcomes |= dict(zip(to_decide, decided, strict=True))
+        except KafkaError as error:
+            refused = Outcome(code_of(error, "AlterConfigs"), str(error))
+            outcomes |= dict.fromkeys(to_decide, refused)
+    return [outcomes[index] for index in range(len(alterations))]
+
+
+async def _decide(
+    node: ServerApi, asked: tuple[ConfigsToAlter, ...], *, validate_only: bool, is_forwarded: bool
+) -> list[Outcome]:
+    """Have the controller decide, wherever it is. Raises KafkaError: it cannot be asked."""
+    if not is_forwarded or node.active_controller is not None:
+        try:
+            altered: tuple[AlteredConfigs, ...] = ()
+            while not altered or any(one.has_more for one in altered):
+                altered = await node.controller.request(
+                    lambda state: state.decide_alter_configs(asked, validate_only=validate_only)
+                )
+        except KafkaError as error:
+            if not is_forwarded or error.code != Code.NOT_CONTROLLER:
+                raise
+        else:
+            await node.caught_up()
+            return [Outcome(one.code, one.message) for one in altered]
+    request, response = _as_message(asked, validate_only)
+    answer = await ask_controller(node, request, response)
+    return [Outcome(Code(one.error_code), one.error_message) for one in answer.responses]
+
+
+def _as_message(asked: tuple[ConfigsToAlter, ...], validate_only: bool) -> tuple[object, type[Any]]:
+    """The request for the controller: either all of it replaces what is set, or all of it changes single keys."""
+    if asked[0].replaces_all:
+        from tidelog.wire.messages import api_33_alter_configs as replacing
+
+        return replacing.AlterConfigsRequest(
+            resources=[
+                replacing.AlterConfigsResource(
+                    resource_type=int(one.resource.type),
+                    resource_name=one.resource.name,
+                    configs=[replacing.AlterableConfig(change.name, change.value) for change in one.changes],
+                )
+                for one in asked
+            ],
+            validate_only=validate_only,
+        ), replacing.AlterConfigsResponse
+    from tidelog.wire.messages import api_44_incremental_alter_configs as incremental
+
+    return incremental.IncrementalAlterConfigsRequest(
+        resources=[
+            incremental.AlterConfigsResource(
+                resource_type=int(one.resource.type),
+                resource_name=one.resource.name,
+                configs=[
+                    incremental.AlterableConfig(change.name, change.operation, change.value) for change in one.changes
+                ],
+            )
+            for one in asked
+        ],
+        validate_only=validate_only,
+    ), incremental.IncrementalAlterConfigsResponse
+
+
+def _alter_loggers(
+    node: ServerApi, one: Alteration, *, is_alone: bool, replaces_all: bool, validate_only: bool
+) -> None:
+    from tidelog.server.settings.loggers import alter_loggers
+
+    if not is_alone:
+        raise refusal(Code.INVALID_REQUEST, "the request names the loggers of this broker more than once")
+    if replaces_all:
+        raise refusal(Code.INVALID_REQUEST, "levels of loggers are changed one by one: use IncrementalAlterConfigs")
+    if one.resource_name != str(node.config.node_id):
+        raise refusal(
+            Code.INVALID_REQUEST,
+            f"the loggers of broker {one.resource_name!r} are its own to change; this is broker {node.config.node_id}",
+        )
+    alter_loggers(one.changes, validate_only=validate_only)

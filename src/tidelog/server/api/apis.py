@@ -1,0 +1,222 @@
+"""Every API that is served, in one table: by which handler, to whom, and what it waits for.
+
+A new API is a message in `wire/messages`, a handler in `handlers/` and a row here. Kafka: `ApiKeys`, `KafkaApis`,
+`ControllerApis`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.server.api.division import Division, ordered_partitions, ordered_topic, orders
+from tidelog.server.api.gated_apis import (
+    AreDenied,
+    Refuse,
+    at_top,
+    decided,
+    fetched,
+    in_configs,
+    in_log_dirs,
+    in_metadata,
+    in_topic_partitions,
+    moved,
+    names_unknown,
+    of_topics,
+)
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
+from tidelog.wire.api import ApiKey
+
+
+class ServedApi(NamedTuple):
+    """How one API is served.
+
+    Attributes:
+        module: of its handler, in `handlers/`, which loads on first use.
+        roles: of the listeners that serve it.
+        module_of_controllers: of the handler at a listener of controllers, if that is another one: a Fetch there reads
+            the metadata log.
+        is_forwarded: only the active controller decides it; a broker asks it in the client's place (KIP-590). Of
+            changed settings those of a broker's loggers are its own: see `alter_configs.py`.
+        refuse: it answers from the metadata as such, so it waits for the metadata that its token speaks of, whatever
+            it asks for (the reads of KIP-1243): this says in its answer that the metadata did not come.
+        are_denied: it does something else, and waits only where it would be refused for what this broker does not
+            know. It is looked at before it is begun: what was half done cannot be begun again.
+        division: how a request that lists much is answered in pieces; None where it cannot list much.
+    """
+
+    module: str
+    roles: tuple[str, ...]
+    module_of_controllers: str | None = None
+    is_forwarded: bool = False
+    refuse: Refuse | None = None
+    are_denied: AreDenied | None = None
+    division: Division | None = None
+
+    def module_at(self, listener_role: str) -> str:
+        """Of the handler at a listener of a role."""
+        return self.module_of_controllers or self.module if listener_role == CONTROLLER else self.module
+
+
+PRODUCED = Division("partition_data", "partition_responses")
+PARTITIONS = Division("partitions", "partitions")
+INDEXES_BY_TOPIC = Division("topics", "topics", Division("partition_indexes", "partitions"))
+
+APIS: dict[int, ServedApi] = {
+    ApiKey.PRODUCE: ServedApi(
+        "api_00_produce",
+        (BROKER,),
+        are_denied=of_topics("topic_data", partitions="partition_data", index="index"),
+        division=Division("topic_data", "responses", PRODUCED, waits_for_all=True),
+    ),
+    ApiKey.FETCH: ServedApi(
+        "api_01_fetch", (BROKER, CONTROLLER), module_of_controllers="api_01_fetch_metadata", are_denied=fetched
+    ),
+    ApiKey.LIST_OFFSETS: ServedApi(
+        "api_02_list_offsets",
+        (BROKER,),
+        are_denied=of_topics("topics", index="partition_index"),
+        division=Division("topics", "topics", PARTITIONS),
+    ),
+    ApiKey.METADATA: ServedApi("api_03_metadata", (BROKER,), refuse=in_metadata, division=Division("topics", "topics")),
+    ApiKey.STOP_REPLICA: ServedApi("api_05_stop_replica", (INTER_BROKER,)),
+    ApiKey.OFFSET_COMMIT: ServedApi(
+        "api_08_offset_commit",
+        (BROKER,),
+        are_denied=of_topics("topics", index="partition_index"),
+        division=Division("topics", "topics", PARTITIONS),
+    ),
+    ApiKey.OFFSET_FETCH: ServedApi(
+        "api_09_offset_fetch",
+        (BROKER,),
+        division=Division("groups", "groups", INDEXES_BY_TOPIC, earlier=INDEXES_BY_TOPIC),
+    ),
+    ApiKey.FIND_COORDINATOR: ServedApi(
+        "api_10_find_coordinator", (BROKER,), division=Division("coordinator_keys", "coordinators")
+    ),
+    ApiKey.JOIN_GROUP: ServedApi("api_11_join_group", (BROKER,)),
+    ApiKey.HEARTBEAT: ServedApi("api_12_heartbeat", (BROKER,)),
+    ApiKey.LEAVE_GROUP: ServedApi("api_13_leave_group", (BROKER,)),
+    ApiKey.SYNC_GROUP: ServedApi("api_14_sync_group", (BROKER,)),
+    ApiKey.DESCRIBE_GROUPS: ServedApi("api_15_describe_groups", (BROKER,), division=Division("groups", "groups")),
+    ApiKey.LIST_GROUPS: ServedApi("api_16_list_groups", (BROKER,)),
+    ApiKey.API_VERSIONS: ServedApi("api_18_api_versions", (BROKER, CONTROLLER)),
+    ApiKey.CREATE_TOPICS: ServedApi(
+        "api_19_create_topics",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=orders("topics", "topics", orders=ordered_topic),
+    ),
+    ApiKey.DELETE_TOPICS: ServedApi(
+        "api_20_delete_topics",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=orders("topics", "responses", earlier=orders("topic_names", "responses")),
+    ),
+    ApiKey.DELETE_RECORDS: ServedApi(
+        "api_21_delete_records",
+        (BROKER,),
+        are_denied=of_topics("topics", index="partition_index"),
+        division=Division("topics", "topics", PARTITIONS, waits_for_all=True),
+    ),
+    ApiKey.INIT_PRODUCER_ID: ServedApi("api_22_init_producer_id", (BROKER,)),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
+        "api_23_offset_for_leader_epoch",
+        (BROKER,),
+        are_denied=of_topics("topics", "topic", index="partition"),
+        division=Division("topics", "topics", PARTITIONS),
+    ),
+    ApiKey.DESCRIBE_CONFIGS: ServedApi(
+        "api_32_describe_configs",
+        (BROKER, CONTROLLER),
+        refuse=in_configs,
+        division=Division("resources", "results", weight_max=16),
+    ),
+    ApiKey.ALTER_CONFIGS: ServedApi(
+        "api_33_alter_configs",
+        (BROKER, CONTROLLER),
+        are_denied=decided,
+        division=orders("resources", "responses", orders=lambda one: 1 + len(one.configs)),
+    ),
+    ApiKey.CREATE_PARTITIONS: ServedApi(
+        "api_37_create_partitions",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=orders("topics", "results", orders=ordered_partitions),
+    ),
+    ApiKey.ELECT_LEADERS: ServedApi(
+        "api_43_elect_leaders",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=orders(
+            "topic_partitions", "replica_election_results", inner=Division("partitions", "partition_result")
+        ),
+    ),
+    ApiKey.DELETE_GROUPS: ServedApi("api_42_delete_groups", (BROKER,), division=Division("groups_names", "results")),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: ServedApi(
+        "api_44_incremental_alter_configs",
+        (BROKER, CONTROLLER),
+        are_denied=decided,
+        division=orders("resources", "responses", orders=lambda one: 1 + len(one.configs)),
+    ),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: ServedApi(
+        "api_45_alter_partition_reassignments",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=orders("topics", "responses", inner=PARTITIONS),
+    ),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: ServedApi(
+        "api_46_list_partition_reassignments",
+        (BROKER, CONTROLLER),
+        is_forwarded=True,
+        are_denied=decided,
+        division=INDEXES_BY_TOPIC,
+    ),
+    ApiKey.OFFSET_DELETE: ServedApi(
+        "api_47_offset_delete",
+        (BROKER,),
+        are_denied=of_topics("topics", index="partition_index"),
+        division=Division("topics", "topics", PARTITIONS),
+    ),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(
+        "api_34_alter_replica_log_dirs", (BROKER,), are_denied=names_unknown(moved)
+    ),
+    ApiKey.DESCRIBE_LOG_DIRS: ServedApi("api_35_describe_log_dirs", (BROKER,), refuse=in_log_dirs),
+    ApiKey.VOTE: ServedApi("api_52_vote", (CONTROLLER,)),
+    ApiKey.BEGIN_QUORUM_EPOCH: ServedApi("api_53_begin_quorum_epoch", (CONTROLLER,)),
+    ApiKey.END_QUORUM_EPOCH: ServedApi("api_54_end_quorum_epoch", (CONTROLLER,)),
+    ApiKey.DESCRIBE_QUORUM: ServedApi("api_55_describe_quorum", (BROKER, CONTROLLER), is_forwarded=True),
+    ApiKey.ALTER_PARTITION: ServedApi(
+        "api_56_alter_partition", (CONTROLLER,), division=orders("topics", "topics", inner=PARTITIONS)
+    ),
+    ApiKey.UPDATE_FEATURES: ServedApi(
+        "api_57_update_features", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.FETCH_SNAPSHOT: ServedApi("api_59_fetch_snapshot", (CONTROLLER,)),
+    ApiKey.DESCRIBE_CLUSTER: ServedApi("api_60_describe_cluster", (BROKER, CONTROLLER), refuse=at_top),
+    ApiKey.BROKER_REGISTRATION: ServedApi("api_62_broker_registration", (CONTROLLER,)),
+    ApiKey.BROKER_HEARTBEAT: ServedApi("api_63_broker_heartbeat", (CONTROLLER,)),
+    ApiKey.UNREGISTER_BROKER: ServedApi(
+        "api_64_unregister_broker", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.ALLOCATE_PRODUCER_IDS: ServedApi("api_67_allocate_producer_ids", (CONTROLLER,)),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: ServedApi("api_73_assign_replicas_to_dirs", (CONTROLLER,)),
+    ApiKey.LIST_CONFIG_RESOURCES: ServedApi("api_74_list_config_resources", (BROKER,), refuse=at_top),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(
+        "api_75_describe_topic_partitions", (BROKER,), refuse=in_topic_partitions
+    ),
+    ApiKey.ADD_RAFT_VOTER: ServedApi(
+        "api_80_add_raft_voter", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.REMOVE_RAFT_VOTER: ServedApi(
+        "api_81_remove_raft_voter", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
+    ),
+    ApiKey.UPDATE_RAFT_VOTER: ServedApi("api_82_update_raft_voter", (CONTROLLER,)),
+}
+
+READS = {key: served.refuse for key, served in APIS.items() if served.refuse is not None}
+DENIALS = {key: served.are_denied for key, served in APIS.items() if served.are_denied is not None}

@@ -1,0 +1,325 @@
+"""From a frame to its answer: which handler serves which API, and what is said where nothing serves it.
+
+Handlers are thin and load on first use; `APIS` is the list of them. What a listener advertises is what is served
+there, with one exception: Produce is advertised from version 0 (librdkafka silently stops compressing otherwise) and
+served from 3.
+
+Kafka: `KafkaRequestHandler`, `KafkaApis`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError
+from tidelog.server.api.apis import APIS
+from tidelog.server.api.forwarding import forwarding
+from tidelog.server.api.long_requests import in_pieces, is_long, kept_bytes, no_room
+from tidelog.server.api.tokens import TokenGate, read_elsewhere
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
+from tidelog.wire import ConsistencyState, RequestHeader, decode, decode_request_header, encode_response
+from tidelog.wire.api import Api, ApiKey, api
+from tidelog.wire.limits import lists_little
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import ServerApi
+    from tidelog.server.api.slow_requests import SlowRequestLog
+    from tidelog.server.settings.metrics import Noted, RequestMetrics, RequestTimes
+    from tidelog.server.transport.connection_memory import Kept
+    from tidelog.server.transport.server_connection import Answer, ServerConnection
+
+logger = logging.getLogger("tidelog.server.dispatch")
+
+ELEMENTS_AT_ONCE_MAX = 2_048
+"""Of a request that is read on the event loop, in a millisecond or two. A longer one is read on another thread."""
+
+LIBRDKAFKA_ALL_TOPICS = frozenset(bytes(4) + bytes((create, describe, 0)) for create in (0, 1) for describe in (0, 1))
+"""How librdkafka asks a flexible Metadata for all topics: its null array takes four bytes, of which three are too many.
+
+Kafka reads on regardless, taking the rest of the null for the next fields, and looks at nothing behind the message.
+"""
+
+
+def advertised(listener_role: str) -> list[tuple[int, int, int]]:
+    """(api key, lowest, highest version) of all that a listener of this role serves."""
+    rows = []
+    for key, served in APIS.items():
+        if _is_served(served.roles, listener_role):
+            known = api(key)
+            lowest = 0 if key == ApiKey.PRODUCE else known.min_version
+            rows.append((int(key), lowest, known.max_version))
+    return rows
+
+
+def _is_served(roles: tuple[str, ...], listener_role: str) -> bool:
+    return listener_role in roles or (listener_role == INTER_BROKER and BROKER in roles)
+
+
+@dataclass(slots=True)
+class RequestContext:
+    """What a handler may want to know beside the request itself.
+
+    Attributes:
+        is_long: it lists much: it is read, and its answer written, on another thread.
+        kept: the memory that is counted for it, if it is long: for its handler to give back what it needs no more.
+        reflects: how recent the metadata is that the answer reflects, where that is not what there is at its end.
+    """
+
+    header: RequestHeader
+    connection: ServerConnection
+    listener_role: str
+    is_long: bool = False
+    reflects: ConsistencyState | None = None
+    kept: Kept | None = None
+
+    @property
+    def api_version(self) -> int:
+        return self.header.api_version
+
+
+Handler = Callable[["ServerApi", Any, RequestContext], Any]
+
+
+_Entry = tuple[Api, type[Any], Handler, "list[RequestTimes | None]"]
+"""An API that was asked for: how it is answered, and what counts it, by version."""
+
+NEVER_NS = 1 << 62
+
+
+class Phases(NamedTuple):
+    """Where the time of one request went, in nanoseconds."""
+
+    queue_ns: int
+    handle_ns: int
+    wait_ns: int
+
+
+class Dispatcher:
+    """Decodes a request, calls its handler, encodes what it answers.
+
+    Args:
+        metrics: counts and times the requests; None for neither.
+        slow_requests: told of those that took long; needs `metrics`.
+    """
+
+    def __init__(
+        self,
+        node: ServerApi,
+        listener_role: str,
+        metrics: RequestMetrics | None = None,
+        slow_requests: SlowRequestLog | None = None,
+    ) -> None:
+        self._node = node
+        self._listener_role = listener_role
+        self._metrics = metrics
+        self._slow_requests = slow_requests
+        self._slow_ns = NEVER_NS if slow_requests is None else slow_requests.limit_ns
+        self._handlers: dict[int, _Entry] = {}
+        self._tokens = TokenGate(node, listener_role)
+
+    def on_frame(self, frame: memoryview, connection: ServerConnection) -> Answer | Awaitable[Answer]:
+        """Answer one request.
+
+        Raises:
+            MalformedMessageError: the bytes are not a request; the connection is to be closed.
+        """
+        metrics = self._metrics
+        started_ns = 0 if metrics is None else perf_counter_ns()
+        header, position = decode_request_header(frame)
+        key, version = header.api_key, header.api_version
+        entry = self._handlers.get(key)
+        if entry is None:
+            entry = self._load(key, header)
+        known, answer_type, handle, times_by_version = entry
+        if not known.min_version <= version <= known.max_version:
+            return self._refuse_version(known, header)
+        if key == ApiKey.METADATA and known.is_flexible(version) and bytes(frame[position:]) in LIBRDKAFKA_ALL_TOPICS:
+            position += 3
+        context = RequestContext(header, connection, self._listener_role)
+        try:
+            request = decode(
+                known.request, frame, version, position, ignores_trailing_bytes=True, elements_max=ELEMENTS_AT_ONCE_MAX
+            )
+        except TooManyElementsError:
+            if lists_little(key):
+                raise
+            request = None
+        if request is None or is_long(known, request, len(frame)):
+            return self._answer_long(entry, context, frame, position, started_ns)
+        token, tokens = header.consistency_state, self._tokens
+        is_free = token is None or token is tokens.reached or tokens.is_reached(token)
+        must_wait = False if token is None or is_free else tokens.must_wait(known, request, token)
+        if must_wait is None:
+            return self._answer_long(entry, context, frame, position, started_ns)
+        if not must_wait:
+            response = handle(self._node, request, context)
+        else:
+            response = tokens.hold(known, handle, context, (frame, position))
+        if response.__class__ is answer_type:
+            state = None if token is None else self._node.consistency_state
+            answer = encode_response(key, version, header.correlation_id, response, state)
+            if metrics is not None:
+                times = times_by_version[version] or self._times_of(known, version)
+                total_ns = times.on_answered(connection.received_ns, started_ns, response)
+                if total_ns >= self._slow_ns:
+                    self._tell_slow(known, context, (len(frame), answer), started_ns, total_ns)
+            return answer
+        if response is None:
+            if metrics is not None:
+                total_ns = self._times_of(known, version).on_unanswered(connection.received_ns, started_ns)
+                if total_ns >= self._slow_ns:
+                    self._tell_slow(known, context, (len(frame), None), started_ns, total_ns)
+            return None
+        return self._answer_later(response, known, context, len(frame), started_ns)
+
+    def _answer_long(
+        self, entry: _Entry, context: RequestContext, frame: memoryview, position: int, started_ns: int
+    ) -> Awaitable[Answer]:
+        """The answer to a request that takes long to read, or to look at. Where there is no room, nothing is copied."""
+        known, _, handle, _ = entry
+        context.is_long = True
+        has_room = context.connection.memory.requests.has_room(kept_bytes(len(frame)))
+        kept = memoryview(bytearray(frame)) if has_room else None
+        answer = self._read_and_answer(known, handle, context, (kept, position))
+        return self._answer_later(answer, known, context, len(frame), started_ns)
+
+    async def _read_and_answer(
+        self, known: Api, handle: Handler, context: RequestContext, sent: tuple[memoryview | None, int]
+    ) -> Any:
+        """Many at a time wait for memory, as whatever waits does.
+
+        Raises:
+            MalformedMessageError: the bytes are not a request.
+            KafkaError: THROTTLING_QUOTA_EXCEEDED: there is no memory for it now; STALE_METADATA.
+        """
+        frame, position = sent
+        del sent
+        tokens, token = self._tokens, context.header.consistency_state
+        handle = in_pieces(known, handle)
+        with context.connection.memory.kept() as kept:
+            if frame is None or not kept.hold(kept_bytes(len(frame))):
+                raise no_room(known)
+            context.kept = kept
+            request = await read_elsewhere(self._node.executor, known, frame, context.api_version, position)
+            is_free = token is None or tokens.is_reached(token)
+            if token is None or is_free or not await tokens.must_wait_in_turns(known, request, token):
+                del frame
+                response = handle(self._node, request, context)
+                del request
+                return await response if isinstance(response, Awaitable) else response
+            del request
+        return await tokens.hold(known, handle, context, (frame, position))
+
+    def _answer_later(
+        self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, started_ns: int
+    ) -> Awaitable[Answer]:
+        if self._metrics is None:
+            return self._answer_later_untimed(response, context)
+        return self._answer_later_timed(response, known, context, size_bytes, started_ns)
+
+    async def _answer_later_untimed(self, response: Awaitable[Any], context: RequestContext) -> Answer:
+        message = await response
+        return None if message is None else (await self._encoded(message, context, None))[0]
+
+    async def _encoded(
+        self, message: Any, context: RequestContext, times: RequestTimes | None
+    ) -> tuple[Answer, Noted | None]:
+        if context.is_long:
+            return await self._node.executor.compute(partial(self._encode_answer, message, context, times))
+        return self._encode_answer(message, context, times)
+
+    def _encode_answer(
+        self, message: Any, context: RequestContext, times: RequestTimes | None
+    ) -> tuple[Answer, Noted | None]:
+        header = context.header
+        # Only who sends the tag is sent one: sarama and kafkajs cannot read a response header with tagged fields.
+        state = None if header.consistency_state is None else context.reflects or self._node.consistency_state
+        answer = encode_response(header.api_key, header.api_version, header.correlation_id, message, state)
+        return answer, None if times is None else times.noted(message)
+
+    async def _answer_later_timed(
+        self, response: Awaitable[Any], known: Api, context: RequestContext, size_bytes: int, started_ns: int
+    ) -> Answer:
+        """With `metrics`. The frame is gone by the time of the answer; its size was kept."""
+        metrics, header, connection = self._metrics, context.header, context.connection
+        assert metrics is not None
+        received_ns, waiting_ns = connection.received_ns, perf_counter_ns()
+        metrics.waiting[known.key] = metrics.waiting.get(known.key, 0) + 1
+        try:
+            message = await response
+        finally:
+            metrics.waiting[known.key] -= 1
+        times = self._times_of(known, header.api_version)
+        answer, noted = (None, None) if message is None else await self._encoded(message, context, times)
+        total_ns = times.on_waited(received_ns, started_ns, waiting_ns, noted)
+        slow_requests = self._slow_requests
+        if slow_requests is not None:
+            phases = Phases(started_ns - received_ns, waiting_ns - started_ns, total_ns - (waiting_ns - received_ns))
+            if slow_requests.is_slow(known, phases):
+                slow_requests.tell(known, header, connection.peer, phases, (size_bytes, _size_bytes(answer)))
+        return answer
+
+    def _times_of(self, known: Api, version: int) -> RequestTimes:
+        assert self._metrics is not None
+        times = self._handlers[known.key][3][version] = self._metrics.times_of(known, version)
+        return times
+
+    def _tell_slow(
+        self, known: Api, context: RequestContext, sizes: tuple[int, Answer], started_ns: int, total_ns: int
+    ) -> None:
+        assert self._slow_requests is not None
+        queue_ns = started_ns - context.connection.received_ns
+        phases = Phases(queue_ns, total_ns - queue_ns, 0)
+        size_bytes, answer = sizes
+        self._slow_requests.tell(
+            known, context.header, context.connection.peer, phases, (size_bytes, _size_bytes(answer))
+        )
+
+    def _load(self, key: int, header: RequestHeader) -> _Entry:
+        served = APIS.get(key)
+        if served is None or not _is_served(served[1], self._listener_role):
+            # The protocol has no answer for an API that the peer was not offered.
+            raise MalformedMessageError(
+                f"API {key} (version {header.api_version}) is not served on this {self._listener_role} listener"
+            )
+        name = served.module_at(self._listener_role)
+        module = import_module(f"tidelog.server.api.handlers.{name}")
+        known = api(key)
+        handle = module.handle
+        if self._listener_role != CONTROLLER and served.is_forwarded:
+            handle = forwarding(known, handle, getattr(module, "refused", None))
+        entry: _Entry = (known, known.response, handle, [None] * (known.max_version + 1))
+        self._handlers[key] = entry
+        return entry
+
+    def _refuse_version(self, known: Api, header: RequestHeader) -> Answer:
+        """ApiVersions has an answer for this, in the layout that every client can read; other APIs have none."""
+        if known.key == ApiKey.API_VERSIONS:
+            from tidelog.server.api.handlers.api_18_api_versions import unsupported_version
+
+            return encode_response(known.key, 0, header.correlation_id, unsupported_version(self._listener_role), None)
+        if known.key == ApiKey.PRODUCE and 0 <= header.api_version < known.min_version:
+            raise MalformedMessageError(
+                f"Produce version {header.api_version} carries message formats before v2, which are not stored; "
+                "configure the client for Kafka 0.11 or newer"
+            )
+        raise MalformedMessageError(
+            f"{known.name} version {header.api_version} is not served (versions {known.min_version} to "
+            f"{known.max_version} are); the client should ask ApiVersions first"
+        )
+
+
+def _size_bytes(answer: Answer) -> int:
+    return sum(map(len, answer or ()))
+
+
+def code_of(error: KafkaError, where: str) -> Code:
+    """The code to answer a refusal with; the text goes to the log, at a level that a hostile client cannot flood."""
+    logger.debug("%s: %s: %s", where, error.code.name, error)
+    return error.code

@@ -1,0 +1,327 @@
+"""One fetch, from what is due in its session to its answer.
+
+It reads what is due, waits until there is enough, and reads again what has become due meanwhile: all else that it found
+stands. Nothing here waits for a disk: a place in a log that is not in memory is named, for a thread to bring it there.
+
+Kafka: `ReplicaManager.fetchMessages`, `DelayedFetch`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import islice
+
+from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicId
+from tidelog.log import NotCachedError
+from tidelog.records.compression import ZSTD
+from tidelog.replica import FollowerFetch
+from tidelog.server.api.dispatch import code_of
+from tidelog.server.api.fetch_sessions import INT32_MAX, FetchedPartition, FetchSession
+from tidelog.server.api.leader_hints import WRONG_LEADER, leader_of
+from tidelog.server.broker.broker import Broker
+from tidelog.server.replication.partition import Partition
+from tidelog.wire.messages.api_01_fetch import (
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    PartitionData,
+)
+
+ZSTD_FROM_VERSION = 10
+
+READ_AT_ONCE_MAX = 500
+"""Partitions, before others have their turn: they take some microseconds each."""
+
+LOOK_UPS_MAX = 8
+"""How often a place is looked up without waiting. After that it waits: memory is so short that nothing stays in it."""
+
+
+class FetchReading:
+    """Reads for one request.
+
+    Args:
+        session: up to date with the request.
+        size_bytes_max: `fetch.max.bytes`, whatever the request asks for.
+        reads_zstd: whether the version of the request says that the reader does.
+        reads_from_followers: likewise.
+        now_ms: the clock: a fetch of a follower that is read again proves once more what it has.
+
+    Attributes:
+        must_answer: something was found that the reader has to know at once.
+        leaders: whom those are told of that asked the wrong broker.
+        not_cached: what a thread has to bring into memory before `read_due` can go on with what is due.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        session: FetchSession,
+        request: FetchRequest,
+        size_bytes_max: int,
+        *,
+        reads_zstd: bool,
+        reads_from_followers: bool,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.must_answer = not session.partitions
+        self.not_cached: list[NotCachedError] = []
+        self.leaders: list[int] = []
+        self._broker = broker
+        self._session = session
+        self._now_ms = now_ms
+        state = request.replica_state
+        self._replica_id = request.replica_id if state is None else state.replica_id
+        self._rack = request.rack_id
+        self._replica_epoch = -1 if state is None else state.replica_epoch
+        self._epoch = session.epoch
+        self._reads_zstd = reads_zstd
+        self._reads_from_followers = reads_from_followers
+        self._isolation_level = request.isolation_level
+        self._size_bytes_max = min(request.max_bytes, size_bytes_max)
+        self._min_bytes = min(request.min_bytes, self._size_bytes_max)
+        self._size_bytes = 0
+        self._look_ups = 0
+        self._unread: list[FetchedPartition] = []  # due, the next one last
+        self._throttle = None if broker.replication is None else broker.replication.leader_throttle
+        if self._replica_id >= 0 and broker.replication is not None:
+            broker.replication.on_follower_fetched(BrokerId(self._replica_id), request.max_wait_ms)
+        self._throttled: set[FetchedPartition] = set()  # those whose bytes count
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether a later request of the session came, from a reader that does not wait for this one."""
+        return self._session.epoch != self._epoch
+
+    @property
+    def has_enough(self) -> bool:
+        return self.must_answer or self._size_bytes >= self._min_bytes
+
+    @property
+    def is_partway(self) -> bool:
+        """Whether `read_due` left some for another turn."""
+        return bool(self._unread)
+
+    def read_due(self) -> None:
+        """Read what is due, as far as the limits of the request allow, and as one turn of the loop allows."""
+        session, unread = self._session, self._unread
+        found = session.found
+        if not unread:
+            self._look_ups += 1
+            self.not_cached.clear()
+            unread = self._unread = session.take_due()
+            unread.reverse()
+        for _ in range(min(len(unread), READ_AT_ONCE_MAX)):
+            fetched = unread.pop()
+            before = found.pop(fetched, None)
+            if before is not None and before.records is not None:
+                self._size_bytes -= len(before.records)
+            row = self._read(fetched)
+            if row is not None:
+                found[fetched] = row
+
+    def give_back(self) -> None:
+        """It ends before its time: what was not read stays due, unless it is not wanted any more."""
+        session = self._session
+        for fetched in reversed(self._unread):
+            if session.follows(fetched):
+                session.due[fetched] = None
+        self._unread.clear()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether so much was found that to tell it takes more than one turn of the loop."""
+        return len(self._session.found) > READ_AT_ONCE_MAX
+
+    def answer(self) -> FetchResponse:
+        """What the reader is told: in a session, what it does not know yet."""
+        topics: dict[object, FetchableTopicResponse] = {}
+        self._tell(self._session.tell(), topics)
+        return self._response(topics)
+
+    async def answer_in_turns(self) -> FetchResponse:
+        """As `answer`, with turns for others in between."""
+        topics: dict[object, FetchableTopicResponse] = {}
+        told = self._session.tell()
+        while self._tell(islice(told, READ_AT_ONCE_MAX), topics):
+            await asyncio.sleep(0)
+        return self._response(topics)
+
+    def _response(self, topics: dict[object, FetchableTopicResponse]) -> FetchResponse:
+        return FetchResponse(session_id=self._session.session_id, responses=list(topics.values()))
+
+    def _tell(
+        self, told: Iterable[tuple[FetchedPartition, PartitionData]], topics: dict[object, FetchableTopicResponse]
+    ) -> int:
+        """Returns how many were told."""
+        session, count = self._session, 0
+        for fetched, row in told:
+            count += 1
+            if fetched in self._throttled and row.records and self._throttle is not None:
+                self._throttle.record(len(row.records))
+            if row.current_leader is not None:
+                self.leaders.append(row.current_leader.leader_id)
+            of_topic = fetched.topic_id if session.is_by_id else fetched.topic
+            topic = topics.get(of_topic)
+            if topic is None:
+                topic = FetchableTopicResponse(topic=fetched.topic, topic_id=fetched.topic_id, partitions=[])
+                topics[of_topic] = topic
+            topic.partitions.append(row)
+        return count
+
+    def _read(self, fetched: FetchedPartition) -> PartitionData | None:
+        """What is there; None if that cannot be told yet, be it for lack of room or of the disk. It stays due then."""
+        broker, wanted = self._broker, fetched.wanted
+        partition = None
+        try:
+            if self._session.is_by_id:
+                partition = broker.partition_by_id(TopicId(fetched.topic_id), wanted.partition)
+            else:
+                partition = broker.partition(fetched.topic, wanted.partition)
+            return self._read_from(partition, fetched)
+        except NotCachedError as error:
+            self.not_cached.append(error)
+            self._session.due[fetched] = None
+            return None
+        except InvariantBrokenError as error:
+            if partition is not None:
+                broker.on_bug(partition, error)
+            raise
+        except KafkaError as error:
+            self.must_answer = True
+            code = code_of(error, f"Fetch {fetched.topic or fetched.topic_id}-{wanted.partition}")
+            # No records are empty, never null: librdkafka drops the connection over a null.
+            row = PartitionData(partition_index=wanted.partition, error_code=code, high_watermark=-1, records=b"")
+            if code in WRONG_LEADER:
+                leader_id, leader_epoch = leader_of(broker.image, fetched.topic or fetched.topic_id, wanted.partition)
+                row.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+            return row
+
+    def _read_from(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
+        if self._replica_id >= 0:
+            return self._read_to_follower(partition, fetched)
+        broker, wanted = self._broker, fetched.wanted
+        if self._reads_from_followers:
+            partition.check_serves(wanted.current_leader_epoch)
+        else:
+            partition.leader(wanted.current_leader_epoch)
+        log = partition.log
+        if not self._reads_zstd and log.config.compression_codec == ZSTD:
+            raise refusal(
+                Code.UNSUPPORTED_COMPRESSION_TYPE,
+                f"{partition.topic_partition} has compression.type=zstd, which readers know from Fetch "
+                f"{ZSTD_FROM_VERSION} on",
+            )
+        row = PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            aborted_transactions=[] if self._isolation_level else None,
+            records=b"",
+        )
+        fetched.watch(partition)
+        if self._rack and broker.replication is not None and partition.replica is not None:
+            preferred = broker.replication.preferred_read_replica(partition.replica, self._rack, wanted.fetch_offset)
+            if preferred is not None:
+                self.must_answer = True
+                row.preferred_read_replica = preferred
+                return row
+        if wanted.last_fetched_epoch < 0 and wanted.fetch_offset == row.high_watermark:
+            return row  # at the end, as most are
+        diverging = partition.diverging(wanted.last_fetched_epoch, wanted.fetch_offset)
+        if diverging is not None:
+            return self._diverged(row, diverging)
+        end_offset = row.last_stable_offset if self._isolation_level else row.high_watermark
+        return self._read_records(partition, fetched, row, end_offset, to_follower=False)
+
+    def _read_to_follower(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
+        """All up to the log end; and what the follower asks for says what it has (rule 3)."""
+        wanted = fetched.wanted
+        epoch, last_epoch = wanted.current_leader_epoch, wanted.last_fetched_epoch
+        fetch = FollowerFetch(
+            BrokerId(self._replica_id),
+            Offset(wanted.fetch_offset),
+            None if epoch < 0 else LeaderEpoch(epoch),
+            None if last_epoch < 0 else LeaderEpoch(last_epoch),
+            None if self._replica_epoch < 0 else BrokerEpoch(self._replica_epoch),
+            self._now_ms(),
+        )
+        diverging = partition.on_fetched(fetch)
+        if diverging is None and partition.leading is not None:
+            partition.leading.on_log_start_told(fetch.follower, wanted.log_start_offset)
+        log = partition.log
+        row = PartitionData(
+            partition_index=wanted.partition,
+            high_watermark=partition.high_watermark,
+            last_stable_offset=partition.last_stable_offset,
+            log_start_offset=log.log_start_offset,
+            records=b"",
+        )
+        fetched.watch(partition)
+        if diverging is not None:
+            return self._diverged(row, diverging)
+        if fetched.log_start_offset is not None and row.log_start_offset != fetched.log_start_offset:
+            self.must_answer = True  # whoever deletes records waits until followers have deleted them
+        if wanted.fetch_offset == log.log_end_offset:
+            return row
+        room_bytes = self._room_bytes(partition, fetched, fetch.follower)
+        if room_bytes <= 0 and self._throttle is not None:
+            fetched.hold_back(self._throttle)
+            return row
+        return self._read_records(
+            partition, fetched, row, log.log_end_offset, to_follower=True, size_bytes_max=room_bytes
+        )
+
+    def _room_bytes(self, partition: Partition, fetched: FetchedPartition, follower: BrokerId) -> int:
+        """How much a follower may be sent. Who is in sync is not held back, but what it is sent counts (KIP-73)."""
+        throttle = self._throttle
+        if throttle is None or not throttle.covers(partition.topic_partition):
+            self._throttled.discard(fetched)
+            return self._size_bytes_max
+        self._throttled.add(fetched)
+        if partition.replica is not None and follower in partition.replica.isr:
+            return self._size_bytes_max
+        found = self._session.found
+        rows = (found[one] for one in self._throttled if one in found)
+        return throttle.room_bytes - sum(len(row.records or b"") for row in rows)
+
+    def _diverged(self, row: PartitionData, diverging: tuple[int, int]) -> PartitionData:
+        self.must_answer = True
+        row.diverging_epoch = EpochEndOffset(epoch=diverging[0], end_offset=diverging[1])
+        return row
+
+    def _read_records(
+        self,
+        partition: Partition,
+        fetched: FetchedPartition,
+        row: PartitionData,
+        end_offset: int,
+        *,
+        to_follower: bool,
+        size_bytes_max: int = INT32_MAX,
+    ) -> PartitionData | None:
+        wanted = fetched.wanted
+        left = min(self._size_bytes_max - self._size_bytes, size_bytes_max)
+        records = partition.read(
+            wanted.fetch_offset,
+            sent_leader_epoch=-1,
+            size_bytes_max=min(wanted.partition_max_bytes, left),
+            isolation_level=self._isolation_level,
+            at_least_one=self._size_bytes == 0,
+            may_wait=self._look_ups > LOOK_UPS_MAX,
+            to_follower=to_follower,
+        )
+        if records is not None and len(records):
+            row.records = records
+            self._size_bytes += len(records)
+            if not self.has_enough and wanted.fetch_offset < partition.log.segment_base_offsets[-1]:
+                self.must_answer = True  # there is more than one segment can give
+        elif wanted.fetch_offset < end_offset:
+            self.must_answer = True  # no more fits
+            self._session.due[fetched] = None  # the first in turn at the next fetch
+            return row if fetched.is_update(row) else None
+        return row

@@ -1,0 +1,33 @@
+"""What handlers of groups do with an answer that is there, or is yet to come, or is a refusal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+R = TypeVar("R")
+
+
+def when_answered(answer: object, respond: Callable[[Any], R]) -> R | Awaitable[R]:
+    """The response to an answer: at once if that is there, with neither task nor future made; else later."""
+    if isinstance(answer, asyncio.Future):
+        return _respond_later(answer, respond)
+    return respond(answer)
+
+
+def when_all_answered(answers: Sequence[object], respond: Callable[[list[Any]], R]) -> R | Awaitable[R]:
+    """As `when_answered`, of several, in their order."""
+    if any(isinstance(answer, asyncio.Future) for answer in answers):
+        return _respond_to_all_later(answers, respond)
+    return respond(list(answers))
+
+
+async def _respond_later(answer: asyncio.Future[object], respond: Callable[[Any], R]) -> R:
+    return respond(await answer)
+
+
+async def _respond_to_all_later(answers: Sequence[object], respond: Callable[[list[Any]], R]) -> R:
+    waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
+    await asyncio.gather(*waiting)  # cancelled together, should nobody want them any more
+    return respond([answer.result() if isinstance(answer, asyncio.Future) else answer for answer in answers])

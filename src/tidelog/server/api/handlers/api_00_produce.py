@@ -1,0 +1,188 @@
+"""Produce 3-13: append batches to the partitions that this broker leads.
+
+Behaviour: each partition stands for itself; what is acknowledged has been written, stamped with the leader epoch
+(KIP-101), and synced first where `flush.messages` asks for it. acks=all is answered once all in sync have it, and
+`min.insync.replicas` at least; REQUEST_TIMED_OUT says that this took longer than the request allows: the records may be
+committed yet. A leader that is cut off from its followers answers acks=all with NOT_LEADER_OR_FOLLOWER within a
+broker's session, before and after the append: on NOT_ENOUGH_REPLICAS clients do not look for another leader. A
+duplicate of an idempotent producer is answered with the offsets of the original, and with acks=all once that is
+committed. Who asked the wrong broker is told where the leader is (10+, KIP-951). acks=0 has no answer: where it fails,
+the connection is closed, which is all that the protocol offers. Internal topics take records from their coordinators
+and, as in Kafka, from clients that call themselves `__admin_client`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from tidelog.base.errors import (
+    Code,
+    DiskError,
+    InvalidRecordsError,
+    InvariantBrokenError,
+    KafkaError,
+    MalformedMessageError,
+    refusal,
+)
+from tidelog.base.ids import TopicId
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
+from tidelog.server.replication.partition import Partition
+from tidelog.wire.messages.api_00_produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import DataApi
+
+TOPIC_IDS_FROM_VERSION = 13
+LEADERS_FROM_VERSION = 10
+
+ADMIN_CLIENT_ID = "__admin_client"
+
+WHY_NOT_COMMITTED = {
+    Code.REQUEST_TIMED_OUT: "written, and not committed within the time that the request allows; it may be yet",
+    Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "written, and then too few replicas were in sync; it may be committed yet",
+    Code.NOT_LEADER_OR_FOLLOWER: "written, and then the leadership ended, or too few followers fetch for anything to "
+    "be committed here; what the next leader has stays",
+}
+
+
+def handle(
+    node: DataApi, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
+    acks = request.acks
+    is_admin = context.header.client_id == ADMIN_CLIENT_ID
+    owed = _Owed(request.timeout_ms)
+    topics = []
+    for topic in request.topic_data:
+        name = topic.topic_id if by_id else topic.name
+        rows = [_append(node, name, data, acks, owed, is_admin=is_admin) for data in topic.partition_data]
+        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
+    response = ProduceResponse(responses=topics)
+    if owed.unsynced or owed.uncommitted:
+        return _answer_when_safe(node, owed, response, acks, context)
+    if owed.wrong_leader:
+        _tell_leaders(node, owed, response, context)
+    return _answer(response, acks)
+
+
+def _tell_leaders(node: DataApi, owed: _Owed, response: ProduceResponse, context: RequestContext) -> None:
+    """To those that asked the wrong broker, where the right one is (KIP-951), if it is another as far as is known."""
+    for topic, row in owed.wrong_leader:
+        leader_id, leader_epoch = leader_of(node.image, topic, row.index)
+        if leader_id != node.config.node_id:
+            row.current_leader = LeaderIdAndEpoch(leader_id, leader_epoch)
+    if context.api_version >= LEADERS_FROM_VERSION:
+        leaders = [row.current_leader.leader_id for _, row in owed.wrong_leader if row.current_leader is not None]
+        listener_name = context.connection.listener_name
+        response.node_endpoints = endpoints_of(node.image, leaders, listener_name, NodeEndpoint)
+
+
+def _answer(response: ProduceResponse, acks: int) -> ProduceResponse | None:
+    if acks:
+        return response
+    for topic in response.responses:
+        for row in topic.partition_responses:
+            if row.error_code:
+                raise MalformedMessageError(
+                    "a produce request with acks=0 failed, which only a close can tell its producer: "
+                    f"{Code(row.error_code).name}: {row.error_message}"
+                )
+    return None
+
+
+class _Owed:
+    """What is to be waited for before a request is answered, row by row."""
+
+    __slots__ = ("timeout_ms", "uncommitted", "unsynced", "wrong_leader")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self.unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
+        self.uncommitted: list[tuple[asyncio.Future[Code], str | UUID, PartitionProduceResponse]] = []
+        self.wrong_leader: list[tuple[str | UUID, PartitionProduceResponse]] = []
+
+
+async def _answer_when_safe(
+    node: DataApi, owed: _Owed, response: ProduceResponse, acks: int, context: RequestContext
+) -> ProduceResponse | None:
+    for partition, row in owed.unsynced:
+        try:
+            await node.files.flush(partition)
+        except DiskError as error:
+            node.broker.on_disk_error(partition, error)
+            row.error_code, row.base_offset, row.error_message = Code.KAFKA_STORAGE_ERROR, -1, str(error)
+    for committed, topic, row in owed.uncommitted:
+        code = await committed
+        if code and not row.error_code:
+            row.error_code, row.base_offset, row.error_message = code, -1, WHY_NOT_COMMITTED.get(code)
+            if code in WRONG_LEADER:
+                owed.wrong_leader.append((topic, row))
+    if owed.wrong_leader:
+        _tell_leaders(node, owed, response, context)
+    return _answer(response, acks)
+
+
+def _append(
+    node: DataApi,
+    topic: UUID | str,
+    data: PartitionProduceData,
+    acks: int,
+    owed: _Owed,
+    *,
+    is_admin: bool,
+) -> PartitionProduceResponse:
+    try:
+        if acks not in (-1, 0, 1):
+            raise refusal(Code.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1 (all), 0 or 1")
+        if isinstance(topic, str):
+            partition = node.broker.partition(topic, data.index)
+        else:
+            partition = node.broker.partition_by_id(TopicId(topic), data.index)
+        if partition.is_internal and not is_admin:
+            name = partition.topic_partition.topic
+            raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinators alone")
+        records = data.records
+        if not isinstance(records, memoryview) or not len(records):
+            raise refusal(Code.INVALID_RECORD, "no batch was sent")
+        result = partition.append(records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
+    except KafkaError as error:
+        row = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
+        if isinstance(error, InvalidRecordsError):
+            row.record_errors = [BatchIndexAndErrorMessage(index, fault) for index, fault in error.record_errors]
+        if row.error_code in WRONG_LEADER:
+            owed.wrong_leader.append((topic, row))
+        return row
+    except InvariantBrokenError as error:
+        node.broker.on_bug(partition, error)
+        raise
+    except DiskError as error:
+        node.broker.on_disk_error(partition, error)
+        return _refused(data.index, Code.KAFKA_STORAGE_ERROR, str(error))
+    row = PartitionProduceResponse(
+        index=data.index,
+        base_offset=result.first_offset,
+        log_append_time_ms=-1 if result.log_append_time_ms is None else result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
+    )
+    if partition.is_sync_awaited:
+        owed.unsynced.append((partition, row))
+    if acks == -1 and result.last_offset >= partition.high_watermark:
+        owed.uncommitted.append((partition.committed(result.last_offset + 1, owed.timeout_ms), topic, row))
+    return row
+
+
+def _refused(index: int, code: Code, message: str) -> PartitionProduceResponse:
+    return PartitionProduceResponse(index=index, error_code=code, base_offset=-1, error_message=message)

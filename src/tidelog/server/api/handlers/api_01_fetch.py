@@ -1,0 +1,168 @@
+"""Fetch 4-18: committed records, for consumers; and all there are, for followers of partitions that this broker leads.
+
+Behaviour: waits up to MaxWaitMs for MinBytes; answers whole batches, the first of them whole however large. Errors and
+divergence are answered at once, and so is a fetch of nothing. From version 7 there are sessions (KIP-227). The leader
+epoch is checked (KIP-320), of what a session remembers too; whoever sends LastFetchedEpoch learns where its log
+diverged. A follower (`replica_id`, from 15 on `replica_state`) is read to up to the log end, and its fetch proves what
+it has if it is accepted. Consumers of version 11 and up are also answered by a follower, once it has reconciled with
+its leader; OFFSET_OUT_OF_RANGE of a follower means that the leader is to be asked, as in Kafka. The HighWatermark field
+(KIP-1166) is for the metadata quorum and means nothing here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.division import Division, with_value
+from tidelog.server.api.fetch_reading import ZSTD_FROM_VERSION, FetchReading
+from tidelog.server.api.fetch_sessions import FetchSession, begins_anew
+from tidelog.server.api.leader_hints import endpoints_of
+from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import DataApi
+
+TOPIC_IDS_FROM_VERSION = 13
+LEADERS_FROM_VERSION = 16
+FOLLOWERS_FROM_VERSION = 11
+"""Readers of older versions know nothing of replicas to read from, and expect the leader (KIP-392)."""
+
+
+PARTITION_BYTES = 430
+"""About what a session takes for a partition, of which half is what the request said of it."""
+
+BY_PARTS = Division("topics", "responses", Division("partitions", "partitions"), weight_max=2_000)
+
+
+def handle(node: DataApi, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+    is_by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
+    if context.is_long:
+        return _handle_long(node, request, context, is_by_id=is_by_id)
+    try:
+        session = node.fetch_sessions.begin(request, is_by_id=is_by_id, now_ms=node.clock.now_ms())
+    except KafkaError as error:
+        return FetchResponse(error_code=code_of(error, "Fetch"))
+    return _read(node, request, context, session)
+
+
+async def _handle_long(
+    node: DataApi, request: FetchRequest, context: RequestContext, *, is_by_id: bool
+) -> FetchResponse:
+    try:
+        session = await _long_session(node, request, is_by_id=is_by_id)
+    except KafkaError as error:
+        return FetchResponse(error_code=code_of(error, "Fetch"))
+    if (
+        context.kept is not None
+    ):  # what the request says is in the session; those that stay are bounded among themselves
+        held_bytes = 0 if session.session_id else len(session.partitions) * PARTITION_BYTES
+        context.kept.hold(min(held_bytes, context.kept.size_bytes))
+    response = _read(node, request, context, session)
+    del request
+    return await response if isinstance(response, Awaitable) else response
+
+
+async def _long_session(node: DataApi, request: FetchRequest, *, is_by_id: bool) -> FetchSession:
+    """What begins anew is taken in on another thread, where nobody else knows of it yet; what changes, by parts."""
+    sessions, now_ms = node.fetch_sessions, node.clock.now_ms()
+    if begins_anew(request):
+        session = await node.executor.compute(partial(sessions.new, request, is_by_id=is_by_id, now_ms=now_ms))
+        sessions.begin_anew(request, session, now_ms)
+        return session
+    forgotten = request.forgotten_topics_data
+    first, *rest = BY_PARTS.pieces_of(with_value(request, "forgotten_topics_data", []))
+    session = sessions.begin(first, is_by_id=is_by_id, now_ms=now_ms)
+    for part in (*rest, with_value(with_value(request, "topics", []), "forgotten_topics_data", forgotten)):
+        await asyncio.sleep(0)
+        sessions.go_on(session, part, now_ms)
+    return session
+
+
+def _read(
+    node: DataApi, request: FetchRequest, context: RequestContext, session: FetchSession
+) -> FetchResponse | Awaitable[FetchResponse]:
+    reads_zstd = context.header.api_version >= ZSTD_FROM_VERSION
+    reading = FetchReading(
+        node.broker,
+        session,
+        request,
+        node.config.fetch_size_bytes_max,
+        reads_zstd=reads_zstd,
+        reads_from_followers=context.header.api_version >= FOLLOWERS_FROM_VERSION,
+        now_ms=node.clock.now_ms,
+    )
+    has_ended = True
+    try:
+        reading.read_due()
+        is_done = reading.has_enough or request.max_wait_ms <= 0
+        if is_done and not reading.not_cached and not reading.is_partway and not reading.is_long:
+            return _answer(node, reading, context)
+        has_ended = False
+    finally:
+        if has_ended:
+            session.on_fetch_ended()
+    return _wait(node, reading, session, request.max_wait_ms, context)
+
+
+def _answer(node: DataApi, reading: FetchReading, context: RequestContext) -> FetchResponse:
+    return _with_leaders(reading.answer(), node, reading, context)
+
+
+async def _answer_in_turns(node: DataApi, reading: FetchReading, context: RequestContext) -> FetchResponse:
+    context.is_long = True
+    return _with_leaders(await reading.answer_in_turns(), node, reading, context)
+
+
+def _with_leaders(
+    response: FetchResponse, node: DataApi, reading: FetchReading, context: RequestContext
+) -> FetchResponse:
+    if reading.leaders and context.api_version >= LEADERS_FROM_VERSION:
+        name = context.connection.listener_name
+        response.node_endpoints = endpoints_of(node.broker.image, reading.leaders, name, NodeEndpoint)
+    return response
+
+
+async def _wait(
+    node: DataApi, reading: FetchReading, session: FetchSession, wait_ms_max: int, context: RequestContext
+) -> FetchResponse:
+    """Read what becomes due, until there is enough or the time is up."""
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+    is_late = wait_ms_max <= 0
+
+    def on_deadline() -> None:
+        nonlocal is_late
+        is_late = True
+        news.set()
+
+    on_due = session.on_due = news.set
+    if session.due:
+        news.set()  # what became due before anybody was told
+    timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_deadline)
+    try:
+        while True:
+            if reading.is_partway:
+                await asyncio.sleep(0)
+            elif reading.not_cached:
+                await node.broker.bring_into_memory(reading.not_cached)
+            if reading.is_overtaken:
+                return FetchResponse(error_code=Code.INVALID_FETCH_SESSION_EPOCH, session_id=session.session_id)
+            if reading.is_partway or session.due:
+                reading.read_due()
+            if not reading.not_cached and not reading.is_partway:
+                if reading.has_enough or is_late:
+                    if reading.is_long:
+                        return await _answer_in_turns(node, reading, context)
+                    return _answer(node, reading, context)
+                news.clear()
+                await news.wait()
+    finally:
+        timer.cancel()
+        reading.give_back()
+        if session.on_due is on_due:
+            session.on_fetch_ended()

@@ -1,0 +1,38 @@
+"""Fetch 4-18 on the listener of controllers: the metadata log, by voters and observers of its quorum.
+
+Behaviour: nodes ask in version 17, or 18, which carries their high watermark (KIP-1166). The leader parks a fetch that
+has no news; the answer carries what the log holds when it is sent. Where the logs part, and which snapshot to load
+first, is told at once (KIP-595, KIP-630); so is who leads, by every node. Whoever hangs up is forgotten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.quorum.values import FetchAnswer, QuorumFetch
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.quorum.quorum_messages import asked_of, fetch_response
+from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import QuorumApi
+
+
+def handle(node: QuorumApi, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
+    try:
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
+        asked = asked_of(request, context.api_version, node.config.node_id)
+    except KafkaError as error:
+        return FetchResponse(error_code=code_of(error, "Fetch"))
+    assert isinstance(asked, QuorumFetch)
+    return _wait(node, asked)
+
+
+async def _wait(node: QuorumApi, asked: QuorumFetch) -> FetchResponse:
+    quorum = node.quorum
+    answer, records = await quorum.ask(asked)
+    assert isinstance(answer, FetchAnswer)
+    log_start_offset = quorum.storage.log.log_start_offset
+    return fetch_response(answer, records, log_start_offset, quorum.endpoint_of(answer.leader_id))

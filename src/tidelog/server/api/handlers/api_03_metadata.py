@@ -1,0 +1,158 @@
+"""Metadata 0-13: the brokers, and what topics there are, as the published image has them.
+
+Behaviour: topics by name or (10+) by id; a topic that is not there is created with the broker's defaults if the client
+and `auto.create.topics.enable` allow it, and is in this same answer. "No leader" (-1) comes with the leader epoch that
+is in force: it is no rewind. Fenced brokers are not shown. A replica whose disk failed here is among the offline
+replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers: every client waits and asks
+again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten times a second. What one
+is authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import TopicId
+from tidelog.metadata import MetadataImage, TopicImage
+from tidelog.metadata.topic_names import INTERNAL_TOPICS, check_topic_name
+from tidelog.server.api.authorized_operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tidelog.wire.primitives import ZERO_UUID
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import DataApi
+
+NO_TOPICS_MEANS_ALL_BEFORE_VERSION = 1
+NAMELESS_SINCE_VERSION = 12
+"""Before, an answer gives every topic a name, though from 10 on a request need not."""
+
+TOLD_AT_ONCE_MAX = 512
+"""Topics and partitions, of an answer that is made on the event loop: some milliseconds."""
+
+
+def handle(
+    node: DataApi, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    missing = _to_create(node, request)
+    if missing:
+        return _create_then_answer(node, request, context, missing)
+    return _answer_where_it_fits(node, request, context)
+
+
+def _to_create(node: DataApi, request: MetadataRequest) -> list[str]:
+    if not request.topics or not request.allow_auto_topic_creation or not node.config.auto_create_topics_enable:
+        return []
+    names = {topic.name for topic in request.topics if topic.name is not None and topic.topic_id == ZERO_UUID}
+    # The coordinators' topics are theirs to make, with partitions and settings of their own.
+    taken = node.image.topics_by_name.keys() | INTERNAL_TOPICS
+    return sorted(name for name in names - taken if check_topic_name(name) is None)
+
+
+async def _create_then_answer(
+    node: DataApi, request: MetadataRequest, context: RequestContext, missing: list[str]
+) -> MetadataResponse:
+    # Whatever comes of it, and whoever was first, the image says.
+    try:
+        await node.create_topics_with_defaults(missing)
+    except KafkaError as error:
+        code_of(error, f"Metadata: auto-creation of {missing}")
+    response = _answer_where_it_fits(node, request, context)
+    return await response if isinstance(response, Awaitable) else response
+
+
+def _answer_where_it_fits(
+    node: DataApi, request: MetadataRequest, context: RequestContext
+) -> MetadataResponse | Awaitable[MetadataResponse]:
+    """On another thread, if there is much to tell: as the image has it now, whatever comes meanwhile."""
+    image, told = node.image, 0
+    asks_for_all = _asks_for_all(request, context)
+    for one in image.topics_by_name.values() if asks_for_all else request.topics or ():
+        topic = one if isinstance(one, TopicImage) else _found(image, one)
+        told += 1 if topic is None else 1 + len(topic.partitions)
+        if told > TOLD_AT_ONCE_MAX:
+            context.is_long, context.reflects = True, context.reflects or node.consistency_state
+            return node.executor.compute(partial(_answer, node, image, request, context))
+    return _answer(node, image, request, context)
+
+
+def _asks_for_all(request: MetadataRequest, context: RequestContext) -> bool:
+    return request.topics is None or (not request.topics and context.api_version < NO_TOPICS_MEANS_ALL_BEFORE_VERSION)
+
+
+def _found(image: MetadataImage, asked: MetadataRequestTopic) -> TopicImage | None:
+    return image.topic(asked.name or "") if asked.topic_id == ZERO_UUID else image.topic_by_id(TopicId(asked.topic_id))
+
+
+def _answer(node: DataApi, image: MetadataImage, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
+    asked = request.topics
+    if asked is None or _asks_for_all(request, context):
+        topics = [_topic(node, image, topic) for topic in image.topics_by_name.values()]
+    else:
+        distinct = {(one.topic_id, one.name): one for one in asked}  # each once, as Kafka does
+        no_name = None if context.api_version >= NAMELESS_SINCE_VERSION else ""
+        topics = [_asked_topic(node, image, one, no_name) for one in distinct.values()]
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            if topic.error_code != Code.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = TOPIC_OPERATIONS
+    brokers = []
+    for broker in image.brokers.values():
+        endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
+        if endpoint is not None:
+            brokers.append(MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
+    controller_id = -1 if node.controller_id is None else node.controller_id
+    answer = MetadataResponse(brokers=brokers, cluster_id=node.cluster_id, controller_id=controller_id, topics=topics)
+    if request.include_cluster_authorized_operations:
+        answer.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return answer
+
+
+def _asked_topic(
+    node: DataApi, image: MetadataImage, asked: MetadataRequestTopic, no_name: str | None
+) -> MetadataResponseTopic:
+    found, name = _found(image, asked), asked.name
+    if found is not None:
+        return _topic(node, image, found)
+    if asked.topic_id != ZERO_UUID:
+        return MetadataResponseTopic(error_code=Code.UNKNOWN_TOPIC_ID, topic_id=asked.topic_id, name=no_name)
+    if name is None:
+        return MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=no_name)
+    illegal = check_topic_name(name) is not None
+    code = Code.INVALID_TOPIC_EXCEPTION if illegal else Code.UNKNOWN_TOPIC_OR_PARTITION
+    return MetadataResponseTopic(error_code=code, name=name)
+
+
+def _topic(node: DataApi, image: MetadataImage, topic: TopicImage) -> MetadataResponseTopic:
+    partitions = []
+    us = node.config.node_id
+    for index, state in enumerate(topic.partitions):
+        leader = image.reachable_leader(state)
+        offline: list[int] = [r for r in state.replicas if r not in image.brokers or image.brokers[r].is_fenced]
+        if us in state.replicas and node.broker.is_offline(topic.name, index):
+            offline.append(us)
+            leader = None if leader == us else leader
+        partitions.append(
+            MetadataResponsePartition(
+                error_code=Code.LEADER_NOT_AVAILABLE if leader is None else Code.NONE,
+                partition_index=index,
+                leader_id=-1 if leader is None else leader,
+                leader_epoch=state.leader_epoch,
+                replica_nodes=list(state.replicas),
+                isr_nodes=list(state.isr),
+                offline_replicas=offline,
+            )
+        )
+    return MetadataResponseTopic(
+        name=topic.name, topic_id=topic.topic_id, is_internal=topic.name in INTERNAL_TOPICS, partitions=partitions
+    )

@@ -1,0 +1,75 @@
+"""OffsetFetch 1-9: how far groups have read, with the leader epoch that was committed (5+, KIP-320).
+
+Behaviour: a partition without an offset is answered -1, a group without any likewise. All partitions where none is
+named (2+); several groups from 8 on (KIP-709), each with an error of its own. Offsets are stable at once: there are no
+transactions that could hold them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.errors import KafkaError
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.group_answers import when_all_answered
+from tidelog.wire.messages.api_09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import GroupsApi
+
+ERROR_OF_GROUP_FROM_VERSION = 2
+SEVERAL_GROUPS_FROM_VERSION = 8
+
+
+def handle(
+    node: GroupsApi, request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
+    version = context.api_version
+    groups = request.groups
+    if version < SEVERAL_GROUPS_FROM_VERSION:
+        groups = [OffsetFetchRequestGroup(group_id=request.group_id, topics=request.topics)]
+
+    def respond(answers: list[Any]) -> OffsetFetchResponse:
+        rows = [_row(group, answer) for group, answer in zip(groups, answers, strict=True)]
+        if version >= SEVERAL_GROUPS_FROM_VERSION:
+            return OffsetFetchResponse(groups=rows)
+        (row,) = rows
+        if row.error_code and version < ERROR_OF_GROUP_FROM_VERSION:
+            row.topics = _each_refused(groups[0], row.error_code)
+        return OffsetFetchResponse(topics=row.topics, error_code=row.error_code)
+
+    return when_all_answered([_ask(node, group) for group in groups], respond)
+
+
+def _ask(node: GroupsApi, group: OffsetFetchRequestGroup) -> object:
+    return node.groups.ask(
+        group.group_id,
+        lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_fetch(
+            request_id, group, now_ms=now_ms, wall_ms=wall_ms
+        ),
+    )
+
+
+def _row(group: OffsetFetchRequestGroup, answer: OffsetFetchResponseGroup | KafkaError) -> OffsetFetchResponseGroup:
+    if isinstance(answer, KafkaError):
+        return OffsetFetchResponseGroup(group_id=group.group_id, error_code=code_of(answer, "OffsetFetch"))
+    return answer
+
+
+def _each_refused(group: OffsetFetchRequestGroup, code: int) -> list[OffsetFetchResponseTopic]:
+    """Version 1 has no place for an error but beside each partition."""
+    return [
+        OffsetFetchResponseTopic(
+            topic.name,
+            [OffsetFetchResponsePartition(partition_index=one, error_code=code) for one in topic.partition_indexes],
+        )
+        for topic in group.topics or []
+    ]

@@ -1,0 +1,90 @@
+"""FindCoordinator 0-6: the broker that leads the group's partition of `__consumer_offsets`.
+
+Behaviour: the first to ask has the topic made, and is answered when it is there. Several groups at once from 4 on
+(KIP-699). A group whose partition nobody leads, or whose log is damaged, gets COORDINATOR_NOT_AVAILABLE with the
+reason. A transactional id or a share group gets INVALID_REQUEST, which ends the attempt at once
+(COORDINATOR_NOT_AVAILABLE would be retried for ever). librdkafka takes a broker without this API for one that knows no
+lz4, and stops compressing without a word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_10_find_coordinator import (
+    KEY_TYPE_GROUP,
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import GroupsApi
+
+SEVERAL_KEYS_FROM_VERSION = 4
+
+
+def handle(
+    node: GroupsApi, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
+    if request.key_type == KEY_TYPE_GROUP and node.groups.partition_for("") is None:
+        return _create_then_answer(node, request, context)
+    return _answer(node, request, context, None)
+
+
+async def _create_then_answer(
+    node: GroupsApi, request: FindCoordinatorRequest, context: RequestContext
+) -> FindCoordinatorResponse:
+    refused = None
+    try:
+        await node.groups.create_topic()
+    except KafkaError as error:
+        refused = error
+    return _answer(node, request, context, refused)
+
+
+def _answer(
+    node: GroupsApi, request: FindCoordinatorRequest, context: RequestContext, error: KafkaError | None
+) -> FindCoordinatorResponse:
+    if context.api_version >= SEVERAL_KEYS_FROM_VERSION:
+        keys = dict.fromkeys(request.coordinator_keys)
+        every = [_coordinator(node, key, request.key_type, context, error) for key in keys]
+        return FindCoordinatorResponse(coordinators=every)
+    found = _coordinator(node, request.key, request.key_type, context, error)
+    return FindCoordinatorResponse(
+        error_code=found.error_code,
+        error_message=found.error_message,
+        node_id=found.node_id,
+        host=found.host,
+        port=found.port,
+    )
+
+
+def _coordinator(
+    node: GroupsApi, key: str, key_type: int, context: RequestContext, error: KafkaError | None
+) -> Coordinator:
+    try:
+        if error is not None:
+            raise error
+        return _find(node, key, key_type, context.connection.listener_name)
+    except KafkaError as refused:
+        return Coordinator(key=key, error_code=code_of(refused, "FindCoordinator"), error_message=str(refused))
+
+
+def _find(node: GroupsApi, key: str, key_type: int, listener_name: str) -> Coordinator:
+    if key_type != KEY_TYPE_GROUP:
+        raise refusal(Code.INVALID_REQUEST, "this release has no transactions and no share groups")
+    place = node.groups.partition_for(key)
+    state = None if place is None else node.image.partition(place.topic, place.partition)
+    leader = None if state is None or state.leader is None else node.image.brokers.get(state.leader)
+    endpoint = None if leader is None or leader.is_fenced else leader.endpoint(listener_name)
+    if place is None or leader is None or endpoint is None:
+        raise refusal(Code.COORDINATOR_NOT_AVAILABLE, f"nobody leads {place} at the moment")
+    if leader.broker_id == node.config.node_id:
+        why = node.groups.refusal_of(place)
+        if why is not None:
+            raise refusal(Code.COORDINATOR_NOT_AVAILABLE, str(why))
+    return Coordinator(key=key, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)

@@ -1,0 +1,62 @@
+"""OffsetForLeaderEpoch 2-4: where does a leader epoch end in the leader's log (KIP-101, KIP-279, KIP-320)?
+
+Behaviour: answers the largest epoch up to the one asked and its exclusive end offset; asked for one older than the
+first known, (asked, start of the first); asked for one this log has never heard of, (-1, -1). The current leader epoch
+is checked, so that nobody truncates by the answer of a stale leader. A reader that debugs (replica id -2, said and not
+defaulted, with no current epoch) is answered by followers too, each from its own log: nobody truncates by that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
+    DEBUGGING_CONSUMER_REPLICA_ID,
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopicResult,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import DataApi
+    from tidelog.server.replication.partition import Partition
+
+FIRST_WITH_REPLICA_ID = 3
+
+
+def handle(
+    node: DataApi, request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    # Version 2 has no field for it: whoever asks in it is an ordinary consumer.
+    debugs = request.replica_id == DEBUGGING_CONSUMER_REPLICA_ID and context.api_version >= FIRST_WITH_REPLICA_ID
+    topics = []
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            row = EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=-1, end_offset=-1)
+            try:
+                partition = node.broker.partition(topic.topic, asked.partition)
+                known = _end(partition, asked, debugs)
+                if known is not None:
+                    row.leader_epoch, row.end_offset = known
+            except KafkaError as error:
+                row.error_code = code_of(error, f"OffsetForLeaderEpoch {topic.topic}-{asked.partition}")
+            rows.append(row)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def _end(partition: Partition, asked: OffsetForLeaderPartition, debugs: bool) -> tuple[LeaderEpoch, Offset] | None:
+    is_own_log_meant = debugs and asked.current_leader_epoch < 0
+    replica = None if is_own_log_meant else partition.leader(asked.current_leader_epoch)
+    if asked.leader_epoch < 0:
+        return None
+    leader_epoch = LeaderEpoch(asked.leader_epoch)
+    if replica is not None:
+        return replica.offset_for_leader_epoch(leader_epoch)
+    return partition.log.lineage.end_offset_for(leader_epoch, partition.log.log_end_offset)

@@ -1,0 +1,73 @@
+"""DescribeLogDirs 1-4: this broker's log directories, what lies in each, and how much room there is.
+
+Behaviour: every directory of `log.dirs` is told of, in their order, one that is out of use with KAFKA_STORAGE_ERROR and
+nothing in it. Logs that are asked for and are not here are left out, without an error. A copy that is to take the place
+of a log says so, and how far it is behind that (KIP-113). Sizes are those of the batches; a directory's total and
+usable bytes (4+) are asked of its file system, off the loop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, DiskError
+from tidelog.base.ids import TopicPartition
+from tidelog.server.api.dispatch import RequestContext
+from tidelog.server.storage.log_dir import LogDir
+from tidelog.wire.messages.api_35_describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import DataApi
+
+
+async def handle(node: DataApi, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
+    by_directory = _rows_by_directory(node, request)
+    held = {directory.path: directory for directory in node.files.directories}
+    results = []
+    for path in node.config.log_directories:
+        result = DescribeLogDirsResult(log_dir=os.path.abspath(path), error_code=Code.KAFKA_STORAGE_ERROR)
+        directory = held.get(path)
+        if directory is not None and directory.failure is None:
+            try:
+                result.total_bytes, result.usable_bytes = await node.files.room_in(directory)
+                result.topics = _topics(by_directory[directory])
+                result.error_code = Code.NONE
+            except DiskError:
+                node.broker.on_suspicion(directory)
+        results.append(result)
+    return DescribeLogDirsResponse(results=results)
+
+
+def _rows_by_directory(
+    node: DataApi, request: DescribeLogDirsRequest
+) -> dict[LogDir, list[tuple[TopicPartition, DescribeLogDirsPartition]]]:
+    asked = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
+    found: dict[LogDir, list[tuple[TopicPartition, DescribeLogDirsPartition]]] = defaultdict(list)
+    for partition in node.broker.partitions:
+        topic_partition, log = partition.topic_partition, partition.log
+        directory = node.files.directory_of(topic_partition)
+        if directory is not None and (asked is None or topic_partition in asked):
+            lag = max(partition.high_watermark - log.log_end_offset, 0)
+            row = DescribeLogDirsPartition(topic_partition.partition, log.size_bytes, lag, False)
+            found[directory].append((topic_partition, row))
+    for directory, future in node.broker.moves.copies:
+        topic_partition = future.log.topic_partition
+        if asked is None or topic_partition in asked:
+            row = DescribeLogDirsPartition(topic_partition.partition, future.log.size_bytes, future.offset_lag, True)
+            found[directory].append((topic_partition, row))
+    return found
+
+
+def _topics(rows: list[tuple[TopicPartition, DescribeLogDirsPartition]]) -> list[DescribeLogDirsTopic]:
+    topics: dict[str, list[DescribeLogDirsPartition]] = {}
+    for topic_partition, row in sorted(rows, key=lambda each: each[0]):
+        topics.setdefault(topic_partition.topic, []).append(row)
+    return [DescribeLogDirsTopic(topic, its) for topic, its in topics.items()]

@@ -1,0 +1,37 @@
+"""BeginQuorumEpoch 0-1: a leader of the metadata quorum says that it leads (KIP-595), and where it listens (KIP-853).
+
+Behaviour: the epoch is on disk before it is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.quorum.values import EpochAnswer, EpochBegun
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.quorum.quorum_messages import asked_of, begin_response
+from tidelog.wire.messages.api_53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import QuorumApi
+
+
+def handle(
+    node: QuorumApi, request: BeginQuorumEpochRequest, context: RequestContext
+) -> BeginQuorumEpochResponse | Awaitable[BeginQuorumEpochResponse]:
+    try:
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
+        asked = asked_of(request, context.api_version, node.config.node_id)
+        assert isinstance(asked, EpochBegun)
+        node.quorum.check_asker(request.cluster_id, context.connection.peer, asked.leader_id)
+    except KafkaError as error:
+        return BeginQuorumEpochResponse(error_code=code_of(error, "BeginQuorumEpoch"))
+
+    async def wait() -> BeginQuorumEpochResponse:
+        answer, _ = await node.quorum.ask(asked)
+        assert isinstance(answer, EpochAnswer)
+        return begin_response(answer, node.quorum.endpoint_of(answer.leader_id))
+
+    return wait()

@@ -1,0 +1,35 @@
+"""EndQuorumEpoch 0-1: a leader of the metadata quorum says that it leads no more, and who should be next (KIP-595).
+
+Behaviour: who stands first stands for election at once, the others a moment later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.quorum.values import EpochAnswer
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.quorum.quorum_messages import asked_of, end_response
+from tidelog.wire.messages.api_54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import QuorumApi
+
+
+def handle(
+    node: QuorumApi, request: EndQuorumEpochRequest, context: RequestContext
+) -> EndQuorumEpochResponse | Awaitable[EndQuorumEpochResponse]:
+    try:
+        node.quorum.check_asker(request.cluster_id, context.connection.peer)
+        asked = asked_of(request, context.api_version, node.config.node_id)
+    except KafkaError as error:
+        return EndQuorumEpochResponse(error_code=code_of(error, "EndQuorumEpoch"))
+
+    async def wait() -> EndQuorumEpochResponse:
+        answer, _ = await node.quorum.ask(asked)
+        assert isinstance(answer, EpochAnswer)
+        return end_response(answer, node.quorum.endpoint_of(answer.leader_id))
+
+    return wait()

@@ -1,0 +1,81 @@
+"""AlterPartition 2-3, of brokers: a leader asks for another ISR, for each of its partitions on its own (KIP-497).
+
+Behaviour: checked against what is committed and what is about to be (rule 5): who asks, at which broker epoch, leader
+epoch and partition epoch, and whether the members may be in sync (KIP-841; KIP-903 from 3 on). A grant comes with the
+state that is in force then.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, PartitionEpoch, PartitionIndex, TopicId
+from tidelog.controller import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_56_alter_partition import (
+    RECOVERED,
+    RECOVERING,
+    AlteredPartitionData,
+    AlteredTopic,
+    AlterPartitionData,
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import ControllerApi
+
+EPOCHS_OF_MEMBERS_FROM_VERSION = 3
+
+
+async def handle(
+    node: ControllerApi, request: AlterPartitionRequest, context: RequestContext
+) -> AlterPartitionResponse:
+    tells_epochs = context.api_version >= EPOCHS_OF_MEMBERS_FROM_VERSION
+    wanted = [
+        PartitionToAlter(TopicId(topic.topic_id), PartitionIndex(one.partition_index), _change(one, tells_epochs))
+        for topic in request.topics
+        for one in topic.partitions
+    ]
+    sender, sender_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
+    try:
+        altered: tuple[AlteredPartition, ...] = await node.controller.request(
+            lambda state: state.decide_alter_partitions(sender, sender_epoch, wanted)
+        )
+    except KafkaError as error:
+        return AlterPartitionResponse(error_code=code_of(error, f"AlterPartition of broker {sender}"))
+    return AlterPartitionResponse(
+        topics=[
+            AlteredTopic(topic_id, [_row(one) for one in rows])
+            for topic_id, rows in groupby(altered, key=lambda one: one.topic_id)
+        ]
+    )
+
+
+def _change(asked: AlterPartitionData, tells_epochs: bool) -> IsrChange:
+    if tells_epochs:
+        isr = [(one.broker_id, one.broker_epoch) for one in asked.new_isr_with_epochs]
+    else:
+        isr = [(broker_id, -1) for broker_id in asked.new_isr]
+    return IsrChange(
+        LeaderEpoch(asked.leader_epoch),
+        PartitionEpoch(asked.partition_epoch),
+        tuple(IsrMember(BrokerId(one), None if epoch < 0 else BrokerEpoch(epoch)) for one, epoch in isr),
+        is_recovering=asked.leader_recovery_state == RECOVERING,
+    )
+
+
+def _row(altered: AlteredPartition) -> AlteredPartitionData:
+    state = altered.state
+    if state is None:
+        return AlteredPartitionData(partition_index=altered.partition, error_code=altered.code)
+    return AlteredPartitionData(
+        partition_index=altered.partition,
+        leader_id=-1 if state.leader is None else state.leader,
+        leader_epoch=state.leader_epoch,
+        isr=list(state.isr),
+        leader_recovery_state=RECOVERING if state.is_recovering else RECOVERED,
+        partition_epoch=state.partition_epoch,
+    )

@@ -1,0 +1,68 @@
+"""UpdateFeatures 0-2: set the levels of features, all that are named or none of them (KIP-584).
+
+Behaviour: a level goes up only as far as every registered broker can work at it, and down only where that is asked for.
+Versions 0 and 1 answer for each feature, version 2 for all at once: with the first refusal that is about a feature
+itself, and the text of them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.controller import FeatureUpdate, UpdatedFeature, UpgradeType
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_57_update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import ControllerApi
+
+UPGRADE_TYPES_FROM_VERSION = 1
+ONE_ANSWER_FROM_VERSION = 2
+
+
+async def handle(
+    node: ControllerApi, request: UpdateFeaturesRequest, context: RequestContext
+) -> UpdateFeaturesResponse:
+    updates = [_update(one, context.api_version) for one in request.feature_updates]
+    try:
+        updated: tuple[UpdatedFeature, ...] = await node.controller.request(
+            lambda state: state.decide_update_features(updates, validate_only=request.validate_only)
+        )
+        await node.caught_up()
+    except KafkaError as error:
+        return refused(request, context, error)
+    if context.api_version < ONE_ANSWER_FROM_VERSION:
+        return UpdateFeaturesResponse(
+            results=[UpdatableFeatureResult(one.name, one.code, one.message) for one in updated]
+        )
+    return _for_all(updated)
+
+
+def refused(request: UpdateFeaturesRequest, context: RequestContext, error: KafkaError) -> UpdateFeaturesResponse:
+    """The answer where nothing could be decided."""
+    return UpdateFeaturesResponse(error_code=code_of(error, "UpdateFeatures"), error_message=str(error))
+
+
+def _for_all(updated: Sequence[UpdatedFeature]) -> UpdateFeaturesResponse:
+    not_done = [one for one in updated if one.code != Code.NONE]
+    reasons = [one for one in not_done if one.code != Code.FEATURE_UPDATE_FAILED]
+    if not not_done:
+        return UpdateFeaturesResponse()
+    return UpdateFeaturesResponse(
+        error_code=(reasons or not_done)[0].code,
+        error_message="; ".join(one.message or one.name for one in reasons or not_done),
+    )
+
+
+def _update(asked: FeatureUpdateKey, api_version: int) -> FeatureUpdate:
+    if api_version >= UPGRADE_TYPES_FROM_VERSION:
+        return FeatureUpdate(asked.feature, asked.max_version_level, asked.upgrade_type)
+    kind = UpgradeType.SAFE_DOWNGRADE if asked.allow_downgrade else UpgradeType.UPGRADE
+    return FeatureUpdate(asked.feature, asked.max_version_level, kind)

@@ -1,0 +1,58 @@
+"""AssignReplicasToDirs 0, of brokers: in which log directory each replica lies (KIP-858)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerEpoch, BrokerId, PartitionIndex, TopicId
+from tidelog.controller import ReplicaInDirectory
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
+    AssignedDirectoryResult,
+    AssignedPartitionResult,
+    AssignedTopicResult,
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import ControllerApi
+
+
+async def handle(
+    node: ControllerApi, request: AssignReplicasToDirsRequest, context: RequestContext
+) -> AssignReplicasToDirsResponse:
+    broker_id, broker_epoch = BrokerId(request.broker_id), BrokerEpoch(request.broker_epoch)
+    replicas = [
+        ReplicaInDirectory(TopicId(topic.topic_id), PartitionIndex(one.partition_index), directory.id)
+        for directory in request.directories
+        for topic in directory.topics
+        for one in topic.partitions
+    ]
+    codes: list[Code] = []
+    try:
+        for piece in node.controller.journal.speculative.pieces_to_assign(replicas):
+            codes += await node.controller.request(
+                lambda state: state.decide_assign_directories(broker_id, broker_epoch, piece)  # noqa: B023  # at once
+            )
+            await asyncio.sleep(0)
+    except KafkaError as error:
+        return AssignReplicasToDirsResponse(error_code=code_of(error, f"AssignReplicasToDirs of broker {broker_id}"))
+    told = iter(codes)
+    return AssignReplicasToDirsResponse(
+        directories=[
+            AssignedDirectoryResult(
+                directory.id,
+                [
+                    AssignedTopicResult(
+                        topic.topic_id,
+                        [AssignedPartitionResult(one.partition_index, next(told)) for one in topic.partitions],
+                    )
+                    for topic in directory.topics
+                ],
+            )
+            for directory in request.directories
+        ]
+    )

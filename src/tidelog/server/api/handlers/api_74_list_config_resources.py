@@ -1,0 +1,44 @@
+"""ListConfigResources 0-1: the names of what has settings (KIP-1142).
+
+Behaviour: topics, and brokers with their loggers. Groups and subscriptions to clients' metrics have no settings here:
+there are none to list, which is what version 0 asks for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code
+from tidelog.metadata import ResourceType
+from tidelog.server.api.dispatch import RequestContext
+from tidelog.wire.messages.api_74_list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import MetadataApi
+
+ALL_TYPES = [int(kind) for kind in ResourceType if kind != ResourceType.UNKNOWN]
+TYPES_FROM_VERSION = 1
+
+
+def handle(
+    node: MetadataApi, request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    if context.api_version < TYPES_FROM_VERSION:
+        return ListConfigResourcesResponse()
+    wanted = dict.fromkeys(request.resource_types or ALL_TYPES)
+    if not wanted.keys() <= set(ALL_TYPES):
+        return ListConfigResourcesResponse(error_code=Code.UNSUPPORTED_VERSION)
+    image = node.image
+    brokers = [str(broker_id) for broker_id, broker in sorted(image.brokers.items()) if not broker.is_fenced]
+    names = {
+        int(ResourceType.TOPIC): sorted(image.topics_by_name),
+        int(ResourceType.BROKER): brokers,
+        int(ResourceType.BROKER_LOGGER): brokers,
+    }
+    return ListConfigResourcesResponse(
+        config_resources=[ConfigResource(name, kind) for kind in wanted for name in names.get(kind, ())]
+    )

@@ -1,0 +1,82 @@
+"""Requests that list much are answered in pieces, one after another, with turns for everybody else in between.
+
+Each piece is a request of its own, and its answer a part of the whole. What is said of one name stays in one piece,
+unless that is more than a piece may hold. So the largest request that a stranger may send takes the event loop for a
+few milliseconds at a time; and what a controller decides by it is appended in portions that the quorum can follow, as
+Kafka's controller bounds the records of an operation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.server.api.apis import APIS
+from tidelog.wire.api import Api, ApiKey
+
+if TYPE_CHECKING:
+    from tidelog.server.api.dispatch import Handler, RequestContext
+    from tidelog.server.api.ports import ServerApi
+
+LOOKED_AT_FROM_BYTES = 1_024
+"""A shorter request lists few elements, unless it orders more than it lists (`Division.orders`)."""
+
+BYTES_GROWTH = 16
+"""About how many bytes of memory one byte of a request that lists very much takes once it is read."""
+KEPT_BYTES_MAX = 48 << 20
+"""What is counted at most for one: several find room at a time."""
+
+
+def kept_bytes(size_bytes: int) -> int:
+    """The memory that is counted for a request that lists very much, by the size of its frame."""
+    return min(size_bytes * BYTES_GROWTH, KEPT_BYTES_MAX)
+
+
+def no_room(known: Api) -> KafkaError:
+    return refusal(
+        Code.THROTTLING_QUOTA_EXCEEDED,
+        f"a {known.name} request lists very much, and as many of its kind wait as there is memory for "
+        "(queued.max.request.bytes)",
+    )
+
+
+def is_long(known: Api, request: Any, size_bytes: int) -> bool:
+    """Whether a request is to be answered in pieces."""
+    division = APIS[known.key].division
+    if division is None or (size_bytes < LOOKED_AT_FROM_BYTES and division.orders is None):
+        return False
+    if known.key == ApiKey.PRODUCE and not request.acks:
+        return False  # who waits for no answer may be gone before the second piece
+    return division.of(request).is_long(request)
+
+
+def in_pieces(known: Api, handle: Handler) -> Handler:
+    """The handler of an API, for long requests: it answers piece by piece, if there is a way to divide them."""
+    known_division = APIS[known.key].division
+    if known_division is None:
+
+        def answer_whole(node: ServerApi, request: Any, context: RequestContext) -> Any:
+            context.reflects = node.consistency_state  # the answer is written later, on another thread
+            return handle(node, request, context)
+
+        return answer_whole
+
+    async def answer(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        division = known_division.of(request)
+        if not division.is_order:
+            context.reflects = node.consistency_state
+        answers: list[Any] = []
+        for piece in await node.executor.compute(partial(division.pieces_of, request)):
+            one = handle(node, piece, context)
+            if isinstance(one, Awaitable):
+                one = asyncio.ensure_future(one) if division.waits_for_all else await one
+            answers.append(one)
+            await asyncio.sleep(0)
+        answers = [await one if isinstance(one, Awaitable) else one for one in answers]
+        answers = [one for one in answers if one is not None]
+        return await node.executor.compute(partial(division.joined, answers)) if answers else None
+
+    return answer

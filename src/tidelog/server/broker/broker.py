@@ -1,0 +1,618 @@
+"""The broker role: follows the committed metadata and keeps one `Partition` for each replica assigned to this node.
+
+Runs of committed records are applied one after the other. What touches the disk (to open a log may mean to recover it)
+runs off the loop; then the new image is published. A token stamped on an answer is the published image's, so it never
+runs ahead of what this broker would answer (KIP-1243).
+
+Kafka: `ReplicaManager`, `BrokerMetadataPublisher`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from uuid import UUID
+
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DiskError,
+    InvariantBrokenError,
+    LostLogError,
+    TidelogError,
+    refusal,
+)
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.base.ports import Clock, Executor
+from tidelog.controller.lost_replicas import lost_replicas
+from tidelog.log import Log, NotCachedError
+from tidelog.log.files.replica_list import ListedReplica
+from tidelog.metadata import MetadataDelta, MetadataImage
+from tidelog.metadata.image import MetadataView
+from tidelog.replica import FollowerReplica, FollowerSettings, LeaderReplica, ReplicationSettings
+from tidelog.server.broker.applied_offset import AppliedOffset
+from tidelog.server.broker.assignments import Assigned, assigned, is_held, taken_away
+from tidelog.server.broker.replica_log_dir_mover import ReplicaLogDirMover
+from tidelog.server.broker.stop_orders import StopOrders
+from tidelog.server.replication.follower_driver import BACKOFF_FIRST_MS, FollowerDriver
+from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.replication import Replication
+from tidelog.server.storage.log_dir import LogDir, is_full
+from tidelog.server.storage.log_dir_assignment import WantedLog
+from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.transport.turns import in_turns
+
+logger = logging.getLogger("tidelog.server.broker")
+
+RECORDS_PER_TURN = 1_000
+"""Of the metadata, which take a few microseconds each."""
+TOLD_MAX = 10
+"""Partitions that are named in the log when many cannot be opened for one reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostReplicaLog:
+    """What is known of a replica's log that is gone, or lacks its end."""
+
+    topic_partition: TopicPartition
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Committed:
+    records: tuple[object, ...]
+    end_offset: Offset
+    from_snapshot: bool
+
+
+class Broker:
+    """The replicas of one node, and the image that its answers are read from.
+
+    Args:
+        broker_id: this node.
+        files: opens and removes the logs.
+        replication: what leaders and followers here share; None for a broker that is the only one.
+        on_failed: told when the metadata cannot be followed any more; the node has to stop.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        files: LogFiles,
+        replication: Replication | None = None,
+        *,
+        clock: Clock,
+        executor: Executor,
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self.broker_id = broker_id
+        self.image = MetadataImage.empty()
+        self.incarnation_id: UUID | None = None
+        """Of this process. Nothing is led before its registration is in the image; None does not wait for one."""
+        self.on_leadership_changed: Callable[[Partition], None] = _nobody_asked
+        """Told of each partition that this broker began or ceased to lead, on the loop, before the image says so."""
+        self.on_image_changed: Callable[[MetadataDelta, MetadataImage], None] = _nobody_asked
+        """Told of what each run of committed records changed, on the loop, before the image is published."""
+        self.on_directory_failed: Callable[[], None] = _nobody_asked
+        """Told that what lies in one of the log directories is offline until the next start."""
+        self._files = files
+        self.moves = ReplicaLogDirMover(self, files, clock=clock, executor=executor)
+        self.replication = replication
+        if replication is not None:
+            replication.broker = self
+        self.stops = StopOrders(self, files, executor)
+        self.lost: dict[ListedReplica, LostReplicaLog] = {}
+        """Replicas whose logs are gone. They have no role until `begin_anew`, and nothing is made in their place."""
+        self._is_registered = False
+        self._are_strays_aside = False
+        self._has_just_registered = False
+        self._clock = clock
+        self._executor = executor
+        self._on_failed = on_failed
+        self._by_name: dict[tuple[str, int], Partition] = {}
+        self._by_id: dict[tuple[TopicId, int], Partition] = {}
+        self._offline: dict[TopicPartition, str] = {}
+        self._asking: dict[LogDir, asyncio.Task[None]] = {}
+        self._committed: deque[_Committed] = deque()
+        self._applying: asyncio.Task[None] | None = None
+        self.image_lock = asyncio.Lock()  # held while one image follows another
+        self._applied = AppliedOffset()
+
+    # What clients ask.
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """The replica of a partition here.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR while it is offline; NOT_LEADER_OR_FOLLOWER if another broker has it;
+                UNKNOWN_TOPIC_OR_PARTITION if none has.
+        """
+        found = self._by_name.get((topic, index))
+        if found is None:
+            raise self._missing(TopicPartition(topic, PartitionIndex(index)))
+        return found
+
+    def partition_by_id(self, topic_id: TopicId, index: int) -> Partition:
+        """As `partition`. Raises UNKNOWN_TOPIC_ID where the id names no topic."""
+        found = self._by_id.get((topic_id, index))
+        if found is None:
+            topic = self.image.topic_by_id(topic_id)
+            if topic is None:
+                raise refusal(Code.UNKNOWN_TOPIC_ID, f"no topic has the id {topic_id}")
+            raise self._missing(TopicPartition(topic.name, PartitionIndex(index)))
+        return found
+
+    async def bring_into_memory(self, missing: Sequence[NotCachedError]) -> None:
+        """Read off the loop what look-ups in logs were in need of. What the disk refuses, the next look-up says."""
+        await asyncio.gather(*(self._executor.run(one.fetch) for one in missing), return_exceptions=True)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return list(self._by_name.values())
+
+    def replica_of(self, topic_partition: TopicPartition) -> Partition | None:
+        """The replica of a partition here, whatever it does, once its log is open."""
+        return self._by_name.get(topic_partition)
+
+    def is_offline(self, topic: str, index: int) -> bool:
+        """Whether the replica that this broker should have cannot be served, because of its disk or a bug."""
+        return bool(self._offline) and (topic, index) in self._offline
+
+    @property
+    def offline_partitions(self) -> list[TopicPartition]:
+        """Those whose logs failed, until this node is started again."""
+        return list(self._offline)
+
+    def _missing(self, topic_partition: TopicPartition) -> TidelogError:
+        reason = self._offline.get(topic_partition)
+        if reason is not None:
+            return refusal(
+                Code.KAFKA_STORAGE_ERROR, f"{topic_partition} is offline until this node is restarted: {reason}"
+            )
+        if self.image.partition(topic_partition.topic, topic_partition.partition) is not None:
+            return refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{topic_partition}: this broker holds no replica of it")
+        return refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {topic_partition}")
+
+    # What happened.
+
+    def on_committed(self, records: tuple[object, ...], end_offset: Offset, *, from_snapshot: bool = False) -> None:
+        """The metadata log grew for good. Applied in order, as soon as what came before is.
+
+        Args:
+            from_snapshot: whether there are records that are not of the log, but what a snapshot makes different.
+        """
+        self._committed.append(_Committed(records, end_offset, from_snapshot))
+        if self._applying is None:
+            self._applying = asyncio.get_running_loop().create_task(self._apply_all())
+
+    async def applied(self, end_offset: Offset) -> None:
+        """Return once the published image reflects everything below `end_offset` (exclusive).
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT: this broker stops.
+        """
+        await self._applied.reached(end_offset)
+
+    async def set_strays_aside(self) -> None:
+        """Rename logs that are assigned to nobody here. No image comes meanwhile: its logs would lie there first.
+
+        Those that the metadata log has removed go for good, later: from here on, at once when they are removed.
+        """
+        async with self.image_lock:
+            await self._executor.run(partial(self._files.set_strays_aside, self.image))
+            self._are_strays_aside = True
+            self._files.removed.clear()
+        self._files.remove_marked_later()
+
+    def on_disk_error(self, partition: Partition, error: DiskError) -> None:
+        """The disk failed under a partition: it goes offline, and the others serve on.
+
+        One that was deleted meanwhile is nobody's any more, though another may have its name.
+        """
+        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is not partition:
+            return
+        held = self._files.directory_of(partition.topic_partition)
+        if held is not None and is_full(error) and partition.log.failure is None:
+            held.on_full()  # nothing was changed: what is there is served, and the next append may find room
+            return
+        self._take_offline(partition.topic_partition, str(error))
+        if held is not None:
+            self.on_suspicion(held)
+
+    def has_room(self, partition: Partition) -> bool:
+        """Whether the disk under a partition is not known to be full."""
+        held = self._files.directory_of(partition.topic_partition)
+        return held is None or not held.is_known_full
+
+    def on_read_error(self, partition: Partition) -> None:
+        """Some place could not be read, which was refused. Whether it is more than that place, the disk is asked."""
+        held = self._files.directory_of(partition.topic_partition)
+        if held is not None:
+            self.on_suspicion(held)
+
+    def on_suspicion(self, directory: LogDir) -> None:
+        """The disk refused something: ask it off the loop whether it still works at all."""
+        if directory.failure is None and directory not in self._asking:
+            self._asking[directory] = asyncio.get_running_loop().create_task(self._ask(directory))
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """The log of a follower cannot be written any more, or not for want of room."""
+        if isinstance(error, DiskError):
+            self.on_disk_error(partition, error)
+        elif self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
+            self._take_offline(partition.topic_partition, str(error))
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold of a partition does not: it stops, before it does more harm."""
+        if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
+            self._take_offline(partition.topic_partition, f"a bug in Tidelog: {error}")
+
+    # What to do about it.
+
+    async def _apply_all(self) -> None:
+        try:
+            while self._committed:
+                async with self.image_lock:
+                    await self._apply(self._committed.popleft())
+                if self._committed:
+                    await asyncio.sleep(0)
+        except Exception as error:
+            # Without the metadata this broker would answer from the past, for ever. It must not.
+            logger.critical("the committed metadata cannot be applied; this broker serves nothing more", exc_info=True)
+            for partition in self.partitions:
+                self.stop_serving(partition)
+            self._by_name.clear()
+            self._by_id.clear()
+            self._on_failed(f"the committed metadata cannot be applied: {error}")
+        finally:
+            self._applying = None
+
+    async def _apply(self, committed: _Committed) -> None:
+        delta = MetadataDelta(self.image)
+        async for record in in_turns(committed.records, turn_size=RECORDS_PER_TURN):
+            if not self._are_strays_aside and not committed.from_snapshot:
+                self._note_removals(delta.view, record)
+            delta.replay(record)
+        image = delta.apply(Offset(committed.end_offset - 1))
+        was_registered = self._is_registered
+        self._follow_brokers(delta, image)
+        self.stops.on_image(image)
+        gone = taken_away(self.broker_id, delta, image)
+        for topic_partition, topic_id in gone:
+            await self._cut_off(self._forget(topic_partition, topic_id))
+            await self.moves.end(topic_partition)
+        if not was_registered:
+            gone = []  # it may be assigned again further on: `set_strays_aside` looks at what is left then
+        await self._files.delete([*gone, *self.stops.take_strays()])
+        if self._are_strays_aside and not committed.from_snapshot:
+            await self._files.delete_strays(delta.deleted_topics.keys())
+        ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
+        ours += [one for one in self.stops.take_resumed() if one not in ours]
+        self._has_just_registered = False
+        await self._open_missing(ours, image)
+        if delta.changed_configs:
+            self._settle_how_many_must_be_in_sync(image)
+        await self.take_roles(ours, image)
+        if delta.changed_brokers and self.replication is not None:
+            for partition in self.partitions:
+                partition.on_brokers(self.replication.active_brokers)
+        self.on_image_changed(delta, image)
+        self.image = image
+        self._publish(committed.end_offset)
+
+    def _note_removals(self, before: MetadataView, record: object) -> None:
+        for lost in lost_replicas(before, record):
+            if lost.broker_id == self.broker_id:
+                self._files.removed.note(lost)
+
+    async def _open_missing(self, ours: Sequence[Assigned], image: MetadataImage) -> None:
+        """Open the logs that are not open yet. Before the metadata tells of the registration of this process none is
+        made: it may be one that lay here, or its topic may be gone since.
+        """
+        missing = [a for a in ours if (a.topic_id, a.topic_partition.partition) not in self._by_id]
+        if not missing:
+            return
+        failed_count = 0
+        added: list[Partition] = []
+        wanted = [
+            WantedLog(a.topic_partition, a.topic_id, self._is_new(a), is_only_replica=len(a.state.replicas) == 1)
+            for a in missing
+        ]
+        opened_logs = await self._files.open_logs(wanted, image, makes=self._is_registered)
+        async for one, opened in in_turns(zip(missing, opened_logs, strict=True)):
+            before = self.lost.pop((one.topic_id, one.topic_partition.partition), None)
+            if opened is None:
+                continue
+            if isinstance(opened, LostLogError):
+                self._note_lost(one, str(opened), is_alone=before is None and len(self.lost) < TOLD_MAX)
+                continue
+            reason = self._why_not(one.topic_partition, opened)
+            if reason is None:
+                assert isinstance(opened, Log)
+                added.append(self._add(one, opened))
+                continue
+            failed_count += 1
+            self._take_offline(one.topic_partition, reason, is_alone=failed_count <= TOLD_MAX)
+        if failed_count > TOLD_MAX:
+            logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
+        if len(self.lost) > TOLD_MAX:
+            logger.error("%d replicas have lost their logs; the first %d were named", len(self.lost), TOLD_MAX)
+        await self._lower_checkpoints(added)
+
+    def _note_lost(self, one: Assigned, reason: str, *, is_alone: bool) -> None:
+        if is_alone:
+            logger.error(
+                "%s: A REPLICA IS LOST: %s. The others are asked first: it counts as in sync nowhere, and begins anew. "
+                "If the files were moved, stop this node and put them back before it starts again",
+                *(one.topic_partition, reason),
+            )
+        self.lost[one.topic_id, one.topic_partition.partition] = LostReplicaLog(one.topic_partition, reason)
+
+    async def begin_anew(self, replicas: Sequence[ListedReplica]) -> list[Partition]:
+        """Open or make the logs of lost replicas whose loss is committed, and give them their roles.
+
+        Returns:
+            Those that are here again.
+
+        Raises:
+            DiskError: that they may be made anew could not be noted.
+        """
+        async with self.image_lock:
+            await self._files.accept_losses(replicas)
+            ours = []
+            for topic_id, index in replicas:
+                lost = self.lost.pop((topic_id, index), None)
+                topic = self.image.topic_by_id(topic_id)
+                if lost is not None and topic is not None and is_held(self.broker_id, self.image, topic_id, index):
+                    ours.append(Assigned(lost.topic_partition, topic_id, topic.partitions[index]))
+            await self._open_missing(ours, self.image)
+            await self.take_roles(ours, self.image)
+            return [found for one in ours if (found := self.replica_of(one.topic_partition)) is not None]
+
+    def _settle_how_many_must_be_in_sync(self, image: MetadataImage) -> None:
+        """Before any state of partitions that comes with it: in an ISR that the controller granted under a new
+        `min.insync.replicas` nothing is committed by the old one, for others may be eligible to lead (rule 4).
+        """
+        in_force = self._files.in_force(image)
+        settings: dict[str, ReplicationSettings] = {}
+        for partition in self.partitions:
+            if partition.replica is not None:
+                topic = partition.topic_partition.topic
+                if topic not in settings:
+                    settings[topic] = in_force.replication_settings(topic)
+                partition.replica.on_settings(settings[topic])
+
+    def _why_not(self, topic_partition: TopicPartition, opened: Log | TidelogError) -> str | None:
+        """Why a log cannot be served: it could not be opened, or its directory failed while others were opened."""
+        if not isinstance(opened, Log):
+            return str(opened)
+        held = self._files.directory_of(topic_partition)
+        if held is None or held.failure is None:
+            return None
+        return f"log directory {held.path} failed: {held.failure}"
+
+    def _is_new(self, one: Assigned) -> bool:
+        """Whether it came here just now: what came before this process registered may have been written to before."""
+        index = one.topic_partition.partition
+        has_come_up_to_date = self.image.last_offset is not None and self._is_registered_in(self.image)
+        return has_come_up_to_date and not is_held(self.broker_id, self.image, one.topic_id, index)
+
+    def _is_registered_in(self, image: MetadataImage) -> bool:
+        us = image.brokers.get(self.broker_id)
+        return self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
+
+    def _follow_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Nothing is led or followed here before the metadata tells of the registration of this process (rule 6)."""
+        if not delta.changed_brokers and not delta.are_features_changed and self.image.last_offset is not None:
+            return
+        us = image.brokers.get(self.broker_id)
+        is_registered = self._is_registered_in(image)
+        self._has_just_registered = is_registered and not self._is_registered
+        self._is_registered = is_registered
+        if self.replication is not None:
+            self.replication.broker_epoch = us.broker_epoch if us is not None and is_registered else None
+            self.replication.on_image(image)
+
+    async def _lower_checkpoints(self, opened: Sequence[Partition]) -> None:
+        """Where a log ends below its checkpointed high watermark, that goes back before anything is appended: else what
+        comes in the place of what was lost would count as committed after the next start.
+        """
+        lower = []
+        for partition in opened:
+            known = self._files.high_watermark(partition.topic_partition)
+            if known is not None and partition.high_watermark < known:
+                lower.append(partition)
+        if lower:
+            await self._files.write_high_watermarks(lower)
+
+    async def _cut_off(self, *stopped: Partition | None) -> None:
+        """Return once no thread works on the logs of partitions that were stopped."""
+        for partition in stopped:
+            if partition is not None:
+                async with partition.log_lock:
+                    pass
+
+    async def take_roles(self, ours: list[Assigned], image: MetadataImage) -> None:
+        """Lead what this broker is told to lead, once each lineage says so on disk (rule 1); follow the rest.
+
+        What an earlier incarnation led is not for this one, whose registration ends it (rule 6).
+        """
+        to_lead: list[tuple[Assigned, Partition]] = []
+        to_follow: list[tuple[Assigned, Partition]] = []
+        async for one in in_turns(ours):
+            partition = self._by_id.get((one.topic_id, one.topic_partition.partition))
+            if partition is None:
+                continue
+            leads = one.state.leader == self.broker_id
+            invariant(
+                not leads or self.broker_id in one.state.isr,
+                "{}: leader {} is not in its ISR",
+                one.topic_partition,
+                self.broker_id,
+            )
+            following = partition.following
+            role = partition.replica if leads else None if following is None else following.replica
+            if not self._is_registered or self.stops.is_stopped(partition):
+                self.stop_serving(partition, one.state.leader_epoch)
+            elif role is not None and role.leader_epoch == one.state.leader_epoch:
+                partition.on_state(one.state)
+            else:
+                self.stop_serving(partition, one.state.leader_epoch)
+                await self._cut_off(partition)
+                (to_lead if leads else to_follow).append((one, partition))
+        if to_lead:
+            await self._lead(to_lead, image)
+        async for one, partition in in_turns(to_follow):
+            if self._may_serve(partition):
+                self._follow(one, partition)
+
+    def _may_serve(self, partition: Partition) -> bool:
+        """Whether it is still here, and was not told to stop."""
+        here = self._by_id.get((partition.topic_id, partition.topic_partition.partition))
+        return here is partition and not self.stops.is_stopped(partition)
+
+    def _follow(self, one: Assigned, partition: Partition) -> None:
+        replication = self.replication
+        if replication is None:
+            return
+        machine = FollowerReplica(
+            one.topic_partition,
+            self.broker_id,
+            one.state,
+            partition.bounds,
+            partition.log.lineage,
+            settings=FollowerSettings(fetch_backoff_ms=BACKOFF_FIRST_MS),
+        )
+        partition.follow(FollowerDriver(partition, machine, replication))
+
+    async def _lead(self, to_lead: list[tuple[Assigned, Partition]], image: MetadataImage) -> None:
+        for one, partition in to_lead:
+            if one.state.is_recovering and one.state.unclean_epoch == one.state.leader_epoch:
+                _tell_what_is_left(one, partition)
+        errors = await self._files.assign_leader_epochs(
+            [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
+        )
+        topics = {one.topic_partition.topic for one, _ in to_lead}
+        in_force = self._files.in_force(image)
+        settings = {topic: in_force.replication_settings(topic) for topic in topics}
+        async for (one, partition), error in in_turns(zip(to_lead, errors, strict=True)):
+            if not self._may_serve(partition):
+                continue  # meanwhile its directory failed, or it was told to stop
+            if error is not None:
+                self._take_offline(one.topic_partition, str(error))
+                continue
+            replica = LeaderReplica(
+                one.topic_partition,
+                self.broker_id,
+                one.state,
+                partition.bounds,
+                partition.log.lineage,
+                settings=settings[one.topic_partition.topic],
+                now_ms=self._clock.now_ms(),
+            )
+            if self.replication is not None:
+                replica.on_brokers(self.replication.active_brokers)
+            partition.lead(replica)
+            self.on_leadership_changed(partition)
+
+    def _add(self, one: Assigned, log: Log) -> Partition:
+        partition = Partition(
+            one.topic_partition,
+            one.topic_id,
+            log,
+            high_watermark=self._files.high_watermark(one.topic_partition),
+            host=self.replication,
+        )
+        partition.on_read_error = partial(self.on_read_error, partition)
+        self._offline.pop(one.topic_partition, None)
+        self._by_name[one.topic_partition] = partition
+        self._by_id[one.topic_id, one.topic_partition.partition] = partition
+        self.moves.resume(partition)
+        return partition
+
+    def _forget(self, topic_partition: TopicPartition, topic_id: TopicId) -> Partition | None:
+        """There is no replica here any more: stop serving at once. Returns what is stopped."""
+        self._offline.pop(topic_partition, None)
+        self.lost.pop((topic_id, topic_partition.partition), None)
+        partition = self._by_id.pop((topic_id, topic_partition.partition), None)
+        if partition is None:
+            return None
+        if self._by_name.get(topic_partition) is partition:
+            del self._by_name[topic_partition]
+        self.stop_serving(partition)
+        return partition
+
+    async def _ask(self, directory: LogDir) -> None:
+        refused = await self._executor.run(directory.ask)
+        self._asking.pop(directory, None)
+        if refused is not None and directory.failure is None:
+            self._fail_directory(directory, str(refused))
+
+    def _fail_directory(self, directory: LogDir, reason: str) -> None:
+        """All that lies in it goes offline. The rest serves on, unless the metadata log was there or none is left."""
+        self._files.on_directory_failed(directory, reason)
+        for topic_partition in list(directory.logs):
+            if topic_partition in self._by_name:
+                self._take_offline(topic_partition, f"log directory {directory.path} failed: {reason}", is_alone=False)
+        self.on_directory_failed()
+        if self._files.must_stop:
+            self._on_failed(f"log directory {directory.path} failed: {reason}")
+
+    def _take_offline(self, topic_partition: TopicPartition, reason: str, *, is_alone: bool = True) -> None:
+        if is_alone and self._offline.get(topic_partition) != reason:
+            logger.error("%s goes offline: %s", topic_partition, reason)
+        self._offline[topic_partition] = reason
+        self._files.on_failed(topic_partition)
+        partition = self._by_name.pop(topic_partition, None)
+        if partition is not None:
+            del self._by_id[partition.topic_id, topic_partition.partition]
+            self.stop_serving(partition)
+
+    def _publish(self, end_offset: Offset) -> None:
+        last_offset = self.image.last_offset
+        invariant(last_offset == end_offset - 1, "published {}, applied up to {}", last_offset, end_offset)
+        self._applied.on_published(end_offset)
+
+    async def stop(self) -> None:
+        """Serve no more. The logs are closed by `LogFiles`."""
+        if self._applying is not None:
+            await asyncio.gather(self._applying, return_exceptions=True)
+        self._applied.on_stopped()
+        await self.stops.stop()
+        await self.moves.stop()
+        for task in list(self._asking.values()):
+            task.cancel()
+        partitions = self.partitions
+        for partition in partitions:
+            self.stop_serving(partition)
+        if self.replication is not None:
+            await self.replication.stop()
+        await self._cut_off(*partitions)
+
+    def stop_serving(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:
+        """It neither leads nor follows here until it is given a role again."""
+        has_led = partition.replica is not None
+        partition.stop(leader_epoch)
+        if has_led:
+            self.on_leadership_changed(partition)
+
+
+def _tell_what_is_left(one: Assigned, partition: Partition) -> None:
+    """An unclean election made this replica the leader: say which records it has."""
+    log = partition.log
+    logger.warning(
+        "%s: this broker leads after an UNCLEAN ELECTION, in leader epoch %d. Its log holds offsets %d to %d "
+        "(exclusive), the last of leader epoch %s, and its high watermark is %d. Records of other replicas from offset "
+        "%d on are lost, acknowledged ones too; the active controller logs who ordered the election",
+        *(one.topic_partition, one.state.leader_epoch, log.log_start_offset, log.log_end_offset),
+        *(log.lineage.epoch_at(Offset(log.log_end_offset - 1)), partition.high_watermark, log.log_end_offset),
+    )
+
+
+def _nobody_asked(*_: object) -> None:
+    pass

@@ -1,0 +1,250 @@
+"""The coordinators of one kind on this broker: one for each partition of their internal topic that it leads.
+
+Which partition a key belongs to is a hash of it, as Kafka computes it, so that tools and other brokers agree.
+The topic is made when a client first asks who coordinates its key.
+
+Kafka: `GroupCoordinatorService` and its like, without what is about groups.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from importlib import import_module
+from typing import Generic
+
+from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.base.ports import Clock, Executor, Rng
+from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.metadata.configs import ConfigValues, broker_values
+from tidelog.net.backoff import Backoff
+from tidelog.server.broker.broker import Broker
+from tidelog.server.coordinators.coordinator_partition import (
+    Command,
+    CoordinatorHost,
+    CoordinatorKind,
+    CoordinatorPartition,
+    Event,
+    M,
+)
+from tidelog.server.coordinators.retried_sends import AskLeader
+from tidelog.server.replication.partition import Partition
+
+SEND_BACKOFF_MS = 50
+SEND_BACKOFF_MS_MAX = 1_000
+
+CreateTopics = Callable[[list[NewTopic]], Awaitable[Sequence[CreatedTopic]]]
+
+
+async def asks_nobody(destination: TopicPartition, request: object) -> object:
+    """For machines that send nothing."""
+    raise InvariantBrokenError(f"a coordinator of a kind that sends nothing asks the leader of {destination}")
+
+
+class CoordinatorPartitions(ABC, Generic[M]):
+    """Finds the coordinator of a key, and keeps those that live here.
+
+    Args:
+        broker: whose partitions are followed.
+        properties: the node's file.
+        create_topics: creates topics at the controller, and returns when this broker has them.
+        ask_leader: for what machines send to other brokers.
+    """
+
+    def __init__(
+        self,
+        kind: CoordinatorKind,
+        broker: Broker,
+        properties: Mapping[str, str],
+        *,
+        clock: Clock,
+        executor: Executor,
+        rng: Rng,
+        create_topics: CreateTopics,
+        ask_leader: AskLeader = asks_nobody,
+    ) -> None:
+        self._kind = kind
+        self._broker = broker
+        self._properties = properties
+        self._create_topics = create_topics
+        self._host = CoordinatorHost(
+            clock,
+            executor,
+            loading=asyncio.Lock(),
+            has_room=broker.has_room,
+            on_disk_error=broker.on_disk_error,
+            on_bug=broker.on_bug,
+            on_refused=self._on_role,  # as if it began anew
+            ask_leader=ask_leader,
+            backoff=Backoff(SEND_BACKOFF_MS, SEND_BACKOFF_MS_MAX, rng),
+        )
+        self._led: dict[int, Partition] = {}
+        self._here: dict[int, CoordinatorPartition[M]] = {}  # for each of those, once this has begun
+        self._has_begun = False
+        self._creating: asyncio.Task[None] | None = None
+        self._values: ConfigValues | None = None
+        self._last_complaint = ""
+
+    # What a kind adds.
+
+    @abstractmethod
+    def _new_machine(self, index: int) -> M:
+        """An empty one for a partition. The kind's module was imported."""
+
+    def _first_event(self) -> Event[M]:
+        """What a machine that is loaded from now on is told before it serves anybody: nothing."""
+        return _nothing
+
+    # What handlers ask.
+
+    def ask(self, key: str, command: Command[M]) -> object:
+        """Ask the coordinator of a key, if it is here.
+
+        Returns:
+            The answer, or a `KafkaError`, or a future of either: see `CoordinatorPartition.ask`.
+        """
+        index = self._index_of(key)
+        if index is None:
+            return refusal(Code.NOT_COORDINATOR, f"no {self._kind.noun} has a coordinator yet: ask FindCoordinator")
+        found = self._here.get(index)
+        return self._missing(index) if found is None else found.ask(command)
+
+    def ask_all(self, command: Command[M]) -> list[object]:
+        """Ask every coordinator that is here. The answers are as those of `ask`."""
+        if self._led and not self._has_begun:
+            return [self._missing(next(iter(self._led)))]
+        return [one.ask(command) for _, one in sorted(self._here.items())]
+
+    def partition_for(self, key: str) -> TopicPartition | None:
+        """The partition that coordinates a key; None before there is the topic."""
+        index = self._index_of(key)
+        return None if index is None else TopicPartition(self._kind.topic, PartitionIndex(index))
+
+    def refusal_of(self, topic_partition: TopicPartition) -> KafkaError | None:
+        """Why a partition that this broker leads coordinates nobody; None while it does, or is about to."""
+        found = self._here.get(topic_partition.partition)
+        why = self._missing(topic_partition.partition) if found is None else found.refusal
+        return None if why is None or why.code == Code.COORDINATOR_LOAD_IN_PROGRESS else why
+
+    async def create_topic(self) -> None:
+        """Make the internal topic, and return when its partitions are led. Who comes meanwhile waits along.
+
+        Raises:
+            KafkaError: COORDINATOR_NOT_AVAILABLE: it was refused; the text says what to do.
+        """
+        if self._creating is None or self._creating.done():
+            self._creating = asyncio.get_running_loop().create_task(self._create())
+            self._creating.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(self._creating)
+
+    def _index_of(self, key: str) -> int | None:
+        topic = self._broker.image.topics_by_name.get(self._kind.topic)
+        return None if topic is None else partition_of(key, len(topic.partitions))
+
+    def _missing(self, index: int) -> KafkaError:
+        if index in self._led and not self._has_begun:
+            return refusal(Code.COORDINATOR_LOAD_IN_PROGRESS, "this node has only just started; try again")
+        try:
+            self._broker.partition(self._kind.topic, index)
+        except KafkaError as error:
+            if error.code == Code.KAFKA_STORAGE_ERROR:
+                return refusal(Code.COORDINATOR_NOT_AVAILABLE, str(error))
+        return refusal(Code.NOT_COORDINATOR, f"this broker does not lead {self._kind.topic}-{index}")
+
+    async def _create(self) -> None:
+        kind, values = self._kind, self._own_values()
+        replication_factor = values[kind.replication_factor_key]
+        if kind.replication_factor_key.name not in self._properties:
+            active_count = sum(one.is_active for one in self._broker.image.brokers.values())
+            replication_factor = min(replication_factor, max(active_count, 1))
+        topic = NewTopic(
+            kind.topic,
+            num_partitions=values[kind.partition_count_key],
+            replication_factor=replication_factor,
+            configs=(*kind.topic_configs, ("segment.bytes", str(values[kind.segment_size_key]))),
+        )
+        try:
+            (created,) = await self._create_topics([topic])
+        except KafkaError as error:
+            raise refusal(Code.COORDINATOR_NOT_AVAILABLE, f"the {kind.noun}s have no coordinator: {error}") from error
+        if created.code in (Code.NONE, Code.TOPIC_ALREADY_EXISTS):
+            return
+        why = f"the {kind.noun}s have no coordinator: {kind.topic} was not created: {created.message}"
+        if created.code == Code.INVALID_REPLICATION_FACTOR:
+            why += f"; start more brokers, or set {kind.replication_factor_key.name} to no more than there are"
+        if why != self._last_complaint:  # clients ask again and again
+            self._last_complaint = why
+            kind.logger.error("%s", why)
+        raise refusal(Code.COORDINATOR_NOT_AVAILABLE, why)
+
+    @property
+    def here(self) -> list[CoordinatorPartition[M]]:
+        """The partitions that coordinate here, or are being loaded to."""
+        return list(self._here.values())
+
+    # What happened.
+
+    async def begin(self) -> None:
+        """The node serves: now is the time to load what it leads. To load it earlier would hold up the start."""
+        first = self._first_event()
+        if self._led:
+            await self._host.executor.run(partial(import_module, self._kind.module))
+        self._has_begun = True
+        for index, led in list(self._led.items()):
+            self._start(index, led, first)
+
+    def on_leadership_changed(self, partition: Partition) -> None:
+        """This broker began, or ceased, to lead a partition."""
+        self._on_role(partition, ())
+
+    def _on_role(self, partition: Partition, untold: Sequence[Event[M]]) -> None:
+        """Drop the coordinator on a partition; if this broker leads it, load another one, to be told of `untold`."""
+        if partition.topic_partition.topic != self._kind.topic:
+            return
+        index = partition.topic_partition.partition
+        before = self._here.get(index)
+        if before is not None and (partition.replica is not None or before.partition is partition):
+            del self._here[index]
+            before.stop()
+        if partition.replica is not None:
+            self._led[index] = partition
+            if self._has_begun:
+                self._start(index, partition, *(untold or (self._first_event(),)))
+        elif self._led.get(index) is partition:
+            del self._led[index]
+
+    def tell_all(self, event: Event[M]) -> None:
+        """Tell every coordinator here what happened, those too that are being loaded; see `CoordinatorPartition`."""
+        for one in self.here:
+            one.tell(event)
+
+    async def events_synced(self) -> None:
+        """Return once no loss of power takes back what coordinators here were told of."""
+        await asyncio.gather(*(one.syncing_events for one in self.here if one.syncing_events is not None))
+
+    def _start(self, index: int, led: Partition, *first: Event[M]) -> None:
+        one = self._here[index] = CoordinatorPartition(led, self._new_machine(index), self._kind, self._host)
+        one.start(*first)
+
+    def _own_values(self) -> ConfigValues:
+        if self._values is None:
+            self._values = broker_values(self._properties)
+        return self._values
+
+
+def _nothing(machine: object, now_ms: int, wall_ms: int) -> None:
+    """There is nothing to tell."""
+
+
+def partition_of(key: str, partition_count: int) -> int:
+    """The partition of an internal topic that a key belongs to: Java's hash of it, made positive."""
+    code = 0
+    units = key.encode("utf-16-be")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        code = (31 * code + (high << 8 | low)) & 0xFFFF_FFFF
+    if code >= 1 << 31:
+        code -= 1 << 32
+    return 0 if code == -(1 << 31) else abs(code) % partition_count

@@ -1,0 +1,82 @@
+"""What a coordinator asks of other brokers: each request is tried until it is answered, or refused for good.
+
+Kafka: `TransactionMarkerChannelManager`, without what is about transactions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from logging import Logger
+
+from tidelog.base.errors import InvariantBrokenError, KafkaError, TidelogError
+from tidelog.base.ids import TopicPartition
+from tidelog.journal import Send, SendId
+from tidelog.net.backoff import Backoff
+
+AskLeader = Callable[[TopicPartition, object], Awaitable[object]]
+"""Asks the leader of a partition, whoever that is by now, and returns its answer.
+
+Raises:
+    KafkaError: it refused; tried again if that is retriable.
+    TidelogError: it cannot be reached, it answers nonsense, or nobody leads; tried again.
+"""
+
+
+class RetriedSends:
+    """The sends of one coordinator that are under way.
+
+    Args:
+        on_done: told of the answer, or of the `KafkaError` that refuses for good.
+        on_bug: told of what must not be raised; that send is given up.
+    """
+
+    def __init__(
+        self,
+        ask_leader: AskLeader,
+        backoff: Backoff,
+        *,
+        logger: Logger,
+        on_done: Callable[[SendId, object], None],
+        on_bug: Callable[[InvariantBrokenError], None],
+    ) -> None:
+        self._ask_leader = ask_leader
+        self._backoff = backoff
+        self._logger = logger
+        self._on_done = on_done
+        self._on_bug = on_bug
+        self._under_way: dict[SendId, asyncio.Task[None]] = {}
+
+    def start(self, send: Send) -> None:
+        """Try until it is done."""
+        self._under_way[send.send_id] = asyncio.get_running_loop().create_task(self._run(send))
+
+    def stop(self) -> None:
+        """The leadership ended: the next leader sends what is not done."""
+        for task in self._under_way.values():
+            task.cancel()
+        self._under_way.clear()
+
+    async def _run(self, send: Send) -> None:
+        try:
+            outcome = await self._answer(send)
+        except Exception as error:
+            self._logger.exception("a bug in Tidelog while the leader of %s was asked", send.destination)
+            self._on_bug(InvariantBrokenError(repr(error)))
+            return
+        del self._under_way[send.send_id]
+        self._on_done(send.send_id, outcome)
+
+    async def _answer(self, send: Send) -> object:
+        failures = 0
+        while True:
+            try:
+                return await self._ask_leader(send.destination, send.request)
+            except InvariantBrokenError:
+                raise
+            except TidelogError as error:
+                if isinstance(error, KafkaError) and not error.retriable:
+                    return error
+                self._logger.debug("the leader of %s is asked again: %s", send.destination, error)
+            failures += 1
+            await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)

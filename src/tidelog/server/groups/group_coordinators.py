@@ -1,0 +1,104 @@
+"""The group coordinators of this broker: one for each partition of `__consumer_offsets` that it leads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.base.ports import Clock, Executor, Rng
+from tidelog.metadata import MetadataDelta
+from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
+from tidelog.server.broker.broker import Broker
+from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
+
+if TYPE_CHECKING:
+    from tidelog.coordinator import GroupCoordinator, GroupMemory, GroupSettings
+
+MINUTE_MS = 60_000
+
+GROUPS = CoordinatorKind(
+    CONSUMER_OFFSETS_TOPIC,
+    noun="group",
+    loss="these groups start where their auto.offset.reset says",
+    logger=logging.getLogger("tidelog.server.groups"),
+    module="tidelog.coordinator",
+    partition_count_key=keys.OFFSETS_TOPIC_NUM_PARTITIONS,
+    replication_factor_key=keys.OFFSETS_TOPIC_REPLICATION_FACTOR,
+    segment_size_key=keys.OFFSETS_TOPIC_SEGMENT_BYTES,
+    topic_configs=(("cleanup.policy", "compact"), ("compression.type", "producer")),
+)
+
+
+class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
+    """Finds the coordinator of a group, and keeps those that live here.
+
+    Attributes:
+        memory: of all groups of this node; None before one group partition is led.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        properties: Mapping[str, str],
+        *,
+        clock: Clock,
+        executor: Executor,
+        rng: Rng,
+        create_topics: CreateTopics,
+    ) -> None:
+        super().__init__(
+            GROUPS, broker, properties, clock=clock, executor=executor, rng=rng, create_topics=create_topics
+        )
+        self.memory: GroupMemory | None = None
+        self._rng = rng
+        self._deleted_before: set[str] = set()  # topics, until this has begun
+
+    def on_image_changed(self, delta: MetadataDelta) -> None:
+        """Offsets in deleted topics go, also where the topic was made again at once."""
+        if delta.deleted_topics:
+            names = frozenset(topic.name for topic in delta.deleted_topics.values())
+            if not self._has_begun:
+                self._deleted_before |= names
+            self.tell_all(partial(forget, names))
+
+    def _new_machine(self, index: int) -> GroupCoordinator:
+        from tidelog.coordinator import GroupCoordinator, GroupMemory
+
+        if self.memory is None:
+            self.memory = GroupMemory(self._own_values()[keys.GROUP_COORDINATOR_MEMORY_BYTES])
+        return GroupCoordinator(index, self._settings(), rng=self._rng, memory=self.memory)
+
+    def _first_event(self) -> Event[GroupCoordinator]:
+        """A log may tell of topics that are no more. One that is made from now on is not they."""
+        deleted = frozenset() if self._has_begun else self._deleted_before
+        return partial(forget_all_but, self._broker.image.topics_by_name, deleted)
+
+    def _settings(self) -> GroupSettings:
+        from tidelog.coordinator import GroupSettings
+
+        values = self._own_values()
+        return GroupSettings(
+            session_timeout_ms_min=values[keys.GROUP_MIN_SESSION_TIMEOUT_MS],
+            session_timeout_ms_max=values[keys.GROUP_MAX_SESSION_TIMEOUT_MS],
+            initial_rebalance_delay_ms=values[keys.GROUP_INITIAL_REBALANCE_DELAY_MS],
+            group_size_max=values[keys.GROUP_MAX_SIZE],
+            offset_metadata_length_max=values[keys.OFFSET_METADATA_MAX_BYTES],
+            offsets_retention_ms=values[keys.OFFSETS_RETENTION_MINUTES] * MINUTE_MS,
+            retention_check_interval_ms=values[keys.OFFSETS_RETENTION_CHECK_INTERVAL_MS],
+        )
+
+
+def forget(topics: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
+    """Offsets in topics that are no more are no use, and would be wrong for topics of the same name."""
+    coordinator.on_topics_deleted(topics, now_ms=now_ms, wall_ms=wall_ms)
+
+
+def forget_all_but(
+    known: Collection[str], deleted: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int
+) -> None:
+    gone = [topic for topic in coordinator.topics if topic not in known or topic in deleted]
+    forget(gone, coordinator, now_ms, wall_ms)

@@ -1,0 +1,217 @@
+"""Requests to the active controller, wherever it is: to its controller listener, over TCP, be it this node's own.
+
+Who leads the quorum changes, and what was asked of one that leads no longer may or may not have been done. So a request
+is sent again, to the next one, until it is answered or its time is over: what is asked here bears being asked twice.
+
+Kafka: `NodeToControllerChannelManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Protocol, TypeVar
+
+from tidelog.base.errors import Code, NetworkError, refusal
+from tidelog.base.ids import BrokerId, ClusterId, Offset
+from tidelog.base.ports import Network, Rng
+from tidelog.net.address import Address
+from tidelog.net.backoff import Backoff
+from tidelog.net.connection import ConnectionSettings
+from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
+from tidelog.wire import NO_TOKEN_YET, ConsistencyState
+from tidelog.wire.schema import layout_of
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+RETRY_BACKOFF_MS = 20
+RETRY_BACKOFF_MS_MAX = 500
+CONNECT_TIMEOUT_MS = 2_000
+
+
+class LeaderSource(Protocol):
+    """Who knows which node leads the metadata quorum."""
+
+    @property
+    def leader_id(self) -> BrokerId | None: ...
+
+    @property
+    def leader_address(self) -> Address | None:
+        """Of its controller listener; None while nobody is known to lead."""
+        ...
+
+    async def leader_changed(self) -> None:
+        """Return at the next change of the leader or of its epoch."""
+        ...
+
+
+class LastToken:
+    """How recent the metadata is that the controller's answers reflected (KIP-1243).
+
+    A request says that it wants to be told, and names no token that its answer would have to wait for.
+
+    Args:
+        cluster_id: answers of another cluster end their connection.
+    """
+
+    def __init__(self, cluster_id: ClusterId) -> None:
+        self.last_offset: Offset | None = None
+        self._cluster_id = cluster_id
+
+    def state(self) -> ConsistencyState:
+        return NO_TOKEN_YET
+
+    def on_state(self, state: ConsistencyState) -> None:
+        if state.cluster_id not in (None, self._cluster_id):
+            raise NetworkError(
+                f"a controller of cluster {state.cluster_id} answered; this node is of {self._cluster_id}"
+            )
+        if state.token is not None and state.token > (-1 if self.last_offset is None else self.last_offset):
+            self.last_offset = Offset(state.token)
+
+
+class ControllerChannel:
+    """See the module. Belongs to the event loop it is used in.
+
+    Args:
+        node_id: this node.
+        leader: who is asked.
+    """
+
+    def __init__(
+        self, node_id: BrokerId, cluster_id: ClusterId, leader: LeaderSource, *, network: Network, rng: Rng
+    ) -> None:
+        self._leader = leader
+        self._network = network
+        self._token = LastToken(cluster_id)
+        self._settings = ConnectionSettings(f"broker-{node_id}", CONNECT_TIMEOUT_MS, consistency=self._token)
+        self._backoff = Backoff(RETRY_BACKOFF_MS, RETRY_BACKOFF_MS_MAX, rng)
+        self._pools: dict[Address, ConnectionPool] = {}  # of the leader alone, and none before it was asked
+        self._is_closed = False
+
+    @property
+    def last_offset(self) -> Offset | None:
+        """The latest metadata that an answer reflected, inclusive: who waits for it sees all that was answered."""
+        return self._token.last_offset
+
+    async def leader_changed(self) -> None:
+        """Return when another node, or nobody, is known to be asked."""
+        await self._leader.leader_changed()
+
+    async def request(
+        self,
+        message: object,
+        response: type[R],
+        *,
+        timeout_ms: int,
+        version: int | None = None,
+        request_class: str = CONTROL_REQUESTS,
+    ) -> R:
+        """Ask the active controller. Where the answer is NOT_CONTROLLER, or none comes, the next one is asked.
+
+        Args:
+            message: a request message.
+            response: the class of its answer.
+            version: the very version to use; by default the highest that both sides have.
+            request_class: requests of one class are answered in turn. What must not wait for others has one of its own.
+
+        Raises:
+            KafkaError: REQUEST_TIMED_OUT: no controller answered within `timeout_ms`; the text says what was in the
+                way. UNSUPPORTED_VERSION: it does not serve this version.
+            NetworkError: the channel is closed.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_ms / 1000
+        reason = "no controller is known to lead the metadata quorum"
+        failures = 0
+        try:
+            async with asyncio.timeout_at(deadline):
+                while True:
+                    if self._is_closed:
+                        raise _closed()
+                    address = self._leader.leader_address
+                    if address is None:
+                        await self._leader.leader_changed()
+                        continue
+                    left_ms = max(int((deadline - loop.time()) * 1000), 1)
+                    asking = self._ask(
+                        address, message, response, timeout_ms=left_ms, version=version, request_class=request_class
+                    )
+                    try:
+                        answer = await self._unless_moved(address, asking)
+                    except NetworkError as error:
+                        reason = str(error)
+                    else:
+                        if answer is not None and not says_not_controller(answer):
+                            return answer
+                        reason = f"{address} is not the active controller any more"
+                    failures += 1
+                    await self._unless_moved(address, asyncio.sleep(self._backoff.delay_ms(failures) / 1000))
+        except TimeoutError:
+            raise refusal(Code.REQUEST_TIMED_OUT, f"no answer of the controller in {timeout_ms} ms: {reason}") from None
+
+    async def close(self) -> None:
+        """Hang up. What is asked at present fails."""
+        self._is_closed = True
+        await self._close_all_but(None)
+
+    async def _ask(
+        self,
+        address: Address,
+        message: object,
+        response: type[R],
+        *,
+        timeout_ms: int,
+        version: int | None,
+        request_class: str,
+    ) -> R:
+        pool = self._pools.get(address)
+        if pool is None:
+            pool = self._pools[address] = ConnectionPool(self._network, self._settings, self._backoff)
+            await self._close_all_but(address)
+        connection = await pool.connection(address, request_class)
+        if version is not None:
+            api_key = layout_of(type(message)).api_key
+            version = connection.versions.version(api_key, min_version=version, max_version=version)
+        return await connection.request(message, response, timeout_ms=timeout_ms, version=version)
+
+    async def _close_all_but(self, address: Address | None) -> None:
+        for other in [known for known in self._pools if known != address]:
+            await self._pools.pop(other).close()
+
+    async def _unless_moved(self, address: Address, work: Awaitable[T]) -> T | None:
+        """The outcome of `work`; None as soon as another node is known to lead: whoever is asked has no answer then."""
+        doing, moving = asyncio.ensure_future(work), asyncio.ensure_future(self._moved(address))
+        try:
+            await asyncio.wait((doing, moving), return_when=asyncio.FIRST_COMPLETED)
+            return doing.result() if doing.done() else None
+        finally:
+            doing.cancel()
+            moving.cancel()
+            await asyncio.gather(doing, moving, return_exceptions=True)
+
+    async def _moved(self, address: Address) -> None:
+        while self._leader.leader_address in (address, None):
+            await self._leader.leader_changed()
+
+
+def says_not_controller(response: object) -> bool:
+    """Whether an answer, as a whole or in any of its rows, says that another node is the active controller.
+
+    Of the quorum itself the leader is asked, and who is none says so by a code of its own.
+    """
+    if getattr(response, "error_code", Code.NONE) == Code.NOT_LEADER_OR_FOLLOWER:
+        return True
+    return _has_row_that_says_so(response)
+
+
+def _has_row_that_says_so(response: object) -> bool:
+    if getattr(response, "error_code", Code.NONE) == Code.NOT_CONTROLLER:
+        return True
+    values = [getattr(response, name) for name in getattr(response, "__slots__", ())]
+    return any(_has_row_that_says_so(row) for rows in values if isinstance(rows, list) for row in rows)
+
+
+def _closed() -> NetworkError:
+    return NetworkError("this node stops, and asks the controller nothing more")

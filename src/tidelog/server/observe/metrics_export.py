@@ -1,0 +1,443 @@
+"""What `/metrics` shows: every metric with its name, its labels and where it comes from, gathered when somebody asks.
+
+docs/observability.md says what each means; a test holds the two together. How many samples there can be is bounded:
+APIs and versions by what is served, error codes by their table, topics by `metrics.topics.max`; metrics of single
+partitions are there only with `metrics.partitions.enable`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from prometheus_client import ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.exposition import choose_encoder
+
+from tidelog.base.errors import Code
+from tidelog.base.version import __version__
+from tidelog.coordinator.group import GroupState
+from tidelog.records import KERNEL_IS_COMPILED
+from tidelog.server.replication.follower_driver import TruncatedRecords
+from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
+from tidelog.server.transport.connections import Refused
+from tidelog.server.transport.server_connection import Closed
+
+if TYPE_CHECKING:
+    from tidelog.server.observe.observed_node import ObservedNode
+    from tidelog.server.replication.partition import Partition
+
+SHOWN_BUCKETS = 21
+"""Up to 69 seconds; longer is +Inf."""
+_BOUNDS = [repr((1 << BUCKET_SHIFT + index) / 1e9) for index in range(SHOWN_BUCKETS)]
+
+_process = ProcessCollector(registry=None)
+
+
+class _Families:
+    """Collected families, for the library to write down."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Families:
+    """Everything about a node, at this moment. To be called on its event loop.
+
+    Args:
+        room: (total, usable) bytes where each log directory lies, as far as the disks have said.
+    """
+    metrics = node.metrics
+    assert metrics is not None
+    families = [
+        *_about_node(node),
+        *_about_requests(metrics),
+        *_about_connections(node),
+        *_about_topics(node, metrics),
+        *_about_partitions(node),
+        *_about_metadata(node),
+        *_about_groups(node),
+        *_about_disks(node, metrics, room),
+        *_about_machine(metrics),
+    ]
+    if node.config.metrics_partitions_enable:
+        families += _about_each_partition(node)
+    return _Families(families)
+
+
+def write_down(families: _Families, accepted: str) -> tuple[int, str, bytes]:
+    """The page: status, content type, body. May be called on any thread.
+
+    Args:
+        accepted: the request's Accept header.
+    """
+    encode, content_type = choose_encoder(accepted)
+    return 200, content_type, encode(families)
+
+
+def _gauge(name: str, doc: str, value: float) -> Metric:
+    return GaugeMetricFamily(name, doc, value=value)
+
+
+def _gauges(name: str, doc: str, label: str, rows: Iterable[tuple[str, float]]) -> Metric:
+    family = GaugeMetricFamily(name, doc, labels=[label])
+    for value_of_label, value in rows:
+        family.add_metric([value_of_label], value)
+    return family
+
+
+def _counter(name: str, doc: str, value: float) -> Metric:
+    return CounterMetricFamily(name, doc, value=value)
+
+
+def _counters(name: str, doc: str, labels: Sequence[str], rows: Iterable[tuple[Sequence[str], float]]) -> Metric:
+    family = CounterMetricFamily(name, doc, labels=labels)
+    for values_of_labels, value in rows:
+        family.add_metric(values_of_labels, value)
+    return family
+
+
+def _add_histogram(family: HistogramMetricFamily, labels: Sequence[str], counts: list[int], sum_ns: int) -> None:
+    """Buckets are told by how much lies in or below each."""
+    below, buckets = 0, []
+    for bound, count in zip(_BOUNDS, counts, strict=False):
+        below += count
+        buckets.append((bound, float(below)))
+    buckets.append(("+Inf", float(sum(counts))))
+    family.add_metric(labels, buckets=buckets, sum_value=sum_ns / 1e9)
+
+
+def _added(rows: Iterable[list[int]]) -> list[int]:
+    return [sum(column) for column in zip(*rows, strict=True)]
+
+
+# The node.
+
+
+def _about_node(node: ObservedNode) -> Iterator[Metric]:
+    build = GaugeMetricFamily("tidelog_build_info", "What runs.", labels=["version", "python", "kernel", "loop"])
+    kernel = "compiled" if KERNEL_IS_COMPILED else "interpreted"
+    loop = type(asyncio.get_running_loop()).__module__.partition(".")[0]
+    build.add_metric([__version__, platform.python_version(), kernel, loop], 1)
+    yield build
+    yield _gauge("tidelog_node_ready", "Whether the node serves, as /ready says.", node.not_ready is None)
+
+
+# Requests.
+
+
+def _about_requests(metrics: NodeMetrics) -> Iterator[Metric]:
+    by_version = CounterMetricFamily("tidelog_requests", "Requests handled.", labels=["api", "version"])
+    unanswered = CounterMetricFamily(
+        "tidelog_requests_unanswered", "Requests for which the protocol has no answer.", labels=["api"]
+    )
+    errors = CounterMetricFamily(
+        "tidelog_request_errors", "Error codes in answers, one for each row that has one.", labels=["api", "error"]
+    )
+    durations = HistogramMetricFamily(
+        "tidelog_request_duration_seconds", "How long requests took, by phase.", labels=["api", "phase"]
+    )
+    for known, versions in metrics.requests.by_api.values():
+        codes: defaultdict[int, int] = defaultdict(int)
+        for version, times in sorted(versions.items()):
+            by_version.add_metric([known.name, str(version)], times.count)
+            for code, count in times.errors.items():
+                codes[code] += count
+        all_times = list(versions.values())
+        unanswered.add_metric([known.name], sum(times.unanswered for times in all_times))
+        for code, count in sorted(codes.items()):
+            errors.add_metric([known.name, _code_name(code)], count)
+        _add_durations(durations, known.name, all_times)
+    yield by_version
+    yield unanswered
+    yield errors
+    yield durations
+    names = {key: known.name for key, (known, _) in metrics.requests.by_api.items()}
+    yield _gauges(
+        "tidelog_requests_waiting",
+        "Requests that wait for their answer: fetches for records, joins for members.",
+        "api",
+        ((names.get(key, key.name), count) for key, count in metrics.requests.waiting.items()),
+    )
+
+
+def _add_durations(family: HistogramMetricFamily, api: str, times: list[RequestTimes]) -> None:
+    quick = sum(each.quick for each in times)
+    for phase, counts, sum_ns in (
+        ("queue", _added(each.queue for each in times), sum(each.queue_ns for each in times)),
+        ("handle", _added(each.handle for each in times), sum(each.handle_ns for each in times)),
+        ("total", _added(each.total for each in times), sum(each.total_ns for each in times)),
+    ):
+        counts[0] += quick
+        _add_histogram(family, [api, phase], counts, sum_ns)
+    waits = [each.wait for each in times]
+    if any(any(wait.counts) for wait in waits):
+        _add_histogram(family, [api, "wait"], _added(wait.counts for wait in waits), sum(wait.sum_ns for wait in waits))
+
+
+def _code_name(code: int) -> str:
+    try:
+        return Code(code).name
+    except ValueError:
+        return str(code)
+
+
+# Connections.
+
+
+def _about_connections(node: ObservedNode) -> Iterator[Metric]:
+    connections = node.connections
+    by_listener = dict.fromkeys((*node.listener_names, *(each.listener_name for each in connections.open)), 0)
+    for each in connections.open:
+        by_listener[each.listener_name] += 1
+    yield _gauges("tidelog_connections_open", "Open connections.", "listener", by_listener.items())
+    yield CounterMetricFamily(
+        "tidelog_connections_accepted", "Connections that were accepted.", value=connections.accepted
+    )
+    yield _counters(
+        "tidelog_connections_closed",
+        "Connections that came to their end.",
+        ["reason"],
+        (([why.value], connections.closed[why]) for why in Closed),
+    )
+    yield _counters(
+        "tidelog_connections_refused",
+        "Connections that were closed at once, for a limit.",
+        ["reason"],
+        (([why.value], connections.refused[why]) for why in Refused),
+    )
+    limits = connections.limits
+    yield _gauge("tidelog_connections_max", "The limit of connections of clients.", limits.connections_max)
+    yield _gauge("tidelog_files_reserved", "Files that no connection may take.", limits.files_in_reserve)
+    sessions = node.fetch_sessions
+    yield _gauge("tidelog_fetch_sessions", "Fetch sessions that are kept.", len(sessions))
+    yield _gauge("tidelog_fetch_session_partitions", "Partitions that they follow.", sessions.partition_count)
+    memory = node.listeners.memory
+    used = GaugeMetricFamily(
+        "tidelog_connection_memory_bytes",
+        "Memory of requests that have come in part, and of answers that were not taken.",
+        labels=["connections", "what"],
+    )
+    limit = GaugeMetricFamily(
+        "tidelog_connection_memory_limit_bytes",
+        "The most that all connections of a kind may take.",
+        labels=["connections", "what"],
+    )
+    for connections_of, one in memory.items():
+        for what, share in one.shares.items():
+            used.add_metric([connections_of, what], share.used_bytes)
+            limit.add_metric([connections_of, what], share.limit_bytes)
+    yield from (used, limit)
+    yield _gauges(
+        "tidelog_connections_waiting_for_memory",
+        "Connections that are not read for want of memory.",
+        "connections",
+        ((of, one.requests.waiting_count) for of, one in memory.items()),
+    )
+
+
+# Topics.
+
+
+def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
+    image = node.image
+    metrics.topics.keep(image.topics_by_name)
+    columns: list[defaultdict[str, float]] = [defaultdict(float) for _ in range(6)]
+    produced_bytes, produced_batches, fetched_bytes, appended, deleted, sizes = columns
+    for partition in node.broker.partitions:
+        label = metrics.topics.label(partition.topic_partition.topic)
+        log = partition.log
+        produced_bytes[label] += partition.produced_bytes
+        produced_batches[label] += partition.produced_batches
+        appended[label] += max(log.log_end_offset - partition.opened_end_offset, 0)
+        deleted[label] += max(log.log_start_offset - partition.opened_start_offset, 0)
+        sizes[label] += log.size_bytes
+        fetched_bytes[label] += 0
+    fetched = metrics.requests.fetched_bytes
+    for key, size_bytes in list(fetched.items()):
+        topic = image.topics_by_name.get(key) if isinstance(key, str) else image.topics_by_id.get(key)
+        if topic is None:
+            del fetched[key]
+        else:
+            fetched_bytes[metrics.topics.label(topic.name)] += size_bytes
+    for name, doc, column in (
+        ("tidelog_topic_produced_bytes", "Bytes of batches that producers had appended.", produced_bytes),
+        ("tidelog_topic_produced_batches", "Batches that producers had appended.", produced_batches),
+        ("tidelog_topic_fetched_bytes", "Bytes of batches in answers to fetches.", fetched_bytes),
+        ("tidelog_topic_appended_records", "Offsets that were taken by records.", appended),
+        ("tidelog_topic_deleted_records", "Offsets by which log starts moved (retention, DeleteRecords).", deleted),
+    ):
+        yield _counters(name, doc, ["topic"], (([label], value) for label, value in sorted(column.items())))
+    yield _gauges("tidelog_topic_log_size_bytes", "Bytes in the logs of a topic.", "topic", sorted(sizes.items()))
+    yield _gauge("tidelog_topics", "Topics in the cluster.", len(image.topics_by_name))
+
+
+# Partitions.
+
+
+def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
+    led = under_replicated = under_min_isr = at_min_isr = cut_off = moving = lag_max = 0
+    partitions = node.broker.partitions
+    for partition in partitions:
+        replica = partition.replica
+        if replica is None:
+            continue
+        led += 1
+        name = partition.topic_partition
+        state = node.image.partition(name.topic, name.partition)
+        if state is not None:
+            under_replicated += not replica.isr.issuperset({*state.replicas} - {*state.adding_replicas})
+            moving += bool(state.adding_replicas or state.removing_replicas)
+        in_sync, needed = len(replica.isr), replica.isr_size_min
+        under_min_isr += in_sync < needed
+        at_min_isr += in_sync == needed
+        cut_off += replica.is_cut_off
+        lag_max = max(lag_max, replica.lag_max)
+    states = [state for topic in node.image.topics_by_id.values() for state in topic.partitions]
+    leaderless = sum(state.leader is None for state in states)
+    unpreferred = sum(state.leader not in (None, state.replicas[0]) for state in states)
+    replication = node.broker.replication
+    yield _gauge("tidelog_partitions", "Replicas that are online here.", len(partitions))
+    yield _gauge("tidelog_partitions_led", "Partitions that this node leads.", led)
+    yield _gauge("tidelog_partitions_offline", "Replicas whose logs failed.", len(node.broker.offline_partitions))
+    yield _gauge("tidelog_partitions_under_replicated", "Led, with replicas that are not in sync.", under_replicated)
+    yield _gauge("tidelog_partitions_under_min_isr", "Led, and refusing acks=all for want of replicas.", under_min_isr)
+    yield _gauge("tidelog_partitions_at_min_isr", "Led, and refusing acks=all if one more leaves.", at_min_isr)
+    yield _gauge("tidelog_partitions_cut_off", "Led, and refusing acks=all while too few followers fetch.", cut_off)
+    yield _gauge("tidelog_partitions_leaderless", "Partitions of the cluster that nobody leads.", leaderless)
+    yield _gauge("tidelog_partitions_unpreferred", "Partitions that their first replica does not lead.", unpreferred)
+    yield _gauge("tidelog_partitions_reassigning", "Led, and on their way to other brokers.", moving)
+    yield _gauge("tidelog_replica_lag_records_max", "What the slowest follower of a partition led here lacks.", lag_max)
+    shrinks, expands = (0, 0) if replication is None else (replication.isr_shrinks, replication.isr_expands)
+    yield _counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
+    yield _counter("tidelog_isr_expands", "Times they became more.", expands)
+    truncated = TruncatedRecords() if replication is None else replication.truncated
+    yield _counters(
+        "tidelog_truncated_records",
+        "Records that replicas here removed because the leader does not have them.",
+        ["committed"],
+        (([text], count) for text, count in zip(("yes", "unknown", "no"), truncated, strict=True)),
+    )
+
+
+def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
+    def rows(name: str, doc: str) -> GaugeMetricFamily:
+        return GaugeMetricFamily(name, doc, labels=["topic", "partition"])
+
+    size = rows("tidelog_partition_log_size_bytes", "Bytes in the log.")
+    segments = rows("tidelog_partition_segments", "Segments of the log.")
+    start = rows("tidelog_partition_log_start_offset", "The first offset.")
+    end = rows("tidelog_partition_log_end_offset", "The offset after the last.")
+    high_watermark = rows("tidelog_partition_high_watermark", "The offset after the last committed one.")
+    isr = rows("tidelog_partition_isr", "Replicas in sync, where this node leads.")
+
+    def in_order(partition: Partition) -> tuple[str, int]:
+        return partition.topic_partition.topic, partition.topic_partition.partition
+
+    for partition in sorted(node.broker.partitions, key=in_order):
+        labels = [partition.topic_partition.topic, str(partition.topic_partition.partition)]
+        log = partition.log
+        size.add_metric(labels, log.size_bytes)
+        segments.add_metric(labels, len(log.segment_base_offsets))
+        start.add_metric(labels, log.log_start_offset)
+        end.add_metric(labels, log.log_end_offset)
+        high_watermark.add_metric(labels, partition.high_watermark)
+        if partition.replica is not None:
+            isr.add_metric(labels, len(partition.replica.isr))
+    yield from (size, segments, start, end, high_watermark, isr)
+
+
+# The cluster's metadata.
+
+
+def _about_metadata(node: ObservedNode) -> Iterator[Metric]:
+    last_offset = node.image.last_offset
+    applied_end = 0 if last_offset is None else last_offset + 1
+    yield _gauge("tidelog_metadata_applied_offset", "The offset after the last metadata applied here.", applied_end)
+    controller = node.active_controller
+    epoch = None if controller is None else controller.leader_epoch
+    committed_end = applied_end if controller is None else controller.journal.committed_end_offset
+    yield _gauge(
+        "tidelog_metadata_lag_records", "Metadata committed and not yet applied here.", committed_end - applied_end
+    )
+    yield _gauge("tidelog_controller_active", "Whether this node's controller leads the cluster.", epoch is not None)
+    yield _gauge("tidelog_controller_epoch", "The leader epoch of the metadata log.", -1 if epoch is None else epoch)
+    yield _counter(
+        "tidelog_unclean_leader_elections",
+        "Elections of leaders that may lack committed records, by this controller while it was active.",
+        node.unclean_elections,
+    )
+    yield _gauge("tidelog_brokers", "Brokers in the metadata that are not fenced.", _active_brokers(node))
+
+
+def _active_brokers(node: ObservedNode) -> int:
+    return sum(not broker.is_fenced for broker in node.image.brokers.values())
+
+
+# Groups.
+
+
+def _about_groups(node: ObservedNode) -> Iterator[Metric]:
+    serving = loading = members = offsets = 0
+    states = {state.value: 0 for state in GroupState}
+    for one in node.groups.here:
+        if one.refusal is not None:
+            loading += 1
+            continue
+        serving += 1
+        offsets += one.coordinator.offsets_count
+        for group in one.coordinator.groups.values():
+            states[group.state.value] += 1
+            members += len(group.members)
+    yield _gauges(
+        "tidelog_group_coordinators",
+        "Partitions of __consumer_offsets that this node leads.",
+        "state",
+        (("serving", serving), ("refusing", loading)),
+    )
+    yield _gauges("tidelog_groups", "Groups that are coordinated here.", "state", states.items())
+    yield _gauge("tidelog_group_members", "Members of the groups that are coordinated here.", members)
+    yield _gauge("tidelog_group_offsets", "Committed offsets that are kept here.", offsets)
+    memory = node.groups.memory
+    yield _gauge(
+        "tidelog_group_memory_bytes",
+        "About the memory of the groups that are coordinated here.",
+        0 if memory is None else memory.used_bytes,
+    )
+
+
+# Disks.
+
+
+def _about_disks(node: ObservedNode, metrics: NodeMetrics, room: Mapping[str, tuple[int, int]]) -> Iterator[Metric]:
+    files = node.files
+    online = [(held.path, float(held.failure is None)) for held in files.directories]
+    yield _gauges(
+        "tidelog_log_directory_online",
+        "Whether a log directory is in use.",
+        "directory",
+        [*online, *((path, 0.0) for path in files.left_out)],
+    )
+    total = {path: float(sizes[0]) for path, sizes in room.items()}
+    usable = {path: float(sizes[1]) for path, sizes in room.items()}
+    yield _gauges("tidelog_log_directory_total_bytes", "Where a log directory lies.", "directory", total.items())
+    yield _gauges("tidelog_log_directory_usable_bytes", "Of these, what is free.", "directory", usable.items())
+    syncs = HistogramMetricFamily("tidelog_disk_sync_duration_seconds", "How long the disk took to sync a file.")
+    _add_histogram(syncs, [], metrics.disk.syncs.counts, metrics.disk.syncs.sum_ns)
+    yield syncs
+
+
+# The machine.
+
+
+def _about_machine(metrics: NodeMetrics) -> Iterator[Metric]:
+    lag = HistogramMetricFamily("tidelog_event_loop_lag_seconds", "How late the event loop came to what was due.")
+    _add_histogram(lag, [], metrics.loop_lag.counts, metrics.loop_lag.sum_ns)
+    yield lag
+    yield from _process.collect()

@@ -1,0 +1,51 @@
+"""What the exported metrics say of a node is read from these parts of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from tidelog.metadata import MetadataImage
+    from tidelog.server.api.fetch_sessions import FetchSessions
+    from tidelog.server.broker.broker import Broker
+    from tidelog.server.groups.group_coordinators import GroupCoordinators
+    from tidelog.server.quorum.controller import Controller
+    from tidelog.server.settings.config import NodeConfig
+    from tidelog.server.settings.metrics import NodeMetrics
+    from tidelog.server.storage.log_files import LogFiles
+    from tidelog.server.transport.connections import Connections
+    from tidelog.server.transport.listeners import Listeners
+
+
+class ObservedNode(Protocol):
+    """A node whose metrics are exported."""
+
+    @property
+    def active_controller(self) -> Controller | None: ...
+    @property
+    def broker(self) -> Broker: ...
+    @property
+    def config(self) -> NodeConfig: ...
+    @property
+    def connections(self) -> Connections: ...
+    @property
+    def fetch_sessions(self) -> FetchSessions: ...
+    @property
+    def files(self) -> LogFiles: ...
+    @property
+    def groups(self) -> GroupCoordinators: ...
+    @property
+    def image(self) -> MetadataImage: ...
+    @property
+    def listener_names(self) -> tuple[str, ...]: ...
+    @property
+    def listeners(self) -> Listeners: ...
+    @property
+    def metrics(self) -> NodeMetrics | None: ...
+    @property
+    def not_ready(self) -> str | None:
+        """Why the node does not serve at present; None while it does."""
+        ...
+
+    @property
+    def unclean_elections(self) -> int: ...

@@ -1,0 +1,274 @@
+"""The controller's journal at one node, over the metadata log that the quorum keeps.
+
+Every node has one: it replays what is committed, and publishes it, for that is what its broker lives on. The node that
+leads the quorum has the active one: a decision is appended at once, counts when the quorum has committed it, is then
+published, and only then answered.
+
+Kafka: `QuorumController`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
+from tidelog.base.invariant import invariant
+from tidelog.controller import ControllerState, LostReplica, PartitionScan, unsettles
+from tidelog.journal import Decision, Journal, Ticket
+from tidelog.metadata import MetadataDraft, MetadataImage
+from tidelog.metadata.difference import records_between
+from tidelog.metadata.features import METADATA_VERSION
+from tidelog.metadata.records import NoOpRecord
+from tidelog.server.quorum.metadata_log import MetadataBatch
+from tidelog.server.storage.metadata_snapshots import Snapshot
+from tidelog.server.transport.turns import in_turns
+
+logger = logging.getLogger("tidelog.server.controller")
+
+RECORDS_PER_TURN = 1_000
+"""Of a snapshot: each takes some microseconds."""
+
+OnCommitted = Callable[[tuple[object, ...], Offset, bool], None]
+
+
+class AppendsDecisions(Protocol):
+    """The quorum, as its leader's controller knows it."""
+
+    def append_decision(self, records: tuple[object, ...], leader_epoch: LeaderEpoch) -> Offset:
+        """Append one batch, to be committed in time. Returns its first offset. Whatever it raises ends the node."""
+        ...
+
+    def give_up(self, error: Exception) -> None:
+        """What was written cannot be relied on: nothing may be built on it."""
+        ...
+
+
+class ControllerHost(Protocol):
+    """A node, as what works for its controller while that is active knows it."""
+
+    @property
+    def controller(self) -> Controller:
+        """Raises KafkaError: NOT_CONTROLLER while it is not active here."""
+        ...
+
+    @property
+    def active_controller(self) -> Controller | None: ...
+
+
+class Controller:
+    """See the module.
+
+    Args:
+        state: empty.
+        quorum: appends what is decided.
+        on_committed: told of committed records, with the exclusive end offset that they bring the metadata to, and
+            whether some are not of the log, but what a snapshot makes different.
+
+    Attributes:
+        on_active: called when this becomes the active controller, before it decides anything.
+        on_leader_gone: told of the node that leads when the connection to it closed.
+        on_resigned: called when it is not any more.
+        on_replicas_lost: told, while this is the active one, who lost replicas by what was just committed, and of the
+            exclusive end offset of that.
+        unclean_elections: how many were committed while this was the active one.
+    """
+
+    def __init__(self, state: ControllerState, quorum: AppendsDecisions, *, on_committed: OnCommitted) -> None:
+        self.journal: Journal[ControllerState] = Journal(state, not_active=Code.NOT_CONTROLLER)
+        self.on_active: Callable[[], None] = _nobody_asked
+        self.on_leader_gone: Callable[[BrokerId], None] = _nobody_told
+        self.on_resigned: Callable[[], None] = _nobody_asked
+        self.on_replicas_lost: Callable[[list[LostReplica], Offset], None] = _nobody_asked
+        self.unclean_elections = 0
+        self.first_metadata_version = METADATA_VERSION  # of a metadata log that does not say any yet
+        self._quorum = quorum
+        self._on_committed = on_committed
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._published_end_offset = Offset(0)
+        self._is_advancing = False
+        self._has_loaded = False
+        self._is_unsettled = False
+        self._settling: asyncio.Task[None] | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.journal.is_active
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch | None:
+        """The epoch in which this is the active controller."""
+        return self.journal.leader_epoch
+
+    async def request(self, decide: Callable[[ControllerState], Decision[Any]]) -> Any:
+        """Decide, and return the reply once all that it tells of is committed.
+
+        Raises:
+            KafkaError: the refusal that `decide` raised, or NOT_CONTROLLER.
+        """
+        ticket = self._submit(decide)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = future
+        self._advance()
+        return await future
+
+    def append_nothing(self) -> None:
+        """One record more, which says nothing: that it is committed does."""
+        self.journal.submit(Decision((NoOpRecord(),), None))
+        self._advance()
+
+    def image(self) -> MetadataImage:
+        """The committed metadata, for a snapshot."""
+        journal = self.journal
+        return journal.committed.image(Offset(journal.committed_end_offset - 1))
+
+    # What the quorum tells.
+
+    def on_replayed(self, batch: MetadataBatch) -> None:
+        """Committed, and written by another leader or before this one became active."""
+        for index, record in enumerate(batch.records):
+            self.journal.replay(record, Offset(batch.base_offset + index))
+        self.journal.on_committed(batch.end_offset)
+
+    async def on_snapshot(self, snapshot: Snapshot) -> None:
+        """It takes the place of all that lies below its end; what differs from what is known is news as any other.
+
+        One of nothing, which a directory was formatted with, only says who votes. Nothing may be replayed meanwhile.
+        """
+        if snapshot.snapshot_id.end_offset == 0:
+            return
+        draft = MetadataDraft(MetadataImage.empty())
+        async for record in in_turns(snapshot.records, turn_size=RECORDS_PER_TURN):
+            draft.apply(record)
+        known = self.journal.committed.image(None)
+        news = in_turns(records_between(known, draft.image(None)), turn_size=RECORDS_PER_TURN)
+        self.journal.load([record async for record in news], snapshot.snapshot_id.end_offset)
+        self._has_loaded = True
+        self._advance()
+
+    def on_committed(self, end_offset: Offset) -> None:
+        """Everything below is committed, and all of it is known here."""
+        self.journal.on_committed(end_offset)
+        self._advance()
+
+    def on_leading(self, leader_epoch: LeaderEpoch, end_offset: Offset) -> None:
+        """This node leads, and all that came before it, its own first records included, is committed and known."""
+        self.journal.become_active(leader_epoch, end_offset)
+        self.journal.committed.lost = []
+        self.journal.committed.unclean_elections = []
+        self.on_active()
+        self._submit(lambda state: state.decide_bootstrap(self.first_metadata_version))
+        self._settle_soon()  # what the one before left to do
+        self._advance()
+
+    def on_control_appended(self, end_offset: Offset) -> None:
+        """The quorum wrote of itself in between."""
+        self.journal.skip_to(end_offset)
+
+    def on_lost(self) -> None:
+        """This node leads no more. Who waited is told so, and what was speculation is thrown away."""
+        if self.journal.is_active:
+            self.journal.resign()
+            self.journal.committed.lost = None
+            self.journal.committed.unclean_elections = None
+            self.on_resigned()
+            self._advance()
+
+    # What to do about it.
+
+    def _submit(self, decide: Callable[[ControllerState], Decision[Any]]) -> Ticket:
+        return self.journal.submit(Decision.over(self.journal.speculative, decide))
+
+    def _advance(self) -> None:
+        """Carry out what the journal owes, in its order. Never within itself: an append may commit at once."""
+        if self._is_advancing:
+            return
+        self._is_advancing = True
+        try:
+            while True:
+                ready, end_offset = self.journal.take_ready(), self.journal.committed_end_offset
+                if not ready and end_offset == self._published_end_offset:
+                    break
+                for batch in ready.batches:
+                    if any(map(unsettles, batch.records)):
+                        self._settle_soon()
+                    try:
+                        appended = self._quorum.append_decision(batch.records, batch.leader_epoch)
+                        invariant(appended == batch.base_offset, "batch {} lies at {}", batch.base_offset, appended)
+                    except Exception as error:  # of the disk or a bug of ours: the log is not what we go on from
+                        self._quorum.give_up(error)
+                        break
+                if end_offset > self._published_end_offset:
+                    self._published_end_offset = end_offset
+                    has_loaded, self._has_loaded = self._has_loaded, False
+                    self._on_committed(ready.committed, end_offset, has_loaded)
+                    self._tell_of_lost_replicas(end_offset)
+                    self._tell_of_unclean_elections()
+                for reply in ready.replies:
+                    future = self._waiting.pop(reply.ticket, None)
+                    if future is None or future.done():
+                        continue
+                    if isinstance(reply.outcome, KafkaError):
+                        future.set_exception(reply.outcome)
+                    else:
+                        future.set_result(reply.outcome)
+        finally:
+            self._is_advancing = False
+
+    def _settle_soon(self) -> None:
+        """Have what decisions left to do be done, a portion after the other, each when the one before is committed."""
+        self._is_unsettled = True
+        if self._settling is None:
+            self._settling = asyncio.get_running_loop().create_task(self._settle())
+
+    async def _settle(self) -> None:
+        try:
+            while self._is_unsettled and self.is_active:
+                self._is_unsettled = False
+                scan = PartitionScan(self.journal.speculative.metadata)
+                while not scan.is_done:
+                    count: int = await self.request(lambda state: state.decide_settle(scan))  # noqa: B023  # at once
+                    if count:
+                        logger.info("%d more partitions have a leader, or other replicas in sync", count)
+                    await asyncio.sleep(0)
+        except KafkaError as error:
+            logger.debug("this node settles nothing more: %s", error)  # the next controller begins with it
+        except Exception as error:  # a bug of ours: another controller is to try
+            self._quorum.give_up(error)
+        finally:
+            self._settling = None
+            if self._is_unsettled and self.is_active:  # in another leadership
+                self._settle_soon()
+
+    def _tell_of_lost_replicas(self, end_offset: Offset) -> None:
+        lost = self.journal.committed.lost
+        if lost:
+            self.journal.committed.lost = []
+            self.on_replicas_lost(lost, end_offset)
+
+    def _tell_of_unclean_elections(self) -> None:
+        """Say of each what it is, and count it. The leader says which records it has."""
+        elections = self.journal.committed.unclean_elections
+        if not elections:
+            return
+        self.journal.committed.unclean_elections = []
+        self.unclean_elections += len(elections)
+        for each in elections:
+            logger.warning(
+                "%s: UNCLEAN ELECTION: broker %d leads from leader epoch %d on, ordered by %s. It was not in sync; "
+                "the last that were are %s. Committed records that it lacks are lost; broker %d logs which offsets "
+                "it has",
+                *(each.topic_partition, each.leader, each.leader_epoch, each.ordered_by),
+                *(list(each.was_in_sync) or "not known", each.leader),
+            )
+
+
+def _nobody_asked(*_: object) -> None:
+    pass
+
+
+def _nobody_told(_: BrokerId) -> None:
+    pass

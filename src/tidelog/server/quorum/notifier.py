@@ -1,0 +1,31 @@
+"""Something that changes now and then, and who waits for that."""
+
+from __future__ import annotations
+
+import asyncio
+
+
+class Notifier:
+    """Wakes everybody who waits, once for each time that it is told."""
+
+    __slots__ = ("_waiters",)
+
+    def __init__(self) -> None:
+        self._waiters: list[asyncio.Future[None]] = []
+
+    def notify(self) -> None:
+        """It changed."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait(self) -> None:
+        """Return when it changes next."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:  # who waits no more is not kept until it happens
+                self._waiters.remove(waiter)

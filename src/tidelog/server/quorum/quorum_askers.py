@@ -1,0 +1,72 @@
+"""Who asks this node of the metadata quorum something, and waits for the answer: the machine knows them by a number.
+
+Kafka: `ThresholdPurgatory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from tidelog.base.errors import Code, refusal
+from tidelog.quorum import QuorumNode
+from tidelog.quorum.values import Answer, Asked, EpochBegun, EpochEnded, QuorumFetch, QuorumReply, VoteAsked
+
+EPOCHS_AHEAD_MAX = 1_000_000
+"""No node is so far ahead of another, for each epoch takes an election. After the last, 2^31 - 1, nobody could lead."""
+
+
+class QuorumAskers:
+    """Those who wait. Each has its connection, so there are no more of them than of those."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self._last_ticket = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._waiting)
+
+    async def ask(self, asked: Asked, machine: QuorumNode, notify: Callable[..., None]) -> Answer:
+        """The machine's answer. Whoever waits no more, for its connection closed, is forgotten.
+
+        Args:
+            notify: calls one of the methods of the machine, and does what the machine owes then.
+
+        Raises:
+            KafkaError: INVALID_REQUEST: it cannot come from a node.
+        """
+        if asked.leader_epoch > machine.leader_epoch + EPOCHS_AHEAD_MAX:
+            raise refusal(
+                Code.INVALID_REQUEST, f"leader epoch {asked.leader_epoch}: this node is at {machine.leader_epoch}"
+            )
+        self._last_ticket += 1
+        ticket = self._last_ticket
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[ticket] = future
+        match asked:
+            case QuorumFetch():
+                notify(machine.on_fetch_asked, ticket, asked)
+            case VoteAsked():
+                notify(machine.on_vote_asked, ticket, asked)
+            case EpochBegun():
+                notify(machine.on_epoch_begun, ticket, asked)
+            case EpochEnded():
+                notify(machine.on_epoch_ended, ticket, asked)
+        try:
+            return await future
+        finally:
+            if self._waiting.pop(ticket, None) is not None:
+                machine.on_asker_gone(ticket)
+
+    def answer(self, replies: Iterable[QuorumReply]) -> None:
+        """The machine has answers."""
+        for reply in replies:
+            future = self._waiting.pop(reply.ticket, None)
+            if future is not None and not future.done():
+                future.set_result(reply.answer)
+
+    def give_up(self) -> None:
+        """Nothing more is answered here."""
+        for future in list(self._waiting.values()):
+            future.cancel()

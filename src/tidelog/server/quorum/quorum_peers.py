@@ -1,0 +1,204 @@
+"""The way to the other nodes of the metadata quorum: what the machine asks goes out, what they answer comes back.
+
+Each node has two connections, so that a vote never waits behind a fetch that is parked. A connection that ends is news
+by itself: of the leader's, that it is gone.
+
+Kafka: `KafkaNetworkChannel`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Protocol
+
+from tidelog.base.errors import Code, ConfigError, KafkaError, NetworkError, TidelogError
+from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch
+from tidelog.base.ports import Network, Rng
+from tidelog.net.address import Address
+from tidelog.net.backoff import Backoff
+from tidelog.net.connection import Connection, ConnectionSettings
+from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
+from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings
+from tidelog.wire.api import ApiKey
+
+logger = logging.getLogger("tidelog.server.quorum")
+
+FETCH_REQUESTS = "fetch"
+CONNECT_BACKOFF_MS_MAX = 200
+REFUSAL_TOLD_SECONDS = 60.0
+FAREWELL_SECONDS_MAX = 0.2
+
+
+class Asks(Protocol):
+    """Whose requests these are (the driver of the quorum)."""
+
+    def on_answered(self, number: int, answer: Answer, records: bytes) -> None: ...
+
+    def on_unanswered(self, number: int) -> None: ...
+
+    def on_hung_up(self, node_id: BrokerId) -> None: ...
+
+    def on_address(self, node_id: BrokerId, address: Address) -> None:
+        """An answer said where a leader listens."""
+        ...
+
+
+class QuorumPeers:
+    """See the module. Belongs to the event loop it is used in.
+
+    Args:
+        endpoints: where this node listens for controllers, for the others to know.
+
+    Attributes:
+        fetch_version_max: of Fetch; for those who want to see what an older peer does.
+    """
+
+    def __init__(
+        self,
+        node_id: BrokerId,
+        cluster_id: ClusterId,
+        settings: QuorumSettings,
+        asks: Asks,
+        *,
+        network: Network,
+        rng: Rng,
+    ) -> None:
+        self.endpoints: tuple[tuple[str, str, int], ...] = ()
+        self.fetch_version_max: int | None = None
+        self._cluster_id = cluster_id
+        self._settings = settings
+        self._asks = asks
+        self._addresses: dict[BrokerId, Address] = {}
+        self._pool = ConnectionPool(
+            network,
+            ConnectionSettings(f"node-{node_id}", connect_timeout_ms=settings.request_timeout_ms),
+            Backoff(max(settings.retry_backoff_ms, 1), CONNECT_BACKOFF_MS_MAX, rng),
+        )
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._farewells: set[asyncio.Task[None]] = set()
+        self._told: dict[tuple[BrokerId, Code], float] = {}
+
+    def address_of(self, node_id: BrokerId) -> Address | None:
+        return self._addresses.get(node_id)
+
+    def set_address(self, node_id: BrokerId, address: Address) -> None:
+        """Where a node is now; connections to where it was are closed."""
+        if self._addresses.get(node_id) != address:
+            self._addresses[node_id] = address
+            self._pool.set_addresses(self._addresses)
+
+    def ask(self, request: QuorumRequest) -> None:
+        """Send a request; what becomes of it, `asks` is told."""
+        task = self.start(self._ask(request))
+        if isinstance(request.message, EpochEnded):
+            self._farewells.add(task)
+            task.add_done_callback(self._farewells.discard)
+
+    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Do something until these are closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def say_farewell(self) -> None:
+        """Return once the others know that this node leads no more, or take too long to say so."""
+        if self._farewells:
+            await asyncio.wait(self._farewells, timeout=FAREWELL_SECONDS_MAX)
+
+    async def close(self) -> None:
+        """Ask nobody any more."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._pool.close()
+
+    async def connection(self, node_id: BrokerId, request_class: str = CONTROL_REQUESTS) -> Connection:
+        """Raises NetworkError: it cannot be reached, in the time that a request may take."""
+        try:
+            async with asyncio.timeout(self._settings.request_timeout_ms / 1000):
+                connection = await self._pool.connection(node_id, request_class)
+        except TimeoutError:
+            raise NetworkError(f"node {node_id} cannot be reached") from None
+        # The connection for fetches from the leader is always in use; the other may be closed for being idle.
+        if request_class == FETCH_REQUESTS:
+            connection.on_hung_up = partial(self._asks.on_hung_up, node_id)
+        return connection
+
+    async def _ask(self, request: QuorumRequest) -> None:
+        from tidelog.server.quorum.quorum_messages import FETCH_VERSION_MIN, answer_of, request_of
+
+        number, target, asked = request
+        request_class, version = CONTROL_REQUESTS, None
+        timeout_ms = self._settings.request_timeout_ms
+        try:
+            message, response_type = request_of(asked, self._cluster_id, target, self.endpoints)
+            if isinstance(asked, QuorumFetch):
+                request_class, timeout_ms = FETCH_REQUESTS, timeout_ms + asked.wait_ms_max
+            connection = await self.connection(target, request_class)
+            if request_class == FETCH_REQUESTS:
+                version = connection.versions.version(
+                    ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=self.fetch_version_max
+                )
+            response = await connection.request(message, response_type, timeout_ms=timeout_ms, version=version)
+            answered = answer_of(asked, response)
+        except TidelogError as error:
+            self._tell(target, error)
+            self._asks.on_unanswered(number)
+            return
+        for node_id, address in answered.addresses.items():
+            self._asks.on_address(node_id, address)
+        self._asks.on_answered(number, answered.answer, answered.records)
+
+    def _tell(self, target: BrokerId, error: TidelogError) -> None:
+        """A refusal is a mistake of somebody's: say so, once in a while. That a node is away, is no news."""
+        if not isinstance(error, KafkaError):
+            logger.debug("node %s does not answer: %s", target, error)
+            return
+        now = asyncio.get_running_loop().time()
+        if now < self._told.get((target, error.code), now):
+            return
+        self._told[target, error.code] = now + REFUSAL_TOLD_SECONDS
+        if error.code == Code.INCONSISTENT_CLUSTER_ID:
+            logger.error(
+                "node %s at %s is of another cluster than this node, which is of %s: correct %s, or format the "
+                "directory of one of them with the cluster id of the other",
+                target,
+                self.address_of(target),
+                self._cluster_id,
+                "controller.quorum.voters",
+            )
+        else:
+            logger.warning("node %s at %s: %s: %s", target, self.address_of(target), error.code.name, error)
+
+
+class Namesake:
+    """Notices another process that leads the quorum as the node that this one is.
+
+    A leader that lost its directory, and is back, is named as well: until those who followed it notice that it leads no
+    more, which takes them less than `patience_ms`. A node that is no controller never led.
+    """
+
+    def __init__(self, node_id: BrokerId, settings: QuorumSettings, *, is_controller: bool) -> None:
+        self.patience_ms = 3 * settings.fetch_timeout_ms + 2 * settings.election_timeout_ms if is_controller else 0
+        self._node_id = node_id
+        self._named_in: LeaderEpoch | None = None
+        self._since_ms = 0
+
+    def is_seen(self, answer: Answer, *, leads: bool, now_ms: int) -> bool:
+        """Whether the answer shows it: others go on naming us for the leader of an epoch that we do not lead in."""
+        if answer.leader_id != self._node_id or leads:
+            return False
+        if answer.leader_epoch != self._named_in:
+            self._named_in, self._since_ms = answer.leader_epoch, now_ms
+        return now_ms >= self._since_ms + self.patience_ms
+
+    def error(self) -> ConfigError:
+        """What to end with."""
+        return ConfigError(
+            f"another process leads the metadata quorum as node {self._node_id}, and this one does not: "
+            "every node needs a node.id of its own; give this one another"
+        )

@@ -1,0 +1,63 @@
+"""Which leaders here are cut off from their followers, and what the log says of it: a line a second, however many.
+
+Counterpart in Kafka: none; there a leader that is cut off keeps its producers waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidelog.server.replication.leader_driver import LeaderDriver
+
+logger = logging.getLogger("tidelog.server.replication")
+
+GATHER_SECONDS = 1.0
+"""Those that are found out within it are told of together."""
+NAMES_MAX = 5
+
+
+class CutOffLeaders:
+    """See the module. To be used on one event loop."""
+
+    def __init__(self) -> None:
+        self._all: set[LeaderDriver] = set()
+        self._untold: dict[LeaderDriver, None] = {}
+        self._has_told = False  # of any that is cut off still
+        self._timer: asyncio.TimerHandle | None = None
+
+    def on_changed(self, leading: LeaderDriver, is_cut_off: bool) -> None:
+        """A leader is cut off; or it is not any more, or leads no more."""
+        if is_cut_off:
+            self._all.add(leading)
+            self._untold[leading] = None
+        else:
+            self._all.discard(leading)
+            self._untold.pop(leading, None)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._tell)
+
+    def stop(self) -> None:
+        """Say no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell(self) -> None:
+        self._timer = None
+        untold = list(self._untold)
+        self._untold.clear()
+        if untold:
+            self._has_told = True
+            names = ", ".join(str(each.partition.topic_partition) for each in untold[:NAMES_MAX])
+            more = f" and {len(untold) - NAMES_MAX} more" if len(untold) > NAMES_MAX else ""
+            logger.warning(
+                "this leader is cut off: fewer than min.insync.replicas, itself included, have fetched %s%s for "
+                "broker.session.timeout.ms, so acks=all is refused there (NOT_LEADER_OR_FOLLOWER) until they fetch or "
+                "others lead: look for the nodes of its followers, and for the network between",
+                *(names, more),
+            )
+        elif self._has_told and not self._all:
+            self._has_told = False
+            logger.info("no leader here is cut off any more: followers fetch again, or others lead")

@@ -1,0 +1,373 @@
+"""Drives the follower's machine of one partition, in one leader epoch: what it says is owed, in its order.
+
+```
+ an answer comes ──► append, on the loop ──► lineage, log start ──► high watermark published ──► the next request
+                └──► truncate, off the loop: until that is done nothing else touches the log, and nothing is sent
+```
+
+Kafka: `ReplicaFetcherThread`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.base.ports import Buffer
+from tidelog.log.follower_append import append_fetched
+from tidelog.records import split_whole_batches
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Halt, Truncation
+from tidelog.server.storage.log_dir import is_full
+
+if TYPE_CHECKING:
+    from tidelog.server.replication.partition import Partition
+
+logger = logging.getLogger("tidelog.server.replication")
+
+BACKOFF_FIRST_MS = 20
+"""After the first refusal in a row; each further one doubles it, up to `replica.fetch.backoff.ms`. Leader and followers
+hear of an election at different times, mostly a few milliseconds apart."""
+
+
+class TruncatedRecords(NamedTuple):
+    """What a truncation removes, in offsets.
+
+    Attributes:
+        committed: below the high watermark of this replica: they are lost.
+        unknown: above it, and removed by an unclean election: nobody here knows which of them were acknowledged.
+        uncommitted: the rest, which nobody was promised.
+    """
+
+    committed: int = 0
+    unknown: int = 0
+    uncommitted: int = 0
+
+
+class FollowingHost(Protocol):
+    """The broker, as far as a partition that follows needs it."""
+
+    @property
+    def backoff_ms_max(self) -> int: ...
+
+    def now_ms(self) -> int: ...
+
+    def wall_ms(self) -> int: ...
+
+    def due_at(self, who: FollowerDriver, due_ms: int) -> None:
+        """Call `on_due` then, or a little later."""
+        ...
+
+    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+        """Send a request to the leader; its answer comes to one of the `on_…` below, if any does."""
+        ...
+
+    def forget(self, following: FollowerDriver) -> None:
+        """Nothing more is to be sent for it."""
+        ...
+
+    def on_truncating(self, counts: TruncatedRecords) -> None:
+        """So many records are about to be removed from the end of a log."""
+        ...
+
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run something beside."""
+        ...
+
+    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+        """Truncate, off the loop; outlasts a loss of power. Raises CorruptLogError, DiskError."""
+        ...
+
+    async def flush(self, partition: Partition) -> None:
+        """Return once all that was appended is synced. Raises DiskError."""
+        ...
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """The log cannot be written: it goes offline, unless the disk is merely full."""
+        ...
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold does not: the partition is to stop."""
+        ...
+
+
+class FollowerDriver:
+    """See the module.
+
+    Attributes:
+        replica: the machine.
+        cutting: the truncation under way, which is to be waited for before the log is given to anybody else.
+    """
+
+    __slots__ = (
+        "_due_ms",
+        "_failures",
+        "_host",
+        "_is_stopped",
+        "_records",
+        "_retry_append_ms",
+        "cutting",
+        "partition",
+        "replica",
+    )
+
+    def __init__(self, partition: Partition, replica: FollowerReplica, host: FollowingHost) -> None:
+        """Do nothing until `run`."""
+        self.partition = partition
+        self.replica = replica
+        self.cutting: asyncio.Task[None] | None = None
+        self._host = host
+        self._records: Buffer = b""
+        self._failures = 0
+        self._due_ms: int | None = None
+        self._retry_append_ms: int | None = None
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Another epoch, or no replica here any more. A truncation that is under way ends by itself: see `cutting`."""
+        self._is_stopped = True
+        self.replica.on_stopped()
+        self._records = b""
+        self._host.forget(self)
+
+    # What the leader said.
+
+    def on_fetched(
+        self,
+        number: int,
+        *,
+        records: Buffer = b"",
+        high_watermark: int | None = None,
+        log_start_offset: int | None = None,
+        diverging: EpochEntry | None = None,
+    ) -> None:
+        """Records, or none yet; or that our log is no prefix of the leader's."""
+        try:
+            end_offset = _end_of(records)
+        except KafkaError as error:
+            self._tell_damage(error)
+            self.on_unanswered(number)
+            return
+        fetched = Fetched(
+            end_offset,
+            None if high_watermark is None else Offset(high_watermark),
+            None if log_start_offset is None else Offset(log_start_offset),
+            diverging,
+        )
+        if not self._is_stopped:
+            self._failures = 0
+            self._records = records
+        self._tell(lambda replica, now_ms: replica.on_fetched(number, fetched, now_ms))
+
+    def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None) -> None:
+        """Where an epoch ends; None where the leader does not know it."""
+        self._tell(lambda replica, now_ms: replica.on_epoch_end(number, end, now_ms))
+
+    def on_log_start(self, number: int, log_start_offset: int) -> None:
+        """Where the leader's log starts."""
+        self._tell(lambda replica, now_ms: replica.on_log_start(number, Offset(log_start_offset), now_ms))
+
+    def on_refused(self, number: int, code: Code) -> None:
+        """That it does not answer, and why."""
+        self._tell(lambda replica, now_ms: replica.on_refused(number, code, now_ms))
+
+    def on_unanswered(self, number: int) -> None:
+        """Nothing."""
+        self._tell(lambda replica, now_ms: replica.on_unanswered(number, now_ms))
+
+    def _tell(self, tell: Callable[[FollowerReplica, int], None]) -> None:
+        """Tell the machine, and do what it then owes; nothing after `stop`."""
+        if self._is_stopped:
+            return
+        try:
+            tell(self.replica, self._host.now_ms())
+            self._process_ready()
+        except InvariantBrokenError as error:
+            self._host.on_bug(self.partition, error)
+
+    # Time.
+
+    def on_due(self, now_ms: int) -> None:
+        """Time has passed."""
+        if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
+            return
+        self._due_ms = None
+        if self._retry_append_ms is not None and now_ms >= self._retry_append_ms:
+            self._retry_append_ms = None
+            self._tell(self._tell_appended)  # nothing: it is fetched once more
+        self._tell(lambda replica, now_ms: replica.on_tick(now_ms))
+
+    def _tell_appended(self, replica: FollowerReplica, now_ms: int) -> None:
+        replica.on_appended(self.partition.log.log_end_offset)
+
+    def _reschedule_deadlines(self) -> None:
+        if self._due_ms is not None:
+            return
+        if self._retry_append_ms is not None:
+            self._due_ms = self._retry_append_ms
+        elif (retry_ms := self.replica.next_deadline_ms()) is not None:
+            longer_ms = min(BACKOFF_FIRST_MS << min(self._failures, 16), self._host.backoff_ms_max) - BACKOFF_FIRST_MS
+            self._failures += 1
+            self._due_ms = retry_ms + max(longer_ms, 0)
+        if self._due_ms is not None:
+            self._host.due_at(self, self._due_ms)
+
+    # What is owed.
+
+    def run(self) -> None:
+        """Begin."""
+        self._tell(lambda replica, now_ms: None)
+
+    def _process_ready(self) -> None:
+        """Do it, in the machine's order; where the disk takes its time, what follows comes after that."""
+        partition, log = self.partition, self.partition.log
+        while not self._is_stopped and self.cutting is None:
+            ready = self.replica.take_ready()
+            if ready.halt is not None:
+                self._tell_halt(ready.halt)
+            if ready.truncation is not None:
+                self._begin_to_cut(ready.truncation)
+                return
+            try:
+                if ready.append is not None and not self._append():
+                    break
+                if ready.epochs:
+                    log.correct_lineage(ready.epochs)
+                if ready.log_start_offset is not None:
+                    log.advance_log_start_offset(ready.log_start_offset)
+                    partition.on_log_start_moved()
+            except DiskError as error:
+                self._host.on_log_failed(partition, error)
+                return
+            if ready.high_watermark != partition.high_watermark:
+                partition.on_committed(ready.high_watermark)
+            if ready.request is not None:
+                self._host.ask(self, ready.request)
+            if ready.append is None:
+                break
+        if not self._is_stopped:
+            self._reschedule_deadlines()
+
+    def _append(self) -> bool:
+        """Write what came. Returns whether the machine was told; else it will be: it is to wait for a while."""
+        partition, records = self.partition, self._records
+        self._records = b""
+        try:
+            append_fetched(partition.log, records, now_ms=self._host.wall_ms())
+        except (KafkaError, CorruptLogError) as error:
+            self._tell_damage(error)
+        except DiskError as error:
+            if not is_full(error) or partition.log.failure is not None:
+                raise
+            self._host.on_log_failed(partition, error)
+        else:
+            if partition.is_sync_awaited:
+                self.cutting = self._host.start(self._sync())
+                return False
+            self.replica.on_appended(partition.log.log_end_offset)
+            return True
+        self._retry_append_ms = self._host.now_ms() + self._host.backoff_ms_max
+        return False
+
+    async def _sync(self) -> None:
+        """`flush.messages`: what was appended is synced before the leader is told that it is here."""
+        try:
+            await self._host.flush(self.partition)
+        except DiskError as error:
+            self.cutting = None
+            self._host.on_log_failed(self.partition, error)
+            return
+        self.cutting = None
+        self._tell(self._tell_appended)
+
+    def _begin_to_cut(self, truncation: Truncation) -> None:
+        partition = self.partition
+        if truncation.end_offset < partition.high_watermark:
+            partition.on_committed(truncation.end_offset)
+        self.cutting = self._host.start(self._cut(truncation))
+
+    def _tell_truncation(self, truncation: Truncation) -> None:
+        """Say what is removed, as loudly as it deserves, and have it counted.
+
+        A process that was killed knows its high watermark as of the last checkpoint: what an unclean election removes
+        above that may have been acknowledged, and is told as well.
+        """
+        log = self.partition.log
+        start, end = log.log_start_offset if truncation.starts_anew else truncation.end_offset, log.log_end_offset
+        if start >= end:
+            return  # only epochs go, which no record is of
+        if truncation.starts_anew and truncation.below_high_watermark is None:
+            logger.info(
+                "%s: begins anew at offset %d, where the leader's log starts: all that is here ends at offset %d",
+                *(self.partition.topic_partition, truncation.end_offset, end),
+            )
+            return
+        unclean_epoch, last_epoch = self.replica.unclean_epoch, log.lineage.epoch_at(Offset(end - 1))
+        is_unclean = unclean_epoch is not None and (last_epoch is None or last_epoch < unclean_epoch)
+        high_watermark = truncation.below_high_watermark
+        committed = 0 if high_watermark is None else max(min(high_watermark, end) - start, 0)
+        rest = end - start - committed
+        self._host.on_truncating(TruncatedRecords(committed, rest if is_unclean else 0, 0 if is_unclean else rest))
+        epochs = f"{log.lineage.epoch_at(Offset(start))} to {last_epoch}" if last_epoch is not None else "unknown"
+        what = (
+            f"{self.partition.topic_partition}: offsets {start} to {end - 1} (leader epochs {epochs}) are truncated, "
+            f"which the leader of epoch {self.replica.leader_epoch} does not have"
+        )
+        cause = (
+            f"leader epoch {unclean_epoch} began with an unclean election, or without what a loss of power took; the "
+            "active controller logged who ordered an election"
+            if is_unclean
+            else "more was lost than min.insync.replicas covers"
+        )
+        if committed:
+            logger.error("COMMITTED RECORDS ARE LOST: %s. All below %d were committed: %s", what, high_watermark, cause)
+        elif is_unclean:
+            logger.warning("RECORDS ARE LOST: %s. Of these, acknowledged ones are lost: %s", what, cause)
+        else:
+            logger.info("%s; they were not committed", what)
+
+    def _tell_halt(self, halt: Halt) -> None:
+        partition, leader = self.partition, self.replica.leader
+        logger.error(
+            "%s: THIS FOLLOWER STOPS AND KEEPS ITS LOG: broker %s, the leader of epoch %d, would have it cut to offset "
+            "%d, though all below %d was committed by epoch %s, and the metadata knows of no unclean election since. "
+            "That broker has lost records, and nobody noticed. To keep what is here: stop broker %s; if nobody leads "
+            "then, tidelog elect --type unclean --topic %s --partition %d. To give it up: stop this node, move %s "
+            "away, and start it again",
+            *(partition.topic_partition, leader, self.replica.leader_epoch, halt.end_offset, halt.high_watermark),
+            *(halt.last_epoch, leader, *partition.topic_partition, partition.log.directory),
+        )
+
+    async def _cut(self, truncation: Truncation) -> None:
+        partition = self.partition
+        if self._is_stopped:  # before it began: the log is the next role's by now
+            self.cutting = None
+            return
+        self._tell_truncation(truncation)
+        try:
+            await self._host.cut(partition, truncation)
+        except (CorruptLogError, DiskError) as error:
+            self.cutting = None
+            if not self._is_stopped:
+                self._host.on_log_failed(partition, error)
+            return
+        self.cutting = None
+        self._tell(lambda replica, now_ms: replica.on_truncated(partition.log.log_end_offset))
+
+    def _tell_damage(self, error: Exception) -> None:
+        logger.error(
+            "%s: what broker %s sent cannot be appended, and is fetched once more: %s",
+            *(self.partition.topic_partition, self.replica.leader, error),
+        )
+
+
+def _end_of(records: Buffer) -> Offset | None:
+    """The exclusive end of the whole batches in an answer; None where there is none. Raises KafkaError."""
+    end_offset = None
+    for _, header in split_whole_batches(records):
+        end_offset = Offset(header.next_offset)
+    return end_offset

@@ -1,0 +1,276 @@
+"""Drives the leader's machine of one partition, in one leader epoch: what it says is owed, in its order.
+
+```
+ appended, fetched, time, news ──► high watermark published ──► producers told ──► an ISR proposed ──► one deadline
+```
+
+Kafka: `Partition`, `DelayedProduce`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from tidelog.base.errors import Code, InvariantBrokenError
+from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, Offset
+from tidelog.metadata import PartitionImage
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica import (
+    AcceptedFetch,
+    FollowerFetch,
+    IsrProposal,
+    LeaderReplica,
+    ReplicationSettings,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.replication.partition import Partition
+
+
+class LeadingHost(Protocol):
+    """The broker, as far as a partition that is led needs it."""
+
+    def now_ms(self) -> int: ...
+
+    def due_at(self, who: LeaderDriver, due_ms: int) -> None:
+        """Call `on_due` then, or a little later."""
+        ...
+
+    def propose(self, leading: LeaderDriver, proposal: IsrProposal) -> None:
+        """Put an ISR to the controller."""
+        ...
+
+    def on_isr_changed(self, before: int, after: int) -> None:
+        """So many were in sync, and now are."""
+        ...
+
+    def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
+        """Too few fetch from this leader for it to commit anything; or enough do again."""
+        ...
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold does not: the partition is to stop."""
+        ...
+
+
+class NoHost:
+    """For a partition that has no other replica, and nobody to wait for."""
+
+    def now_ms(self) -> int:
+        return 0
+
+    def due_at(self, who: LeaderDriver, due_ms: int) -> None:
+        """Nobody looks at the time."""
+
+    def propose(self, leading: LeaderDriver, proposal: IsrProposal) -> None:
+        """There is nobody to put it to."""
+
+    def on_isr_changed(self, before: int, after: int) -> None:
+        """Nobody counts."""
+
+    def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
+        """There is nobody to be cut off from."""
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """Nobody else would hear of it."""
+        raise error
+
+
+class LeaderDriver:
+    """See the module.
+
+    Attributes:
+        replica: the machine.
+    """
+
+    __slots__ = (
+        "_deletions",
+        "_due_ms",
+        "_host",
+        "_is_cut_off",
+        "_is_stopped",
+        "_last_correlation_id",
+        "_log_starts",
+        "_waiting",
+        "partition",
+        "replica",
+    )
+
+    def __init__(self, partition: Partition, replica: LeaderReplica, host: LeadingHost) -> None:
+        """Do nothing until `settle`."""
+        self.partition = partition
+        self.replica = replica
+        self._host = host
+        self._waiting: dict[CorrelationId, asyncio.Future[Code]] = {}
+        self._last_correlation_id = 0
+        self._due_ms: int | None = None
+        self._is_stopped = False
+        self._is_cut_off = False  # as the host was told
+        self._log_starts: dict[BrokerId, int] = {}  # of followers, as they told last
+        self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
+
+    def stop(self) -> None:
+        """The leadership is over: whoever waits is told."""
+        self._is_stopped = True
+        self.replica.on_stopped()
+        for ack in self.replica.take_ready().acks:
+            self._tell(ack.correlation_id, ack.code)
+        for _, future in self._deletions:
+            if not future.done():
+                future.set_result(False)
+        self._deletions.clear()
+        if self._is_cut_off:
+            self._host.on_cut_off(self, False)
+
+    # What happened.
+
+    def on_appended(self) -> None:
+        """The log grew."""
+        self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
+        self.settle()
+
+    def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
+        """A follower asks for records; see `Partition.on_fetched`."""
+        accepted = self.replica.accept_fetch(fetch)
+        if not isinstance(accepted, AcceptedFetch):
+            return accepted
+        self.replica.on_fetch(accepted)
+        self.settle()
+        return None
+
+    def on_state(self, state: PartitionImage) -> None:
+        """Something newer about the partition, within the epoch."""
+        before = len(self.replica.isr)
+        self.replica.on_state(state)
+        self._host.on_isr_changed(before, len(self.replica.isr))
+        self.settle()
+        self._reschedule_deadline()  # who lags may be proposed to leave again
+        self._ask_who_may_join()
+
+    def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Who is neither fenced nor shutting down, in which incarnation."""
+        self.replica.on_brokers(active)
+        self._settle_deletions()
+        self._ask_who_may_join()
+
+    def on_settings(self, settings: ReplicationSettings) -> None:
+        """Those of the topic changed: with fewer to wait for, more may be committed."""
+        self.replica.on_settings(settings)
+        self.settle()
+        self._reschedule_deadline()  # with more to wait for, it may be cut off
+
+    def on_proposal_unanswered(self) -> None:
+        """The controller refused an ISR, or did not answer."""
+        if not self._is_stopped:
+            self.replica.on_proposal_unanswered(self._host.now_ms())
+            self.settle()
+            self._reschedule_deadline()
+
+    def on_due(self, now_ms: int) -> None:
+        """Time has passed."""
+        if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
+            return
+        self._due_ms = None
+        try:
+            self.replica.on_tick(now_ms)
+            self.settle()
+        except InvariantBrokenError as error:
+            self._host.on_bug(self.partition, error)
+            return
+        self._reschedule_deadline()
+        self._ask_who_may_join()
+
+    def on_follower_changed(self, follower: BrokerId, is_silent: bool, now_ms: int) -> None:
+        """A broker has fetched nothing from here for a session, whatever it follows; or it does again."""
+        if self._is_stopped or not self.replica.has_follower(follower):
+            return
+        try:
+            if is_silent:
+                self.replica.on_silent(follower, now_ms)
+            else:
+                self.replica.on_contact(follower, now_ms)
+            self.settle()
+        except InvariantBrokenError as error:
+            self._host.on_bug(self.partition, error)
+            return
+        self._reschedule_deadline()
+
+    def _ask_who_may_join(self) -> None:
+        """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
+        if not self.replica.is_isr_whole:
+            self.partition.tell_followers()
+
+    def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
+        """See `Partition.committed`."""
+        future: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+        self._last_correlation_id += 1
+        correlation_id = CorrelationId(self._last_correlation_id)
+        self._waiting[correlation_id] = future
+        deadline_ms = self._host.now_ms() + max(timeout_ms, 0)
+        self.replica.on_produced(correlation_id, Offset(end_offset), deadline_ms)
+        cut_off_from_ms = self.replica.cut_off_from_ms
+        self._due_at(deadline_ms if cut_off_from_ms is None else min(deadline_ms, cut_off_from_ms))
+        return future
+
+    def on_log_start_told(self, follower: BrokerId, log_start_offset: int) -> None:
+        """A follower whose fetch was accepted says where its log starts."""
+        self._log_starts[follower] = log_start_offset
+        if self._deletions:
+            self._settle_deletions()
+
+    def deleted(self, offset: int) -> asyncio.Future[bool]:
+        """See `Partition.deleted`."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._deletions.append((offset, future))
+        self._settle_deletions()
+        return future
+
+    def _settle_deletions(self) -> None:
+        starts = [self._log_starts.get(broker, -1) for broker in self.replica.active_followers]
+        lowest = min(starts, default=self.partition.log.log_start_offset)
+        waiting = []
+        for offset, future in self._deletions:
+            if future.done():
+                continue  # whoever waited has given up
+            if offset > lowest:
+                waiting.append((offset, future))
+            else:
+                future.set_result(True)
+        self._deletions = waiting
+
+    # What is owed.
+
+    def settle(self) -> None:
+        """Do it."""
+        replica = self.replica
+        before = replica.high_watermark
+        high_watermark, acks, proposal = replica.take_ready()
+        if high_watermark != before:
+            self.partition.on_committed(high_watermark)
+        for ack in acks:
+            self._tell(ack.correlation_id, ack.code)
+        if proposal is not None:
+            self._host.propose(self, proposal)
+        if replica.is_cut_off != self._is_cut_off:
+            self._is_cut_off = replica.is_cut_off
+            self._host.on_cut_off(self, self._is_cut_off)
+        if self._due_ms is None and replica.has_followers:
+            self._reschedule_deadline()
+
+    def _tell(self, correlation_id: CorrelationId, code: Code) -> None:
+        future = self._waiting.pop(correlation_id)
+        if not future.done():
+            future.set_result(code)
+
+    def _reschedule_deadline(self) -> None:
+        due_ms = self.replica.next_deadline_ms()
+        if due_ms is not None:
+            self._due_at(due_ms)
+
+    def _due_at(self, due_ms: int) -> None:
+        """One deadline at a time: when it is over, the machine says what is next. They mostly move away."""
+        if self._due_ms is None or due_ms < self._due_ms:
+            self._due_ms = due_ms
+            self._host.due_at(self, due_ms)

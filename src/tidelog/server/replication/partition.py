@@ -1,0 +1,508 @@
+"""One replica at this broker: its log, the machine that decides about it, and the requests that wait for it.
+
+Kafka: `Partition`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from struct import Struct
+from typing import TYPE_CHECKING, TypeVar
+
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DiskError,
+    KafkaError,
+    MalformedBatchError,
+    OffsetOutOfRangeError,
+    TidelogError,
+    refusal,
+)
+from tidelog.base.ids import (
+    BrokerEpoch,
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.log import AppendResult, Log, LogConfig, LogSlice, TimestampOffset, without_waiting
+from tidelog.metadata import PartitionImage
+from tidelog.metadata.topic_names import INTERNAL_TOPICS
+from tidelog.records import as_sent, split_batches
+from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica import (
+    FollowerFetch,
+    LeaderReplica,
+    LogBounds,
+    ReplicationSettings,
+    check_leader_epoch,
+)
+from tidelog.server.replication.leader_driver import LeaderDriver, LeadingHost, NoHost
+from tidelog.server.replication.partition_listeners import LogEndListener, PartitionListener, PartitionListeners
+
+if TYPE_CHECKING:
+    from tidelog.server.replication.follower_driver import FollowerDriver
+
+logger = logging.getLogger("tidelog.server.partition")
+
+T = TypeVar("T")
+
+READ_UNCOMMITTED = 0
+
+LENGTH_END = 12
+_LENGTH_AND_ATTRIBUTES = Struct(">8xi9xh")
+
+
+def _done(outcome: T) -> asyncio.Future[T]:
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+    future.set_result(outcome)
+    return future
+
+
+class Partition:
+    """Serves one partition while this broker leads it, or follows its leader.
+
+    The log holds the records; `LeaderReplica` says what is committed and who is fenced, `FollowerReplica` what is to be
+    copied; `Partition` joins them (`LeaderDriver` and `FollowerDriver` drive the machines), and notifies its listeners
+    when something changes that a fetch could be answered with: the high watermark, the log start, the leadership. The
+    listeners of followers are notified as well when the log grows.
+
+    Attributes:
+        is_internal: whether its records are its coordinator's.
+        replica: the leader's machine; None while this broker does not lead.
+        leading: what drives it.
+        following: what drives the follower's machine; None while this broker does not follow.
+        log_lock: held by whatever works on the log's files off the loop: a truncation has them for itself.
+        produced_bytes: that producers had appended here since the node started, for whoever counts.
+        opened_end_offset: the log end when the log was opened; `opened_start_offset` likewise its start.
+    """
+
+    __slots__ = (
+        "_follower_listeners",
+        "_high_watermark",
+        "_host",
+        "_listeners",
+        "following",
+        "is_internal",
+        "known_leader_epoch",
+        "leading",
+        "log",
+        "log_lock",
+        "on_read_error",
+        "opened_end_offset",
+        "opened_start_offset",
+        "produced_batches",
+        "produced_bytes",
+        "replica",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        *,
+        high_watermark: Offset | None = None,
+        host: LeadingHost | None = None,
+    ) -> None:
+        """Serve nothing yet.
+
+        Args:
+            high_watermark: as it was checkpointed; None if it was not.
+        """
+        self.topic_partition = topic_partition
+        self.is_internal = topic_partition.topic in INTERNAL_TOPICS
+        self.topic_id = topic_id
+        self.log = log
+        self.replica: LeaderReplica | None = None
+        self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
+        self.following: FollowerDriver | None = None
+        self.log_lock = asyncio.Lock()
+        self.leading: LeaderDriver | None = None
+        self._host: LeadingHost = NoHost() if host is None else host
+        bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
+        self._high_watermark = bounds.clamped_high_watermark  # while nobody is led
+        self._listeners: PartitionListeners[PartitionListener] = PartitionListeners()
+        self._follower_listeners: PartitionListeners[LogEndListener] = PartitionListeners()
+        self.on_read_error: Callable[[], None] = lambda: None  # told on the loop that the disk refused a read
+        self.produced_batches = 0
+        self.produced_bytes = 0
+        self.opened_end_offset = log.log_end_offset
+        self.opened_start_offset = log.log_start_offset
+
+    # What the metadata says.
+    def lead(self, replica: LeaderReplica) -> None:
+        """Serve as the leader of `replica.leader_epoch`, which the lineage holds already (rule 1)."""
+        self.replica = replica
+        self.leading = LeaderDriver(self, replica, self._host)
+        self.known_leader_epoch = replica.leader_epoch
+        self.leading.settle()
+
+    def follow(self, following: FollowerDriver) -> None:
+        """Follow the leader of an epoch. Ends with `stop`."""
+        self.following = following
+        self.known_leader_epoch = following.replica.leader_epoch
+        following.run()
+
+    @property
+    def bounds(self) -> LogBounds:
+        """Where the log stands, for the machine of the next role."""
+        return LogBounds(self.log.log_start_offset, self.log.log_end_offset, self.high_watermark)
+
+    @property
+    def has_role(self) -> bool:
+        """Whether this broker leads or follows: it is registered, and the partition is assigned to it."""
+        return self.leading is not None or self.following is not None
+
+    def on_state(self, state: PartitionImage) -> None:
+        """Something newer about the partition, within the epoch that this broker leads or follows in."""
+        if self.leading is not None:
+            self.leading.on_state(state)
+
+    def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
+        """Who is neither fenced nor shutting down, in which incarnation."""
+        if self.leading is not None:
+            self.leading.on_brokers(active)
+
+    def stop(self, leader_epoch: LeaderEpoch | None = None) -> None:
+        """Serve no more: not the leader, or deleted. Whoever watches is told to look again.
+
+        Args:
+            leader_epoch: of which the metadata tells; None for no news.
+        """
+        if leader_epoch is not None:
+            self.known_leader_epoch = leader_epoch
+        role = self.leading or self.following
+        self._high_watermark = self.high_watermark
+        self.replica = self.leading = self.following = None
+        if role is not None:
+            role.stop()
+        self.tell_followers()
+        self._listeners.notify()
+
+    # Who waits for news.
+    def watch(self, listener: PartitionListener) -> None:
+        """Tell of the next change of what consumers see."""
+        self._listeners.add(listener)
+
+    def watch_log_end(self, listener: LogEndListener) -> None:
+        """Tell of the next change of what followers see: they read what is not committed too."""
+        self._follower_listeners.add(listener)
+
+    def unwatch(self, listener: PartitionListener) -> None:
+        self._listeners.remove(listener)
+
+    def unwatch_log_end(self, listener: LogEndListener) -> None:
+        self._follower_listeners.remove(listener)
+
+    def tell_followers(self) -> None:
+        """They have something to read, or are to be looked at again."""
+        self._follower_listeners.notify()
+
+    def configure(self, config: LogConfig, settings: ReplicationSettings) -> None:
+        """The settings of the topic, or those behind it, changed."""
+        self.log.configure(config)
+        if self.leading is not None:
+            self.leading.on_settings(settings)
+
+    def on_log_start_moved(self) -> None:
+        """Retention or DeleteRecords removed records from the start of the log."""
+        if self.replica is not None:
+            self.replica.on_log_start_moved(self.log.log_start_offset)
+        self.tell_followers()
+        self._listeners.notify()
+
+    # What clients ask.
+    def leader(self, sent_leader_epoch: int = -1) -> LeaderReplica:
+        """The machine, if this broker leads and the sender agrees about the epoch (KIP-320).
+
+        Args:
+            sent_leader_epoch: the epoch that the sender believes is current; -1 skips the check.
+
+        Raises:
+            FencedLeaderEpochError: the sender missed an election.
+            UnknownLeaderEpochError: the sender knows of a newer one.
+            KafkaError: NOT_LEADER_OR_FOLLOWER, where the epochs agree: where they differ, that says more.
+        """
+        replica = self.replica
+        if replica is None:
+            known = self.known_leader_epoch
+            if known is not None and 0 <= sent_leader_epoch != known:
+                check_leader_epoch(self.topic_partition, sent=LeaderEpoch(sent_leader_epoch), leader_epoch=known)
+            raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: this broker is not its leader")
+        if sent_leader_epoch >= 0:
+            replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
+        return replica
+
+    def append(self, batch: memoryview, *, acks_all: bool, now_ms: int) -> AppendResult:
+        """Append a producer's batch.
+
+        Args:
+            batch: one, as Produce 3+ takes it; stamped in place.
+            acks_all: whether the answer must mean "committed", which needs `min.insync.replicas`.
+            now_ms: since 1970.
+
+        Raises:
+            KafkaError: nothing was changed.
+            DiskError: nothing was appended; the partition has to go offline.
+        """
+        replica = self.leader()
+        if acks_all:
+            replica.check_enough_replicas()
+        self._check_batch(batch)
+        result = self.log.append_as_leader(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        if not result.is_duplicate:
+            self.produced_batches += 1
+            self.produced_bytes += len(batch)
+            self._on_appended()
+        return result
+
+    def _on_appended(self) -> None:
+        assert self.leading is not None
+        self.leading.on_appended()
+        self.tell_followers()
+
+    def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
+        """Tell when all below `end_offset` (exclusive), which was appended here, is committed, or why that is not to be
+        waited for: see `Acknowledgement`. A duplicate's is that of its original (rule 10).
+        """
+        if self.leading is not None:
+            return self.leading.committed(end_offset, timeout_ms)
+        return _done(Code.NOT_LEADER_OR_FOLLOWER)
+
+    def deleted(self, offset: int) -> asyncio.Future[bool]:
+        """Tell when no replica that is up keeps anything below `offset`, where the log starts here; whoever leads next
+        does not bring it back then. False: the leadership ended first.
+        """
+        if self.leading is not None:
+            return self.leading.deleted(offset)
+        return _done(False)
+
+    def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
+        """A follower asks for records, which proves what it has, if it is accepted (rule 3).
+
+        Returns:
+            None if it is; or where the follower's log ceased to be a prefix of ours.
+
+        Raises:
+            KafkaError: see `leader` and `LeaderReplica.accept_fetch`.
+        """
+        self.leader(-1 if fetch.leader_epoch is None else fetch.leader_epoch)
+        assert self.leading is not None
+        return self.leading.on_fetched(fetch)
+
+    def append_as_coordinator(self, batch: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
+        """Append what the coordinator on this partition wrote in `leader_epoch`.
+
+        Raises:
+            KafkaError: another epoch has begun; nothing was changed.
+            DiskError: as `append`.
+        """
+        self.leader(leader_epoch)
+        result = self.log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin="coordinator")
+        self._on_appended()
+        return result
+
+    def delete_records(self, offset: int | None) -> Offset:
+        """Move the log start to `offset` (None: the high watermark), never back. The caller persists the log start.
+
+        Returns:
+            Where the log starts now.
+
+        Raises:
+            KafkaError: POLICY_VIOLATION where only compaction removes records; OFFSET_OUT_OF_RANGE beyond what is
+                committed (rule 11), or below 0; NOT_LEADER_OR_FOLLOWER.
+            DiskError: the log is out of use since an earlier failure; the partition has to go offline.
+        """
+        replica, log = self.leader(), self.log
+        if log.config.cleanup_policy == {"compact"}:
+            raise refusal(
+                Code.POLICY_VIOLATION,
+                f"{self.topic_partition}: its records go by compaction alone (cleanup.policy=compact); "
+                "to delete the oldest as well, set cleanup.policy=compact,delete",
+            )
+        high_watermark = replica.high_watermark
+        if offset is None:
+            offset = high_watermark
+        if not 0 <= offset <= high_watermark:
+            start, end = log.log_start_offset, high_watermark
+            raise OffsetOutOfRangeError(
+                str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end
+            )
+        if offset > log.log_start_offset:
+            log.advance_log_start_offset(Offset(offset))
+            self.on_log_start_moved()
+        return log.log_start_offset
+
+    @property
+    def is_sync_awaited(self) -> bool:
+        """Whether `flush.messages` asks for what was appended to be synced before it is acknowledged."""
+        record_count = self.log.config.flush_messages
+        return record_count is not None and self.log.log_end_offset - self.log.recovery_point >= record_count
+
+    def _check_batch(self, batch: memoryview) -> None:
+        """Refuse what the log would take, and a producer may not send: all else its header says, the log looks at.
+
+        No coordinator here begins transactions, so none could ever end: committed readers would wait for ever.
+        """
+        if len(batch) < BATCH_OVERHEAD:
+            return
+        length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(batch)
+        if LENGTH_END + length < len(batch):
+            try:
+                count = len(split_batches(batch))
+            except MalformedBatchError as error:
+                raise as_sent(error, batch) from None
+            if count > 1:
+                raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
+        if attributes & TRANSACTIONAL_FLAG:
+            raise refusal(
+                Code.INVALID_TXN_STATE,
+                f"{self.topic_partition}: transactions are not served; produce without a transactional id",
+            )
+
+    def read(
+        self,
+        offset: int,
+        *,
+        sent_leader_epoch: int,
+        size_bytes_max: int,
+        isolation_level: int,
+        at_least_one: bool,
+        may_wait: bool = True,
+        to_follower: bool = False,
+    ) -> LogSlice | None:
+        """What a consumer may see from `offset` on, or a follower; None when that is nothing yet.
+
+        Args:
+            may_wait: for the disk, to find the place in the log; the records are read later, by whoever sends them.
+            to_follower: read on to the log end: what is not committed is what followers are for.
+
+        Raises:
+            NotCachedError: to find the place takes waiting, and it may not.
+            OffsetOutOfRangeError: below the log start or above the log end, which at a follower may lie below the
+                leader's. Between the high watermark and the log end there is nothing to see yet, which is no error
+                (rule 4).
+        """
+        self.check_serves(sent_leader_epoch)
+        log = self.log
+        if not log.log_start_offset <= offset <= log.log_end_offset:
+            raise self._out_of_range(offset)
+        if to_follower:
+            end_offset = log.log_end_offset
+        else:
+            end_offset = self.high_watermark if isolation_level == READ_UNCOMMITTED else self.last_stable_offset
+        if offset >= end_offset or (size_bytes_max <= 0 and not at_least_one):
+            return None
+
+        def look_up() -> LogSlice:
+            return log.read(
+                Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
+            )
+
+        try:
+            return look_up() if may_wait else without_waiting(look_up)
+        except (CorruptLogError, DiskError) as error:
+            raise self._unreadable(error) from error
+
+    def at_timestamp(self, timestamp_ms: int, end_offset: Offset, *, may_wait: bool = True) -> TimestampOffset | None:
+        """The first record at or after a time, below `end_offset`.
+
+        Raises:
+            KafkaError: KAFKA_STORAGE_ERROR where the log is damaged.
+            NotCachedError: to find it takes waiting for the disk, and it may not.
+        """
+
+        def look_up() -> TimestampOffset | None:
+            return self.log.offset_for_timestamp(timestamp_ms, end_offset)
+
+        try:
+            return look_up() if may_wait else without_waiting(look_up)
+        except (CorruptLogError, DiskError) as error:
+            raise self._unreadable(error) from error
+
+    def newest(self, end_offset: Offset, *, may_wait: bool = True) -> TimestampOffset | None:
+        """The record with the largest timestamp, below `end_offset`. Raises as `at_timestamp`."""
+
+        def look_up() -> TimestampOffset | None:
+            return self.log.max_timestamp_offset(end_offset)
+
+        try:
+            return look_up() if may_wait else without_waiting(look_up)
+        except (CorruptLogError, DiskError) as error:
+            raise self._unreadable(error) from error
+
+    def _unreadable(self, error: TidelogError) -> KafkaError:
+        """Damage at one place: who reads there is refused, with the place in the log; the rest is served."""
+        logger.error("%s cannot be read: %s", self.topic_partition, error)
+        if isinstance(error, DiskError):
+            self.on_read_error()
+        return refusal(Code.KAFKA_STORAGE_ERROR, str(error))
+
+    def check_serves(self, sent_leader_epoch: int = -1) -> None:
+        """Whether consumers may read here, up to the high watermark: from the leader, or from a follower that has
+        reconciled with it (rule 9).
+
+        Raises:
+            KafkaError: as `leader`; NOT_LEADER_OR_FOLLOWER also while a follower may have records that are about to go.
+        """
+        following = self.following
+        if following is None:
+            self.leader(sent_leader_epoch)
+        else:
+            following.replica.check_serves(None if sent_leader_epoch < 0 else LeaderEpoch(sent_leader_epoch))
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
+        """As in Kafka, a follower says so too of what it lacks yet: whoever reads there asks the leader then."""
+        start, end = self.log.log_start_offset, self.log.log_end_offset
+        return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self._high_watermark if self.replica is None else self.replica.high_watermark
+
+    def on_committed(self, high_watermark: Offset) -> None:
+        """The high watermark moved: as the leader's machine decided, or as a follower learnt."""
+        self._high_watermark = high_watermark
+        self.log.producers.on_high_watermark(high_watermark)
+        self._listeners.notify()
+        for listener in self._follower_listeners.waiting:
+            listener.on_committed()
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Exclusive: below it every transaction is decided, and every record committed."""
+        first_unstable = self.log.producers.first_unstable_offset
+        high_watermark = self.high_watermark
+        return high_watermark if first_unstable is None else min(high_watermark, first_unstable)
+
+    def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
+        """Where the fetcher's log ceased to be a prefix of ours, or None if it still is (KIP-320, KIP-595).
+
+        A follower that serves has a prefix of its leader's log: where an epoch ends that another one succeeds, it
+        knows as well. Where the latest ends, the leader alone knows, so a follower calls no such position diverging.
+
+        Args:
+            last_fetched_epoch: the leader epoch of the last record the fetcher has; -1 if it says nothing.
+            fetch_offset: the offset after that record.
+
+        Raises:
+            OffsetOutOfRangeError: the epoch is newer than any here, or this follower has not come so far yet; nothing
+                can be said of such a position.
+        """
+        if last_fetched_epoch < 0:
+            return None
+        if self.replica is not None:
+            return self.replica.diverging(LeaderEpoch(last_fetched_epoch), fetch_offset)
+        log = self.log
+        known = log.lineage.end_offset_for(LeaderEpoch(last_fetched_epoch), log.log_end_offset)
+        if known is None or (known[0] == log.lineage.latest_leader_epoch and fetch_offset > log.log_end_offset):
+            raise self._out_of_range(fetch_offset)
+        return known if known[0] < last_fetched_epoch or known[1] < fetch_offset else None

@@ -1,0 +1,472 @@
+"""Asks the leaders on other nodes for whatever the followers here want to know: records, and where epochs and logs end.
+
+```
+                     ┌── fetches: one at a time, in a fetch session (KIP-227): a request names what changed
+ followers ──► one ──┤
+   here       fetcher└── questions: OffsetForLeaderEpoch, ListOffsets; all that are there go together
+             a leader
+```
+
+A leader holds back a fetch that finds nothing. When there is something new to say meanwhile, the next fetch of the
+session goes out on a second connection, and the one that was held back is answered at once: who begins to follow does
+not wait for the others.
+
+Kafka: `ReplicaFetcherManager`, `ReplicaFetcherThread`, `FetchSessionHandler`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import cast
+from uuid import UUID
+
+from tidelog.base.errors import Code, NetworkError, TidelogError
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from tidelog.base.ports import Buffer
+from tidelog.records.lineage import EpochEntry
+from tidelog.replica import AskRecords, FollowerRequest
+from tidelog.server.replication.follower_driver import FollowerDriver
+from tidelog.server.replication.replica_questions import Peers, ReplicaQuestions
+from tidelog.server.replication.replication_throttles import Throttle
+from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.transport.turns import TURN_SIZE, in_turns
+from tidelog.wire.api import ApiKey
+from tidelog.wire.messages.api_01_fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+
+logger = logging.getLogger("tidelog.server.replication")
+
+FETCH_VERSION_MIN = 15
+"""The first that carries the broker epoch: without it nobody joins the ISR (KIP-903)."""
+
+SESSION_REFUSALS = frozenset(
+    (
+        Code.FETCH_SESSION_ID_NOT_FOUND,
+        Code.INVALID_FETCH_SESSION_EPOCH,
+        Code.FETCH_SESSION_TOPIC_ID_ERROR,
+    )
+)
+INT32_MAX = 0x7FFF_FFFF
+YIELD_BYTES = 1 << 20
+"""Appended in one go; then others have their turn."""
+BYTES_PER_ROW = YIELD_BYTES // TURN_SIZE
+"""What telling a follower takes, in bytes that could be appended meanwhile."""
+
+
+_Key = tuple[UUID, int]
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """A partition in the session: what was asked for it, and what the leader said last."""
+
+    following: FollowerDriver
+    ask: AskRecords
+    named_in: int  # the request that named it last
+    told_in: int = 0  # the request whose answer told these
+    high_watermark: int | None = None
+    log_start_offset: int | None = None
+
+    def says(self, following: FollowerDriver, ask: AskRecords) -> bool:
+        """Whether the leader knows all that is in `ask` from what it was asked before."""
+        return self.following is following and replace(self.ask, number=ask.number) == ask
+
+
+class ReplicaFetchers:
+    """All fetchers of a node: `num.replica.fetchers` for each leader that is followed.
+
+    Args:
+        broker_id: this broker.
+        broker_epoch: of this incarnation, as far as it is known.
+        throttle: holds back what has not caught up, and is named there.
+
+    Attributes:
+        version_max: of Fetch: what all brokers serve at the level of the metadata (`replica_fetch_version`). Version 18
+            brings the high watermark of KIP-1166, which only the metadata quorum sets.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        peers: Peers,
+        settings: ReplicaFetchSettings,
+        *,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+        throttle: Throttle,
+    ) -> None:
+        self._broker_id = broker_id
+        self._peers = peers
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._throttle = throttle
+        self.version_max = FETCH_VERSION_MIN
+        self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+
+    def resize(self, fetchers: int) -> None:
+        """Have so many for each leader from now on. Whoever waits for an answer asks anew, where it belongs now."""
+        if fetchers == self._settings.fetchers:
+            return
+        self._settings = replace(self._settings, fetchers=fetchers)
+        retired, self._fetchers = list(self._fetchers.values()), {}
+        for fetcher in retired:
+            task = asyncio.get_running_loop().create_task(fetcher.stop())
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+            fetcher.give_up()
+
+    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+        """Send a request to the leader that it names."""
+        number = hash((following.partition.topic_id.int, following.partition.topic_partition.partition))
+        key = request.leader, number % self._settings.fetchers
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = ReplicaFetcher(
+                self._broker_id,
+                request.leader,
+                self._peers,
+                self._settings,
+                number=key[1],
+                broker_epoch=self._broker_epoch,
+                version_max=lambda: self.version_max,
+                throttle=self._throttle,
+            )
+            fetcher.start()
+        fetcher.ask(following, request)
+
+    def forget(self, following: FollowerDriver) -> None:
+        """Nothing is asked for it any more."""
+        for fetcher in self._fetchers.values():
+            fetcher.forget(following)
+
+    async def stop(self) -> None:
+        """Ask nobody any more."""
+        fetchers, self._fetchers = list(self._fetchers.values()), {}
+        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers), *self._retiring)
+
+
+class ReplicaFetcher:
+    """One session with one leader, and the questions beside it."""
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        leader: BrokerId,
+        peers: Peers,
+        settings: ReplicaFetchSettings,
+        *,
+        number: int,
+        broker_epoch: Callable[[], BrokerEpoch | None],
+        version_max: Callable[[], int],
+        throttle: Throttle,
+    ) -> None:
+        """For one leader; nothing is sent before `start`."""
+        self._throttle = throttle
+        self._held_back: dict[FollowerDriver, AskRecords] = {}  # until there is room
+        self.leader = leader
+        self._broker_id = broker_id
+        self._number = number
+        self._peers = peers
+        self._settings = settings
+        self._broker_epoch = broker_epoch
+        self._version_max = version_max
+        self._wanted: dict[FollowerDriver, AskRecords] = {}  # not answered yet
+        self._changed: dict[FollowerDriver, None] = {}  # of these, those that the leader was not asked just so
+        self._unanswered: dict[
+            FollowerDriver, AskRecords
+        ] = {}  # and nobody is asked any more: they are about to be told
+        self._idle: set[_Key] = set()  # were in the session, and want nothing at present
+        self._questions = ReplicaQuestions(broker_id, leader, peers, timeout_ms=settings.timeout_ms)
+        self._news = asyncio.Event()
+        self._session_id = 0
+        self._session_epoch = 0
+        self._session: dict[_Key, _Followed] = {}
+        self._unheard: dict[_Key, _Followed] = {}  # named in requests, and of which no answer spoke yet
+        self._has_sessions = True  # as far as the leader has told
+        self._requests = 0
+        self._in_flight: dict[int, asyncio.Task[None]] = {}  # by lane
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        """Begin to send what is asked."""
+        loop = asyncio.get_running_loop()
+        self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._questions.run())}
+
+    async def stop(self) -> None:
+        """Send nothing more."""
+        self._throttle.forget(self)
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def give_up(self) -> None:
+        """Nobody will be told any more (`stop`): whoever waits is to ask somewhere else."""
+        held_back, self._held_back = self._held_back, {}
+        self._note_unanswered()
+        self._tell_unanswered(len(self._unanswered))
+        for following, ask in held_back.items():
+            following.on_unanswered(ask.number)
+        self._questions.give_up()
+
+    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+        """Send this, together with what others ask; records only when there is room for them."""
+        if isinstance(request, AskRecords) and self._is_held_back(following, request):
+            self._held_back[following] = request
+            self._throttle.wait(self)
+        elif isinstance(request, AskRecords):
+            self._wanted[following] = request
+            key = _key(following)
+            self._idle.discard(key)
+            known = self._session.get(key)
+            if known is not None and known.says(following, request):
+                known.ask = request  # what is under way answers it too
+            else:
+                self._changed[following] = None
+            self._news.set()
+        else:
+            self._questions.ask(following, request)
+
+    def forget(self, following: FollowerDriver) -> None:
+        """It wants nothing any more."""
+        if following in self._wanted:
+            self._answered(following)
+        self._questions.forget(following)
+        self._held_back.pop(following, None)
+        self._unanswered.pop(following, None)
+
+    # What is throttled.
+
+    def _is_held_back(self, following: FollowerDriver, ask: AskRecords) -> bool:
+        """Who has what its leader had committed when it last told is not: it needs little, and is to stay so."""
+        return self._is_behind(following, ask) and self._throttle.room_bytes <= 0
+
+    def _is_behind(self, following: FollowerDriver, ask: AskRecords) -> bool:
+        if not self._throttle.covers(following.partition.topic_partition):
+            return False
+        known = self._session.get(_key(following))
+        return known is None or known.high_watermark is None or ask.fetch_offset < known.high_watermark
+
+    def _size_bytes_max(self, asking: Iterable[FollowerDriver]) -> dict[FollowerDriver, int]:
+        """How much to ask for of each that is throttled and behind: they share the room. A batch comes in any case."""
+        behind = [following for following in asking if self._is_behind(following, self._wanted[following])]
+        if not behind:
+            return {}
+        share = max(self._throttle.room_bytes // len(behind), 1)
+        return dict.fromkeys(behind, min(share, self._settings.partition_bytes_max))
+
+    def on_room(self) -> None:
+        """Ask for what was held back."""
+        held_back, self._held_back = self._held_back, {}
+        for following, request in held_back.items():
+            self.ask(following, request)
+
+    def _answered(self, following: FollowerDriver) -> None:
+        """It wants nothing, until it asks anew."""
+        del self._wanted[following]
+        self._changed.pop(following, None)
+        self._idle.add(_key(following))
+
+    # Fetches.
+
+    async def _fetch_on(self) -> None:
+        while True:
+            await self._news.wait()
+            slot = next((slot for slot in (0, 1) if slot not in self._in_flight), None)
+            if slot is None:
+                await asyncio.wait(list(self._in_flight.values()), return_when=asyncio.FIRST_COMPLETED)
+                continue
+            await asyncio.sleep(0)  # what is wanted in one step goes together
+            self._news.clear()
+            if self._wanted and (not self._in_flight or self._changed):
+                self._requests += 1
+                task = asyncio.get_running_loop().create_task(self._fetch(self._request(), self._requests, slot))
+                self._in_flight[slot] = task
+                self._tasks.add(task)
+                task.add_done_callback(self._on_fetch_ended)
+
+    def _on_fetch_ended(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.critical("a fetch from broker %s failed: a bug in Tidelog", self.leader, exc_info=task.exception())
+            self._begin_anew()
+            self._note_unanswered()
+            self._tell_unanswered(len(self._unanswered))
+        if self._wanted and not self._in_flight:
+            self._news.set()
+
+    def _request(self) -> FetchRequest:
+        """What changed in the session since the last request; all of it if there is none."""
+        if self._session_epoch == 0:
+            self._session.clear()
+            self._unheard.clear()
+            self._changed = dict.fromkeys(self._wanted)
+        topics: dict[UUID, FetchTopic] = {}
+        changed, self._changed = self._changed, {}
+        size_bytes_max = self._size_bytes_max(changed)
+        for following in changed:
+            key, ask = _key(following), self._wanted[following]
+            known = self._session.get(key)
+            followed = _Followed(following, ask, self._requests)
+            if known is not None:
+                followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
+                followed.told_in = known.told_in
+            self._session[key] = self._unheard[key] = followed
+            topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[]))
+            topic.partitions.append(
+                FetchPartition(
+                    partition=key[1],
+                    current_leader_epoch=ask.current_leader_epoch,
+                    fetch_offset=ask.fetch_offset,
+                    last_fetched_epoch=-1 if ask.last_fetched_epoch is None else ask.last_fetched_epoch,
+                    log_start_offset=ask.log_start_offset,
+                    partition_max_bytes=size_bytes_max.get(following, self._settings.partition_bytes_max),
+                )
+            )
+        forgotten: dict[UUID, ForgottenTopic] = {}
+        idle, self._idle = self._idle, set()
+        for key in idle & self._session.keys():
+            del self._session[key]
+            self._unheard.pop(key, None)
+            forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0], partitions=[])).partitions.append(key[1])
+        broker_epoch = self._broker_epoch()
+        request = FetchRequest(
+            replica_state=ReplicaState(self._broker_id, -1 if broker_epoch is None else broker_epoch),
+            # The first answer of a session speaks of everything, so it need not wait for anything.
+            max_wait_ms=self._settings.wait_ms_max if self._session_epoch or not self._has_sessions else 0,
+            min_bytes=self._settings.bytes_min,
+            max_bytes=self._settings.response_bytes_max,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+        if self._session_epoch:
+            self._session_epoch = 1 if self._session_epoch == INT32_MAX else self._session_epoch + 1
+        return request
+
+    async def _fetch(self, request: FetchRequest, number: int, slot: int) -> None:
+        is_new = request.session_epoch == 0
+        try:
+            connection = await self._peers.connection(self.leader, f"replica fetches {self._number} {slot}")
+            version = connection.versions.version(
+                ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=max(self._version_max(), FETCH_VERSION_MIN)
+            )
+            timeout_ms = request.max_wait_ms + self._settings.timeout_ms
+            answer = await connection.send(request, FetchResponse, timeout_ms=timeout_ms, version=version)
+        except TidelogError as error:
+            if not isinstance(error, NetworkError):
+                logger.warning("broker %s cannot be followed: %s", self.leader, error)
+            self._begin_anew()
+            await self._give_up()
+            return
+        finally:
+            del self._in_flight[slot]  # its connection is free
+        is_latest = number == self._requests
+        if answer.error_code:
+            if is_latest:  # else it was held back, and another came in between
+                self._begin_anew()
+                if is_new or answer.error_code not in SESSION_REFUSALS:
+                    await self._give_up()
+            return
+        if is_latest and is_new:
+            self._has_sessions = answer.session_id != 0
+            if self._has_sessions:
+                self._session_id, self._session_epoch = answer.session_id, 1
+        elif is_latest and not answer.session_id:
+            self._begin_anew()
+        await self._take(answer, number)
+
+    def _begin_anew(self) -> None:
+        """The next fetch begins a session, in the place of this one if the leader still has it."""
+        self._session_epoch = 0
+
+    async def _give_up(self) -> None:
+        """Whoever waits is to ask again, later. Thousands follow one broker, so they are told in turns."""
+        self._note_unanswered()
+        while self._unanswered:
+            self._tell_unanswered(TURN_SIZE)
+            await asyncio.sleep(0)
+
+    def _note_unanswered(self) -> None:
+        wanted, self._wanted = self._wanted, {}
+        self._changed.clear()
+        self._idle.update(map(_key, wanted))
+        self._unanswered.update(wanted)
+
+    def _tell_unanswered(self, count_max: int) -> None:
+        for following in list(islice(self._unanswered, count_max)):
+            ask = self._unanswered.pop(following, None)
+            if ask is not None:
+                following.on_unanswered(ask.number)
+
+    async def _take(self, answer: FetchResponse, number: int) -> None:
+        """Tell the followers what came for them; those that were named and are not told of, that there is no news.
+
+        An error always is told: who is not told of was heard, and accepted. The leader reads a partition from where
+        the last request that named it asked, at the latest this one: what it found for an earlier question is old.
+        """
+        heard = {key: one for key, one in self._unheard.items() if one.named_in <= number}
+        for key in heard:
+            del self._unheard[key]
+        appended_bytes = 0
+        session = self._session
+        for topic in answer.responses:
+            for row in topic.partitions:
+                followed = session.get((topic.topic_id, row.partition_index))
+                if followed is None:
+                    continue
+                if not row.error_code and number >= followed.told_in:
+                    followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
+                    followed.told_in = number
+                heard.pop((topic.topic_id, row.partition_index), None)
+                if followed.named_in > number:
+                    continue
+                if self._wanted.get(followed.following) is followed.ask:
+                    self._answered(followed.following)
+                    self._deliver(followed, row)
+                appended_bytes += BYTES_PER_ROW + len(row.records or b"")
+                if appended_bytes >= YIELD_BYTES:
+                    appended_bytes = 0
+                    await asyncio.sleep(0)
+        async for followed in in_turns(heard.values()):
+            if self._wanted.get(followed.following) is followed.ask:
+                self._answered(followed.following)
+                followed.following.on_fetched(
+                    followed.ask.number,
+                    high_watermark=followed.high_watermark,
+                    log_start_offset=followed.log_start_offset,
+                )
+
+    def _deliver(self, followed: _Followed, row: PartitionData) -> None:
+        following, number = followed.following, followed.ask.number
+        if row.records and self._throttle.covers(following.partition.topic_partition):
+            self._throttle.record(len(row.records))
+        if row.error_code:
+            following.on_refused(number, Code(row.error_code))
+            return
+        diverging = row.diverging_epoch
+        following.on_fetched(
+            number,
+            records=cast(Buffer, row.records or b""),
+            high_watermark=row.high_watermark if row.high_watermark >= 0 else None,
+            log_start_offset=row.log_start_offset if row.log_start_offset >= 0 else None,
+            diverging=None
+            if diverging is None
+            else EpochEntry(LeaderEpoch(diverging.epoch), Offset(diverging.end_offset)),
+        )
+
+
+def _key(following: FollowerDriver) -> _Key:
+    return following.partition.topic_id, following.partition.topic_partition.partition

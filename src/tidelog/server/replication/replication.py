@@ -1,0 +1,229 @@
+"""What the partitions of one broker share to be replicated: time, the fetchers, the proposals, the files.
+
+Kafka: `ReplicaManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Protocol
+
+from tidelog.base.errors import CorruptLogError, DiskError, InvariantBrokenError
+from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.base.ports import Clock, Network, Rng
+from tidelog.metadata import MetadataImage
+from tidelog.metadata.configs.broker import NUM_REPLICA_FETCHERS
+from tidelog.metadata.features import replica_fetch_version
+from tidelog.net.address import Address
+from tidelog.net.backoff import Backoff
+from tidelog.net.connection import ConnectionSettings
+from tidelog.net.pool import ConnectionPool
+from tidelog.replica import FollowerRequest, IsrProposal, LeaderReplica, Truncation
+from tidelog.server.replication.cut_off import CutOffLeaders
+from tidelog.server.replication.deadlines import Deadlines, Due
+from tidelog.server.replication.follower_driver import FollowerDriver, TruncatedRecords
+from tidelog.server.replication.isr_changes import AlterPartitions, IsrChanges
+from tidelog.server.replication.leader_driver import LeaderDriver
+from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.replica_fetchers import ReplicaFetchers
+from tidelog.server.replication.replication_throttles import Throttle, replication_limits
+from tidelog.server.replication.silent_followers import SilentFollowers
+from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.storage.log_files import LogFiles
+
+CONNECT_BACKOFF_FIRST_MS = 20
+CONNECT_BACKOFF_LONGEST_MS = 1_000
+
+
+class Replicated(Protocol):
+    """The broker."""
+
+    @property
+    def partitions(self) -> list[Partition]: ...
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None: ...
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None: ...
+
+
+class Replication:
+    """The host of every partition that is led or followed here.
+
+    Args:
+        alter_partitions: asks the active controller for ISRs.
+
+    Attributes:
+        broker: whoever has the partitions; set by it.
+        broker_epoch: of this incarnation, as the metadata has it; None before it is registered.
+        active_brokers: those that are neither fenced nor shutting down, in which incarnation.
+        followers: of partitions that are led here, and which of them are silent.
+        leader_throttle: of what is sent to followers; follower_throttle: of what is fetched.
+        isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
+        truncated: records that were removed from the ends of logs that follow.
+    """
+
+    def __init__(
+        self,
+        broker_id: BrokerId,
+        files: LogFiles,
+        alter_partitions: AlterPartitions,
+        settings: ReplicaFetchSettings,
+        *,
+        network: Network,
+        clock: Clock,
+        rng: Rng,
+    ) -> None:
+        self.broker: Replicated | None = None
+        self.broker_epoch: BrokerEpoch | None = None
+        self.active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.truncated = TruncatedRecords()
+        self._broker_id = broker_id
+        self._files = files
+        self._settings = settings
+        self._clock = clock
+        self._deadlines = Deadlines(clock)
+        self.followers = SilentFollowers(clock, settings.silence_ms_max, self.due_at, self._on_follower_changed)
+        self.leader_throttle = Throttle(clock.now_ms, self.due_at)
+        self.follower_throttle = Throttle(clock.now_ms, self.due_at)
+        self._peers = ConnectionPool(
+            network,
+            ConnectionSettings(client_id=f"broker-{broker_id}-replicas"),
+            Backoff(CONNECT_BACKOFF_FIRST_MS, CONNECT_BACKOFF_LONGEST_MS, rng),
+        )
+        self.isr_changes = IsrChanges(
+            broker_id,
+            alter_partitions,
+            broker_epoch=lambda: self.broker_epoch,
+        )
+        self._fetchers = ReplicaFetchers(
+            broker_id,
+            self._peers,
+            settings,
+            broker_epoch=lambda: self.broker_epoch,
+            throttle=self.follower_throttle,
+        )
+        self._cut_off = CutOffLeaders()
+        self._racks: Mapping[BrokerId, str | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def on_image(self, image: MetadataImage) -> None:
+        """Brokers came, went, moved, were fenced or are back; or the cluster was upgraded."""
+        self._fetchers.version_max = replica_fetch_version(image.features)
+        self.active_brokers = {each.broker_id: each.broker_epoch for each in image.brokers.values() if each.is_active}
+        addresses = {}
+        for each in image.brokers.values():
+            endpoint = each.endpoint(self._settings.listener_name) or next(iter(each.endpoints), None)
+            if endpoint is not None and each.broker_id != self._broker_id:
+                addresses[each.broker_id] = Address(endpoint.host, endpoint.port)
+        self._peers.set_addresses(addresses)
+        self._racks = {each.broker_id: each.rack for each in image.brokers.values() if not each.is_fenced}
+
+    def preferred_read_replica(self, leader: LeaderReplica, rack: str, offset: int) -> BrokerId | None:
+        """Where a consumer in `rack` had better read from `offset` on (KIP-392); None: here, where the leader is.
+
+        That is a follower in its rack which is in sync and has come so far: of several the one that has most.
+        """
+        if not self._settings.selects_by_rack or self._racks.get(self._broker_id) == rack:
+            return None
+        near = [
+            (end_offset, -broker_id, broker_id)
+            for broker_id, end_offset in leader.in_sync_at(offset).items()
+            if self._racks.get(broker_id) == rack
+        ]
+        return max(near)[2] if near else None
+
+    def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
+        """How many fetchers there are for each of the others, and how fast may be sent and fetched."""
+        self._fetchers.resize(new.broker[NUM_REPLICA_FETCHERS])
+        leader, follower = replication_limits(new, self._broker_id)
+        self.leader_throttle.configure(leader)
+        self.follower_throttle.configure(follower)
+
+    async def stop(self) -> None:
+        """Ask nobody any more. What is being truncated is finished."""
+        self._deadlines.stop()
+        self.isr_changes.stop()
+        self._cut_off.stop()
+        await self._fetchers.stop()
+        await self._peers.close()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # What partitions need.
+
+    @property
+    def backoff_ms_max(self) -> int:
+        return self._settings.backoff_ms
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def wall_ms(self) -> int:
+        return self._clock.wall_ms()
+
+    def due_at(self, who: Due, due_ms: int) -> None:
+        """Tell it then, or a little later."""
+        self._deadlines.add(who, due_ms)
+
+    def propose(self, leading: LeaderDriver, proposal: IsrProposal) -> None:
+        """Put an ISR to the controller."""
+        self.isr_changes.propose(leading, proposal)
+
+    def on_isr_changed(self, before: int, after: int) -> None:
+        """So many were in sync, and now are."""
+        self.isr_shrinks += after < before
+        self.isr_expands += after > before
+
+    def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
+        """Too few fetch from this leader for it to commit anything; or enough do again."""
+        self._cut_off.on_changed(leading, is_cut_off)
+
+    def on_follower_fetched(self, broker_id: BrokerId, wait_ms_max: int) -> None:
+        """Somebody fetches as a broker: it counts if there is such a one, and for no longer than a session."""
+        if broker_id in self.active_brokers:
+            self.followers.on_fetch(broker_id, min(wait_ms_max, self._settings.silence_ms_max))
+
+    def _on_follower_changed(self, broker_id: BrokerId, is_silent: bool, now_ms: int) -> None:
+        for partition in [] if self.broker is None else self.broker.partitions:
+            if partition.leading is not None:
+                partition.leading.on_follower_changed(broker_id, is_silent, now_ms)
+
+    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+        """Send a request to a leader."""
+        self._fetchers.ask(following, request)
+
+    def forget(self, following: FollowerDriver) -> None:
+        """Nothing more is to be sent for it."""
+        self._fetchers.forget(following)
+
+    def on_truncating(self, counts: TruncatedRecords) -> None:
+        """So many records are about to be removed from the end of a log."""
+        self.truncated = TruncatedRecords(*(sum(pair) for pair in zip(self.truncated, counts, strict=True)))
+
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run something beside; `stop` waits for it."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+        """Truncate a log. Raises CorruptLogError, DiskError."""
+        await self._files.cut(partition, truncation)
+
+    async def flush(self, partition: Partition) -> None:
+        """Return once all that was appended is synced. Raises DiskError."""
+        await self._files.flush(partition)
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """A log cannot be written any more, or has no room."""
+        if self.broker is not None:
+            self.broker.on_log_failed(partition, error)
+
+    def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
+        """What must hold of a partition does not."""
+        if self.broker is not None:
+            self.broker.on_bug(partition, error)

@@ -1,0 +1,59 @@
+"""What a node's file says about the replication of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.configs import broker_values
+from tidelog.metadata.configs import cluster as cluster_keys
+from tidelog.metadata.listeners import PLAINTEXT
+
+RACK_AWARE = "RackAwareReplicaSelector"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicaFetchSettings:
+    """How followers on a node fetch from the leaders on others.
+
+    Attributes:
+        fetchers: `num.replica.fetchers`: connections to each of the other nodes, over which partitions are spread.
+        wait_ms_max: how long a leader may hold a fetch back that finds nothing.
+        bytes_min: how much must be there before it answers early.
+        partition_bytes_max: of one partition in an answer, but for a first batch that is larger.
+        response_bytes_max: of a whole answer, likewise.
+        backoff_ms: the longest pause after a refusal, or no answer.
+        timeout_ms: how long an answer may be overdue before its connection is given up.
+        listener_name: where the others are asked.
+        silence_ms_max: `broker.session.timeout.ms`: a follower that fetches nothing for so long is out of reach.
+        selects_by_rack: whether consumers are sent to replicas in their own rack (`replica.selector.class`).
+    """
+
+    fetchers: int
+    wait_ms_max: int
+    bytes_min: int
+    partition_bytes_max: int
+    response_bytes_max: int
+    backoff_ms: int
+    timeout_ms: int
+    listener_name: str
+    silence_ms_max: int
+    selects_by_rack: bool
+
+    @staticmethod
+    def from_properties(properties: Mapping[str, str]) -> ReplicaFetchSettings:
+        """Read Kafka's keys. Raises ConfigError as the reading of the whole file does."""
+        values = broker_values(properties)
+        return ReplicaFetchSettings(
+            fetchers=values[keys.NUM_REPLICA_FETCHERS],
+            wait_ms_max=values[cluster_keys.REPLICA_FETCH_WAIT_MAX_MS],
+            bytes_min=values[cluster_keys.REPLICA_FETCH_MIN_BYTES],
+            partition_bytes_max=values[cluster_keys.REPLICA_FETCH_MAX_BYTES],
+            response_bytes_max=values[cluster_keys.REPLICA_FETCH_RESPONSE_MAX_BYTES],
+            backoff_ms=values[cluster_keys.REPLICA_FETCH_BACKOFF_MS],
+            timeout_ms=values[cluster_keys.REPLICA_SOCKET_TIMEOUT_MS],
+            silence_ms_max=values[cluster_keys.BROKER_SESSION_TIMEOUT_MS],
+            listener_name=values[keys.INTER_BROKER_LISTENER_NAME] or PLAINTEXT,
+            selects_by_rack=(values[cluster_keys.REPLICA_SELECTOR_CLASS] or "").endswith(RACK_AWARE),
+        )

@@ -1,0 +1,175 @@
+"""The checkpoints of one log directory: how far its logs are synced and committed, and where they start.
+
+Kafka: `OffsetCheckpointFile`, as `LogManager` and `ReplicaManager` keep it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from typing import Protocol
+
+from tidelog.base.ids import CLUSTER_METADATA, Offset, TopicPartition
+from tidelog.log import Log
+from tidelog.log.directory import LogDirectory
+
+
+class Replica(Protocol):
+    """A partition whose log may lie in this directory, or in another one."""
+
+    @property
+    def topic_partition(self) -> TopicPartition: ...
+    @property
+    def log(self) -> Log: ...
+    @property
+    def high_watermark(self) -> Offset: ...
+
+
+class Checkpoints:
+    """Three files of one directory, and what they say. Methods run on the executor's threads, several at once.
+
+    Args:
+        directory: whose they are.
+        logs: those that are open there and not deleted, the metadata log included; shared with the directory's owner.
+
+    Attributes:
+        were_log_starts_noted: whether each log's start was on the disk before segments below it went. Kafka notes it
+            later than that.
+    """
+
+    def __init__(self, directory: LogDirectory, logs: dict[TopicPartition, Log]) -> None:
+        self._directory = directory
+        self._logs = logs
+        self._lock = threading.Lock()
+        self._recovery_points = directory.read_recovery_points()
+        self._log_start_offsets = directory.read_log_start_offsets()
+        self._high_watermarks = directory.read_high_watermarks()
+        self._named = {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
+        properties = directory.read_meta_properties()
+        self.were_log_starts_noted = properties is not None and properties.has_replica_list
+
+    def recovery_point(self, topic_partition: TopicPartition) -> Offset:
+        """Exclusive: up to here a log is synced; 0 if nothing is known."""
+        return self._recovery_points.get(topic_partition, Offset(0))
+
+    def log_start(self, topic_partition: TopicPartition) -> Offset | None:
+        """Where a log started when that was last written; None if it was not."""
+        return self._log_start_offsets.get(topic_partition)
+
+    def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
+        """As it was last written; None if it was not."""
+        return self._high_watermarks.get(topic_partition)
+
+    def noted_log_start(self, log: Log) -> Offset:
+        """Where a log starts, as far as that is written: what lies below may be deleted."""
+        return min(log.log_start_offset, self._log_start_offsets.get(log.topic_partition, Offset(0)))
+
+    def kept(self, replicas: Iterable[Replica]) -> list[Replica]:
+        """Those whose logs lie here, and whose topics were not deleted since the list was made."""
+        return [each for each in replicas if self._logs.get(each.topic_partition) is each.log]
+
+    # Writing. Each raises DiskError.
+
+    def write_high_watermarks(self, replicas: Iterable[Replica]) -> None:
+        with self._lock:
+            offsets = {each.topic_partition: each.high_watermark for each in self.kept(replicas)}
+            self._named |= offsets.keys()
+            self._high_watermarks |= offsets  # a log that goes offline keeps what was written last
+            self._directory.write_high_watermarks(self._high_watermarks)
+
+    def write_recovery_points(self, replicas: Iterable[Replica]) -> None:
+        """With the log starts: before segments below one are deleted."""
+        with self._lock:
+            logs = [replica.log for replica in self.kept(replicas)]
+            self._named |= {log.topic_partition for log in logs}
+            self._write_log_starts(logs)
+            metadata_log = self._logs.get(CLUSTER_METADATA)
+            if metadata_log is not None:
+                logs.append(metadata_log)
+            self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
+            self._directory.write_recovery_points(self._recovery_points)
+
+    def note_log_starts(self, logs: Iterable[Log]) -> None:
+        """Of logs that were opened here, so that a beginning that is lost is missed; synced when it returns."""
+        with self._lock:
+            self._write_log_starts(logs)
+
+    def _write_log_starts(self, logs: Iterable[Log]) -> None:
+        starts = {log.topic_partition: log.log_start_offset for log in logs}
+        if not starts.items() <= self._log_start_offsets.items():
+            self._named |= starts.keys()
+            every = self._log_start_offsets | starts
+            self._directory.write_log_start_offsets(every)
+            self._log_start_offsets = every
+
+    def start_anew(self, log: Log, offset: Offset) -> None:
+        """Let a log forget everything and go on at an offset. Until it does nobody knows where it starts: at no moment
+        is that noted to be below its first segment.
+
+        Raises:
+            DiskError: the log is out of use, if its segments have changed; open it anew.
+        """
+        with self._lock:
+            if self._log_start_offsets.pop(log.topic_partition, None) is not None:
+                self._directory.write_log_start_offsets(self._log_start_offsets)
+            log.truncate_fully_and_start_at(offset)
+
+    def adopt(self, topic_partition: TopicPartition, former: Checkpoints, copy_start_offset: Offset) -> None:
+        """Say of a copy what is said of its log in the directory where it was before; synced when it returns.
+
+        Args:
+            copy_start_offset: where the copy starts.
+        """
+        with self._lock:
+            self._named.add(topic_partition)
+            started_at = former._log_start_offsets.get(topic_partition, Offset(0))
+            self._log_start_offsets[topic_partition] = max(started_at, copy_start_offset)
+            if topic_partition in former._high_watermarks:
+                self._high_watermarks[topic_partition] = former._high_watermarks[topic_partition]
+            self._directory.write_log_start_offsets(self._log_start_offsets)
+            self._directory.write_high_watermarks(self._high_watermarks)
+
+    # Forgetting.
+
+    def forget(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """A log that is yet to be made has no past: what a deleted one of its name left in the checkpoints must go.
+
+        On disk too, and before the new log is made: after a crash it would start where the old one did.
+        """
+        forgotten = self._named.intersection(topic_partitions)
+        if not forgotten:
+            return
+        directory = self._directory
+        with self._lock:
+            for known, read, write in (
+                (self._recovery_points, directory.read_recovery_points, directory.write_recovery_points),
+                (self._log_start_offsets, directory.read_log_start_offsets, directory.write_log_start_offsets),
+                (self._high_watermarks, directory.read_high_watermarks, directory.write_high_watermarks),
+            ):
+                for each in forgotten:
+                    known.pop(each, None)
+                offsets = read()
+                if not forgotten.isdisjoint(offsets):
+                    write({each: offset for each, offset in offsets.items() if each not in forgotten})
+            self._named -= forgotten
+
+    def let_go_of(self, topic_partition: TopicPartition) -> Log | None:
+        """A log is to be deleted: it is none of the directory's from now on. Returns it, if it was open.
+
+        The files name it until they are written next, or a log of its name is made.
+        """
+        with self._lock:
+            for checkpoint in self._all:
+                checkpoint.pop(topic_partition, None)
+            return self._logs.pop(topic_partition, None)
+
+    def forget_metadata_log(self) -> None:
+        """It was removed, and what is checkpointed of it holds for no other."""
+        if self._log_start_offsets.pop(CLUSTER_METADATA, None) is not None:
+            self._directory.write_log_start_offsets(self._log_start_offsets)
+        if self._recovery_points.pop(CLUSTER_METADATA, None) is not None:
+            self._directory.write_recovery_points(self._recovery_points)
+
+    @property
+    def _all(self) -> tuple[dict[TopicPartition, Offset], ...]:
+        return self._recovery_points, self._log_start_offsets, self._high_watermarks

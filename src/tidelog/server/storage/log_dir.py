@@ -1,0 +1,552 @@
+"""One log directory that a node holds: how it was left, what is checkpointed in it, and the logs that are open there.
+
+```
+ online ──(asked after an error of the disk, it refuses too)──► failed: nothing is written to it, until a restart
+```
+A full disk is no failure: what is there is served, and what finds no room is refused.
+
+Kafka: `LogManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple, Protocol
+from uuid import UUID
+
+from tidelog.base.errors import CorruptLogError, DiskError
+from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, Offset, TopicId, TopicPartition
+from tidelog.base.ports import Disk, Rng
+from tidelog.log import Log, LogConfig
+from tidelog.log.directory import META_PROPERTIES_FILE, LogDirectory
+from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
+from tidelog.log.files.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
+from tidelog.log.files.incarnation import NOTHING, Incarnation
+from tidelog.log.files.lineage_file import read_lineage
+from tidelog.log.files.replica_list import ListedReplica
+from tidelog.log.recovery import PARTITION_METADATA_FILE, first_segment, lost_segments, set_aside_from
+from tidelog.replica.truncation import OwnLog
+from tidelog.server.storage.checkpoints import Checkpoints, Replica
+from tidelog.server.storage.listed_replicas import ListedReplicas
+from tidelog.server.storage.removed_replicas import RemovedReplicas
+
+logger = logging.getLogger("tidelog.server.log_files")
+
+PROBE_FILE = ".tidelog-probe"
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+class LockedReplica(Replica, Protocol):
+    """A replica whose log others work on as well: who cuts it or removes parts of it holds its lock."""
+
+    @property
+    def log_lock(self) -> asyncio.Lock: ...
+
+
+def is_full(error: DiskError) -> bool:
+    """Whether there was no room, which is no fault of the disk."""
+    return error.errno in FULL
+
+
+def is_out_of_files(error: DiskError) -> bool:
+    """Whether this process, or the system, has as many files open as it may: no fault of the disk either."""
+    return error.errno in (errno.EMFILE, errno.ENFILE)
+
+
+class LogLoss(NamedTuple):
+    """What a log lacks of what it had."""
+
+    reason: str
+    is_whole: bool = False
+    """Nothing is left of it, or nothing that the start has not made."""
+
+
+class LogDir:
+    """One of the node's log directories, locked.
+
+    Its methods run on the executor's threads, several at once.
+
+    Attributes:
+        directory_id: by which the metadata names it.
+        failure: why it is out of use, until the node is started again.
+        was_clean: how the last stop went.
+        previous: who wrote here before this run, if nothing of that can be lost: it stopped cleanly, or the machine
+            runs on.
+        partition_count: of the logs in it; new ones go where there are fewest.
+        logs: those that are open and not deleted, the metadata log included.
+        listed: the replicas that have, or had, a log here.
+        checkpoints: how far the logs are synced and committed, and where they start.
+    """
+
+    def __init__(self, directory: LogDirectory, directory_id: UUID, *, disk: Disk, rng: Rng) -> None:
+        self.directory_id = directory_id
+        self.failure: str | None = None
+        self.was_clean = False
+        self.previous = NOTHING
+        self.partition_count = len(directory.partitions())
+        self.logs: dict[TopicPartition, Log] = {}
+        self.listed = ListedReplicas(directory)
+        self._directory = directory
+        self._disk = disk
+        self._rng = rng
+        self._failed_logs: set[TopicPartition] = set()
+        self._accepted_losses: set[ListedReplica] = set()
+        self._is_known_full = False
+        self.checkpoints = Checkpoints(directory, self.logs)
+        for fault in directory.faults:
+            logger.warning("%s; it is taken for missing", fault)
+
+    @property
+    def path(self) -> str:
+        return self._directory.path
+
+    def log_path(self, topic_partition: TopicPartition) -> str:
+        """Where the log of a partition is, or would be."""
+        return self._directory.log_path(topic_partition)
+
+    def holds(self, topic_partition: TopicPartition) -> bool:
+        return self._disk.exists(self.log_path(topic_partition))
+
+    def topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
+        """Of the topic that a log's directory belongs to, if it says so. Raises CorruptLogError."""
+        return self._topic_id_in(self.log_path(topic_partition))
+
+    def _topic_id_in(self, path: str) -> TopicId | None:
+        file = f"{path}/{PARTITION_METADATA_FILE}"
+        return parse_partition_metadata(self._disk.read_bytes(file), file) if self._disk.exists(file) else None
+
+    def partitions(self) -> list[TopicPartition]:
+        """The logs that lie here, whoever they belong to. A directory that merely has such a name is none."""
+        return [each for each in self._directory.partitions() if self._directory.is_log(each)]
+
+    def replicas(self) -> list[ListedReplica]:
+        """Those whose logs lie here. Copies that are being made, and logs that do not say whose they are, are none."""
+        found: list[ListedReplica] = []
+        for topic_partition in self.partitions():
+            try:
+                topic_id = self.topic_id_of(topic_partition)
+                if topic_id is not None and not self._is_unfinished(topic_partition):
+                    found.append((topic_id, topic_partition.partition))
+            except CorruptLogError as error:
+                logger.warning("%s: whose log it is cannot be told: %s", topic_partition, error)
+        return found
+
+    def take_clean_shutdown(self) -> None:
+        """Learn how the last stop went; from now on a crash is one."""
+        self.was_clean, broker_epoch = self._directory.take_clean_shutdown()
+        self.previous = Incarnation(broker_epoch) if self.was_clean else self._directory.read_incarnation()
+
+    def write_incarnation(self, incarnation: Incarnation) -> None:
+        """Say who writes here from now on, or is about to; synced when it returns.
+
+        Nobody does where a log failed: what that one holds would be shown as well. Nor where the disk refuses the note.
+
+        Raises:
+            DiskError: it keeps the last note, too, which must not count after the next crash.
+        """
+        try:
+            if not self._failed_logs:
+                self._directory.write_incarnation(incarnation)
+                return
+        except DiskError as error:
+            logger.error("%s: after a crash what lies there counts as lost: %s", self.path, error)
+        self._directory.forget_incarnation()
+
+    def forget_incarnation(self) -> None:
+        """After an error of the disk nobody knows what of the last writes it has, though the machine runs on."""
+        try:
+            self._directory.forget_incarnation()
+        except DiskError as error:
+            logger.warning("%s: %s", self.path, error)
+
+    # Logs.
+
+    def make(self, topics: Mapping[TopicPartition, TopicId]) -> None:
+        """Make the directories of logs that are yet to be opened, all at once: a sync for many, not five for each.
+
+        Order: the names of the directories, then what ties them to their topics, all synced before this returns. A
+        crash half way leaves directories that are empty; they are found, and given to the same topics, at the start.
+        A log that was not made here, because the disk refused, is made when it is opened.
+
+        Raises:
+            DiskError: what the checkpoints say of deleted logs of these names cannot be taken out: open none of them.
+        """
+        self.checkpoints.forget(topics)
+        try:
+            for topic_partition in topics:
+                self._disk.make_dirs(self.log_path(topic_partition))
+            self._disk.sync_dir(self.path)
+            self._disk.write_all_atomically(
+                {
+                    f"{self.log_path(topic_partition)}/{PARTITION_METADATA_FILE}": format_partition_metadata(topic_id)
+                    for topic_partition, topic_id in topics.items()
+                }
+            )
+        except DiskError as error:
+            logger.warning("%s: logs are made one by one: %s", self.path, error)
+
+    def open_log(
+        self, topic_partition: TopicPartition, config: LogConfig, *, topic_id: TopicId | None, now_ms: int
+    ) -> Log:
+        """Open, recover or make a log. Raises CorruptLogError, DiskError."""
+        before = self.logs.pop(topic_partition, None)
+        if before is not None:
+            before.retire()  # it failed: who still has it is to leave the files alone
+        log = Log.open(
+            self._disk,
+            self.log_path(topic_partition),
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            clean_shutdown=self.was_clean and topic_partition not in self._failed_logs,
+            recovery_point=self.checkpoints.recovery_point(topic_partition),
+            now_ms=now_ms,
+            log_start_offset=self.checkpoints.log_start(topic_partition) or Offset(0),
+            rng=self._rng,
+        )
+        self._failed_logs.discard(topic_partition)
+        self.logs[topic_partition] = log
+        for fact in log.recovery.lines():
+            logger.warning("%s: %s", log.topic_partition, fact)
+        return log
+
+    def loss_before(self, topic_partition: TopicPartition, replica: ListedReplica) -> LogLoss | None:
+        """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `loss_of`."""
+        if replica in self.listed.found_lost:
+            return LogLoss("records of it were found to be gone", is_whole=True)
+        if self.previous.broker_epoch is None or replica in self._accepted_losses or not self.holds(topic_partition):
+            return None
+        lost_from = self._lost_from(topic_partition)
+        return None if lost_from is None else LogLoss(f"the file of records from offset {lost_from} on is gone")
+
+    def end_before_loss(self, topic_partition: TopicPartition, *, is_only_replica: bool) -> None:
+        """Let a log that lacks a segment end there: others have what it lacks, and what follows.
+
+        Args:
+            is_only_replica: nobody has what a log that lacks its beginning lacks; so what follows is kept.
+
+        Raises:
+            DiskError: the disk refused.
+        """
+        path = self.log_path(topic_partition)
+        lost_from = self._lost_from(topic_partition, knows_beginning=not is_only_replica)
+        kept = [] if lost_from is None else set_aside_from(self._disk, path, lost_from)
+        if kept:
+            logger.warning(
+                "%s: the log ends at offset %d, where a file of it is gone; what followed is kept in %s",
+                *(topic_partition, lost_from, ", ".join(kept)),
+            )
+
+    def _lost_from(self, topic_partition: TopicPartition, *, knows_beginning: bool = True) -> Offset | None:
+        """Where the first segment began that is gone from a log that lies here, as far as can be told.
+
+        Its indexes tell, if they are left. The first one is gone, too, where the log was noted to start below the
+        first that is there: no segment goes before that start is noted.
+        """
+        if not self.holds(topic_partition):
+            return None
+        path = self.log_path(topic_partition)
+        lost = lost_segments(self._disk, path)
+        if knows_beginning and self.checkpoints.were_log_starts_noted:
+            started_at = self.checkpoints.log_start(topic_partition)
+            first = first_segment(self._disk, path)
+            if started_at is not None and first is not None and started_at < first:
+                lost.append(started_at)
+        return min(lost, default=None)
+
+    def loss_of(self, log: Log, replica: ListedReplica) -> LogLoss | None:
+        """What a log that was opened lacks of what it had, as far as this directory can tell; None for nothing.
+
+        Nobody asks where the last run cannot show that it lost nothing: it is registered as one that did, and a log
+        that a loss of power has shortened is no surprise.
+        """
+        if self.previous.broker_epoch is None or replica in self._accepted_losses:
+            return None
+        if log.recovery.had_no_segment and replica in self.listed:
+            return LogLoss("no file of it with records is left", is_whole=True)
+        synced_end_offset = self.checkpoints.recovery_point(log.topic_partition)
+        if self.was_clean and log.log_end_offset < synced_end_offset:
+            return LogLoss(f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}")
+        cut = log.recovery.cut
+        if cut is not None and cut.kept_as:
+            return LogLoss(f"what came after offset {log.log_end_offset} cannot be read any more")
+        high_watermark = self.checkpoints.high_watermark(log.topic_partition) or Offset(0)
+        if log.log_end_offset < high_watermark:
+            return LogLoss(f"it ends at offset {log.log_end_offset}, and {high_watermark} was committed")
+        return None
+
+    def accept_losses(self, replicas: Iterable[ListedReplica]) -> None:
+        """That these logs are gone is committed: from now on they may begin anew. Raises DiskError."""
+        self._accepted_losses.update(replicas)
+        if self.listed.is_lost:
+            self.listed.renew(self.replicas())
+        self.listed.remove(replicas)
+
+    # Copies of logs in other directories.
+
+    def future_mark_of(self, topic_partition: TopicPartition) -> FutureMark | None:
+        """What a log that lies here is; None for an ordinary one. Raises CorruptLogError, DiskError."""
+        return read_future_mark(self._disk, self.log_path(topic_partition))
+
+    def make_future(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId,
+        *,
+        log_start_offset: Offset,
+        now_ms: int,
+    ) -> Log:
+        """Make and open a log that is to become the copy of another. Raises DiskError: there is none."""
+        self.checkpoints.forget([topic_partition])
+        if self.holds(topic_partition):  # of a move that was ended
+            self.mark_for_deletion(topic_partition)
+        self._directory.make_future(topic_partition, topic_id, self._rng)
+        self.partition_count += 1
+        return self._open_future(topic_partition, config, topic_id, log_start_offset=log_start_offset, now_ms=now_ms)
+
+    def _open_future(
+        self,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        topic_id: TopicId,
+        log_start_offset: Offset,
+        now_ms: int,
+    ) -> Log:
+        return Log.open(
+            self._disk,
+            self.log_path(topic_partition),
+            topic_partition,
+            config,
+            topic_id=topic_id,
+            clean_shutdown=False,
+            now_ms=now_ms,
+            log_start_offset=log_start_offset,
+            rng=self._rng,
+        )
+
+    def recover(
+        self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId, now_ms: int, *, is_future: bool
+    ) -> OwnLog:
+        """Recover a log that is one of two, and let go of it. Raises CorruptLogError, DiskError."""
+        if is_future:
+            log = self._open_future(topic_partition, config, topic_id, log_start_offset=Offset(0), now_ms=now_ms)
+        else:
+            log = self.open_log(topic_partition, config, topic_id=topic_id, now_ms=now_ms)
+            del self.logs[topic_partition]
+        found = OwnLog(log.log_start_offset, log.log_end_offset, log.log_start_offset, log.lineage)
+        log.close()
+        return found
+
+    def adopt(self, topic_partition: TopicPartition, log: Log) -> None:
+        """A copy took over: it is the log of the partition, and lies here. On the loop."""
+        self.logs[topic_partition] = log
+
+    def write_future_mark(self, topic_partition: TopicPartition, mark: FutureMark) -> None:
+        """Synced when it returns. Raises DiskError: it is the former one, or this."""
+        write_future_mark(self._disk, self.log_path(topic_partition), mark)
+
+    def remove_future_mark(self, topic_partition: TopicPartition) -> None:
+        """A log that lies here is a log like any other. Raises DiskError."""
+        remove_future_mark(self._disk, self.log_path(topic_partition))
+
+    def remove_unmade(self) -> None:
+        """Remove copies that were being made at the last stop; at the start alone. Raises DiskError."""
+        self._directory.remove_unmade()
+
+    def on_failed(self, topic_partition: TopicPartition) -> None:
+        """The log is not to be trusted: the next start has to look at it, however this run ends."""
+        self._failed_logs.add(topic_partition)
+        self.forget_incarnation()
+
+    def mark_for_deletion(self, topic_partition: TopicPartition) -> None:
+        """Rename a log's directory, to be removed by `remove_marked`. Raises DiskError."""
+        self._unlist(topic_partition)
+        log = self.checkpoints.let_go_of(topic_partition)
+        if log is not None:
+            log.retire()
+        self._directory.mark_for_deletion(topic_partition, self._rng)
+        self._failed_logs.discard(topic_partition)
+        self.partition_count -= 1
+
+    def _unlist(self, topic_partition: TopicPartition) -> None:
+        """Before its log goes: else a crash in between would leave a loss."""
+        try:
+            topic_id = None if self._is_unfinished(topic_partition) else self.topic_id_of(topic_partition)
+        except CorruptLogError:
+            return  # whose it is nobody knows
+        if topic_id is not None:
+            self.listed.remove([(topic_id, topic_partition.partition)])
+
+    def _is_unfinished(self, topic_partition: TopicPartition) -> bool:
+        """Whether it is a copy that is being made. Raises CorruptLogError, DiskError."""
+        return self.future_mark_of(topic_partition) not in (None, FutureMark.COMPLETE)
+
+    @property
+    def has_quorum_state(self) -> bool:
+        """Whether a `quorum-state` was written here, and has to be there. Raises CorruptLogError, DiskError."""
+        properties = self._directory.read_meta_properties()
+        return properties is not None and properties.has_quorum_state
+
+    def note_quorum_state(self) -> None:
+        """From now on it is missed; synced when this returns. Raises DiskError."""
+        properties = self._directory.read_meta_properties()
+        if properties is not None and not properties.has_quorum_state:
+            self._directory.write_meta_properties(replace(properties, has_quorum_state=True))
+
+    def remove_marked(self) -> None:
+        """Remove the files of what was deleted. May take long."""
+        self._directory.remove_marked()
+
+    def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], removed: RemovedReplicas) -> None:
+        """Rename the logs that are nobody's here, so that they are in nobody's way, nor lost.
+
+        Those that the metadata log has removed, and strays of topics that it has removed, are to be deleted.
+        """
+        for topic_partition in self._directory.partitions():
+            if topic_partition == CLUSTER_METADATA or is_ours(topic_partition):
+                continue
+            if self._directory.is_log(topic_partition):  # else it is somebody's own, like `backup-2024`
+                self.mark_for_deletion_or_set_aside(
+                    topic_partition, removed, "is in no topic that the metadata assigns to this node"
+                )
+        self.mark_strays_for_deletion(removed.has_topic_of)
+
+    def mark_strays_for_deletion(self, is_removed: Callable[[ListedReplica], bool]) -> None:
+        """Have the strays deleted whose topics the metadata log has removed. Raises DiskError."""
+        for path, topic_partition in self._directory.strays():
+            try:
+                topic_id = self._topic_id_in(path)
+            except CorruptLogError as error:
+                logger.warning("%s: whose log it is cannot be told: %s", path, error)
+                continue
+            if topic_id is not None and is_removed((topic_id, topic_partition.partition)):
+                marked = self._directory.mark_stray_for_deletion(path, topic_partition, self._rng)
+                logger.info("%s is of a topic that the metadata log has removed: renamed to %s", path, marked)
+
+    def mark_for_deletion_or_set_aside(
+        self, topic_partition: TopicPartition, removed: RemovedReplicas, why: str
+    ) -> None:
+        """Have a log that is nobody's here deleted, if the metadata log has removed it; else keep it under another
+        name. Raises DiskError.
+        """
+        if not self._is_removed(topic_partition, removed):
+            self.set_aside(topic_partition, why)
+            return
+        self.mark_for_deletion(topic_partition)
+        logger.info("%s: the metadata log has removed it from this node, and its log goes", topic_partition)
+
+    def _is_removed(self, topic_partition: TopicPartition, removed: RemovedReplicas) -> bool:
+        try:
+            topic_id = self.topic_id_of(topic_partition)
+            if topic_id is None:
+                return False
+            replica = topic_id, topic_partition.partition
+            removed_in = removed.removed_in(replica)
+            if removed.has_topic_of(replica) or removed_in is None:
+                return removed.has_topic_of(replica)
+            latest = read_lineage(self._disk, self.log_path(topic_partition)).latest_leader_epoch
+        except CorruptLogError as error:
+            logger.warning("%s: whose log it is, or how old, cannot be told: %s", topic_partition, error)
+            return False
+        return latest is None or latest < removed_in
+
+    def set_aside(self, topic_partition: TopicPartition, why: str) -> None:
+        """Rename a log. Raises DiskError."""
+        self._unlist(topic_partition)
+        path = self.log_path(topic_partition)
+        log = self.logs.pop(topic_partition, None)
+        if log is not None:
+            log.retire()
+        aside = self._directory.set_aside(topic_partition, self._rng)
+        self._failed_logs.discard(topic_partition)
+        self.partition_count -= 1
+        logger.warning("%s %s: renamed to %s; remove it once you are sure that nobody misses it", path, why, aside)
+
+    # Whether it can be relied on.
+
+    def ask(self) -> DiskError | None:
+        """After an error: write, sync and read a small file. Returns how the disk refused, if it did."""
+        path = f"{self.path}/{PROBE_FILE}"
+        try:
+            self._disk.list(self.path)
+            if not self._disk.exists(f"{self.path}/{META_PROPERTIES_FILE}"):
+                return DiskError(self.path, f"{META_PROPERTIES_FILE} is gone: it was unmounted, or removed")
+            self._disk.write_atomically(path, b"tidelog\n")
+            self._disk.read_bytes(path)
+            self._disk.remove(path)
+        except DiskError as error:
+            return None if is_full(error) or is_out_of_files(error) else error
+        return None
+
+    def on_full(self) -> None:
+        """Say so once, until there is room again."""
+        if not self._is_known_full:
+            self._is_known_full = True
+            logger.error(
+                "%s: the disk is full: what is there is served, producers are refused with KAFKA_STORAGE_ERROR until "
+                "there is room: delete topics, shorten their retention, or enlarge the disk",
+                self.path,
+            )
+
+    def look_for_room(self) -> None:
+        """Whether a disk that was full has room again."""
+        if self._is_known_full:
+            self._disk.write_atomically(f"{self.path}/{PROBE_FILE}", bytes(65_536))
+            self._disk.remove(f"{self.path}/{PROBE_FILE}")
+            self._is_known_full = False
+            logger.warning("%s: the disk has room again", self.path)
+
+    @property
+    def is_known_full(self) -> bool:
+        return self._is_known_full
+
+    # Stop.
+
+    def logs_to_close(self, partitions: Iterable[Replica]) -> list[Log]:
+        """Of the partitions that are served, and the metadata log; what is offline is let go of as it is."""
+        if self.failure is not None:
+            return []
+        logs = [partition.log for partition in self.checkpoints.kept(partitions)]
+        if CLUSTER_METADATA in self.logs:
+            logs.append(self.logs[CLUSTER_METADATA])
+        return logs
+
+    def leave(self, partitions: Iterable[Replica], broker_epoch: BrokerEpoch | None) -> bool:
+        """The logs are closed: write the checkpoints, and mark the directory as clean if all of it went well.
+
+        Args:
+            partitions: those that were served.
+            broker_epoch: of this incarnation; None if a log was not closed, or the start did not come so far.
+
+        Returns:
+            Whether the checkpoints were written.
+        """
+        if self.failure is not None:
+            return True
+        kept = self.checkpoints.kept(partitions)
+        try:
+            self.checkpoints.write_recovery_points(kept)
+            self.checkpoints.write_high_watermarks(kept)
+            if broker_epoch is not None and not self._failed_logs:
+                self._directory.mark_clean_shutdown(broker_epoch)
+        except DiskError as error:
+            logger.error("%s was not left cleanly: %s", self.path, error)
+            return False
+        return True
+
+
+def close_logs(logs: Iterable[Log]) -> bool:
+    """Close logs, each whatever comes of the others. Returns whether all could be."""
+    are_closed = True
+    for log in logs:
+        try:
+            log.close()
+        except DiskError as error:
+            are_closed = False
+            logger.error("%s was not closed cleanly: %s", log.topic_partition, error)
+    return are_closed

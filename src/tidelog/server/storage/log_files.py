@@ -1,0 +1,572 @@
+"""The node's logs: in which directory each lies, and what is in force for them.
+
+Opening and closing logs is the world's business and may take long; it runs on the executor's threads where it
+waits for the disk. What the logs mean is for `Broker` and `Controller`.
+
+Kafka: `LogManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from uuid import UUID
+
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, LostLogError, TidelogError
+from tidelog.base.ids import (
+    CLUSTER_METADATA,
+    BrokerEpoch,
+    ClusterId,
+    LeaderEpoch,
+    Offset,
+    PartitionIndex,
+    TopicId,
+    TopicPartition,
+)
+from tidelog.base.ports import Clock, Disk, Executor, Rng
+from tidelog.log import Log, LogConfig
+from tidelog.log.files.incarnation import NOTHING, Incarnation, incarnation_of_all
+from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica
+from tidelog.log.leader_epochs import assign_leader_epochs
+from tidelog.metadata import MetadataImage
+from tidelog.metadata.configs import BrokerSettings
+from tidelog.metadata.configs.broker import LOG_SEGMENT_DELETE_DELAY_MS
+from tidelog.quorum import QuorumState
+from tidelog.replica import Truncation
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.storage.bootstrap_file import read_bootstrap_level
+from tidelog.server.storage.checkpoints import Replica
+from tidelog.server.storage.log_dir import LockedReplica, LogDir, LogLoss, close_logs, is_full
+from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLog
+from tidelog.server.storage.log_directories import LogDirectories
+from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
+from tidelog.server.storage.removed_replicas import RemovedReplicas
+
+logger = logging.getLogger("tidelog.server.log_files")
+
+OPENED_TOGETHER_MAX = 256
+"""Logs that one thread opens in one go: few enough that the threads end together, many enough to be worth it."""
+WRITTEN_TOGETHER_MAX = 1024
+"""Logs whose leader epochs are written by one thread, and synced together."""
+
+
+class LogFiles:
+    """The log directories of one node, the metadata log's included, and the logs in them.
+
+    Attributes:
+        log_dir_assignment: where each log lies, or is to be made.
+        file_delete_delay_ms: how long files stay on the disk that were deleted; changes while the node runs.
+        removed: replicas of this node that the metadata log has removed since it began to be replayed.
+        serves_what_is_left: whether a log that lacks records is served, as that of an only replica.
+        on_cut: told on the loop of each log that is about to be truncated, and where.
+    """
+
+    def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
+        self._config = config
+        self.file_delete_delay_ms = BrokerSettings.of(config.static)[LOG_SEGMENT_DELETE_DELAY_MS]
+        self._disk = disk
+        self._clock = clock
+        self._executor = executor
+        self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
+        self.log_dir_assignment = LogDirAssignment(self, clock=clock)
+        self.removed = RemovedReplicas()
+        self.serves_what_is_left = False
+        self.on_cut: Callable[[Replica, Offset], None] = lambda replica, end_offset: None
+        self._metadata: MetadataFiles | None = None
+        self._log_dir_of: dict[TopicPartition, LogDir] = {}  # where each open log lies
+        self._removals: list[asyncio.TimerHandle] = []
+        self._removing: set[asyncio.Task[None]] = set()
+
+    # Start.
+
+    def open(self) -> None:
+        """Take the directories into use. Raises ConfigError, CorruptLogError, DiskError: see `LogDirectories.open`."""
+        config = self._config
+        self._directories.open(
+            config.log_directories, config.metadata_log_directory, is_alone=config.quorum.is_standalone
+        )
+        self._metadata = MetadataFiles(self.metadata_directory, disk=self._disk)
+
+    @property
+    def disk(self) -> Disk:
+        return self._disk
+
+    @property
+    def cluster_id(self) -> ClusterId:
+        return self._directories.cluster_id
+
+    @property
+    def directories(self) -> list[LogDir]:
+        """Those of `log.dirs` that could be used at the start, in their order, the failed ones included."""
+        log_dir = self._directories.log_dir
+        return [log_dir[path] for path in self._config.log_directories if path in log_dir]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Those of `log.dirs` that could not be used at the start, with the reasons."""
+        return self._directories.left_out
+
+    @property
+    def metadata_directory(self) -> LogDir:
+        return self._directories.log_dir[self._config.metadata_log_directory]
+
+    @property
+    def directory_ids(self) -> tuple[UUID, ...]:
+        """Of those in use."""
+        return tuple(each.directory_id for each in self.online)
+
+    @property
+    def online(self) -> list[LogDir]:
+        """Those in use."""
+        return [each for each in self.directories if each.failure is None]
+
+    @property
+    def is_known_full(self) -> bool:
+        """Whether there is room for no further partition, or none for the metadata that tells of it."""
+        return self.metadata_directory.is_known_full or all(each.is_known_full for each in self.online)
+
+    def open_metadata_log(self) -> OpenedMetadata:
+        """The log of `__cluster_metadata-0` and what lies beside it; from here on a crash is one.
+
+        Raises:
+            ConfigError: it is gone, though there are logs of topics, and nobody else knows whose they are.
+            CorruptLogError: as `MetadataFiles.open`; DiskError likewise.
+        """
+        orphans: list[TopicPartition] = []
+        for log_dir in self.directories:
+            try:
+                orphans += log_dir.partitions()
+            except DiskError as error:
+                self._give_up(log_dir, error)
+        if self._config.quorum.is_standalone:
+            self._files_of_metadata.check_not_gone(orphans)
+        for log_dir in self._directories.log_dir.values():
+            try:
+                log_dir.take_clean_shutdown()
+                log_dir.remove_unmade()
+                log_dir.listed.read(log_dir.replicas)
+                if log_dir.listed.is_lost:
+                    logger.error(
+                        "%s: its list of replicas (%s) is gone or damaged: a replica of this node that has no log "
+                        "anywhere counts as lost",
+                        *(log_dir.path, REPLICA_LIST_FILE),
+                    )
+            except DiskError as error:
+                self._give_up(log_dir, error)
+        return self._files_of_metadata.open(
+            now_ms=self._clock.wall_ms(), has_run=any(each != CLUSTER_METADATA for each in orphans)
+        )
+
+    def _give_up(self, log_dir: LogDir, error: DiskError) -> None:
+        self.on_directory_failed(log_dir, str(error))
+        if self.must_stop:
+            raise error
+
+    def read_bootstrap_level(self) -> int:
+        """Of `metadata.version`, for a new cluster. Raises CorruptLogError, DiskError."""
+        return read_bootstrap_level(self._disk, self.metadata_directory.path)
+
+    def write_quorum_state(self, state: QuorumState) -> None:
+        """Return once it would survive a loss of power."""
+        self._files_of_metadata.write_quorum_state(state)
+
+    @property
+    def previous(self) -> Incarnation:
+        """Who wrote in the directories before this run, if nothing of that can be lost in any of them."""
+        if self.left_out:
+            return NOTHING
+        found = incarnation_of_all([each.previous if each.failure is None else NOTHING for each in self.directories])
+        if found.registers is not None and not found.directory_ids <= set(self.directory_ids):
+            return Incarnation(found.broker_epoch)  # what it would be told may count on one that is gone
+        return found
+
+    @property
+    def previous_broker_epoch(self) -> BrokerEpoch | None:
+        """The broker epoch of the last run, if nothing that it wrote in any directory can be lost; None else."""
+        return self.previous.broker_epoch
+
+    async def write_registering(self, presents: BrokerEpoch | None, incarnation_id: UUID) -> None:
+        """Return once every directory says which incarnation is about to register, and what it presents."""
+        await self._write_incarnation(Incarnation(presents, incarnation_id, frozenset(self.directory_ids)))
+
+    async def write_incarnation(self, broker_epoch: BrokerEpoch, incarnation_id: UUID | None = None) -> None:
+        """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing.
+
+        Raises:
+            DiskError: one refuses even to forget what it said before, and there is no other.
+        """
+        await self._write_incarnation(Incarnation(broker_epoch, incarnation_id=incarnation_id))
+
+    async def _write_incarnation(self, incarnation: Incarnation) -> None:
+        for log_dir in self.online:
+            try:
+                await self._executor.run(partial(log_dir.write_incarnation, incarnation))
+            except DiskError as error:
+                self._give_up(log_dir, error)
+                return  # the others have been told to forget
+
+    @property
+    def _files_of_metadata(self) -> MetadataFiles:
+        assert self._metadata is not None
+        return self._metadata
+
+    # Logs.
+
+    async def open_logs(
+        self, wanted: Sequence[WantedLog], image: MetadataImage, *, makes: bool = True
+    ) -> list[Log | TidelogError | None]:
+        """Open, recover or make logs, on several threads. What is wrong with one does not keep the others from serving.
+
+        A directory that holds a topic of the same name which was deleted while this node was down is removed.
+
+        Order: each log is there; its directory notes where it starts and lists it, synced; this returns, and it may be
+        led or followed. So who is listed and has no log has lost it.
+
+        Args:
+            makes: see `LogDirAssignment.place`.
+
+        Returns:
+            LostLogError for a log that is gone, or the end of it; None for one that is not to be made yet.
+        """
+        settings = self.in_force(image)
+        configs = {topic: settings.log_config(topic) for topic in {each.topic_partition.topic for each in wanted}}
+        placed = await self._executor.run(partial(self.log_dir_assignment.place, wanted, image, configs, makes=makes))
+
+        def open_some(start: int) -> list[Log | TidelogError | None]:
+            stop = start + OPENED_TOGETHER_MAX
+            return [
+                self._open_log(each, log_dir, configs[each.topic_partition.topic])
+                for each, log_dir in zip(wanted[start:stop], placed[start:stop], strict=True)
+            ]
+
+        jobs = [self._executor.run(partial(open_some, start)) for start in range(0, len(wanted), OPENED_TOGETHER_MAX)]
+        opened = [one for job in jobs for one in await job]
+        return await self._executor.run(partial(self._list, wanted, opened))
+
+    def _list(
+        self, wanted: Sequence[WantedLog], opened: Sequence[Log | TidelogError | None]
+    ) -> list[Log | TidelogError | None]:
+        """Have each directory list the logs that were opened there."""
+        listed = list(opened)
+        at: dict[LogDir, list[int]] = {}
+        for index, one in enumerate(opened):
+            if isinstance(one, Log):
+                at.setdefault(self._log_dir_of[one.topic_partition], []).append(index)
+        for log_dir, indexes in at.items():
+            try:
+                log_dir.checkpoints.note_log_starts(log_dir.logs[wanted[index].topic_partition] for index in indexes)
+                log_dir.listed.add(wanted[index].replica for index in indexes)
+            except DiskError as error:
+                for index in indexes:
+                    listed[index] = self._not_opened(log_dir, wanted[index].topic_partition, error)
+        return listed
+
+    def _not_opened(self, log_dir: LogDir, topic_partition: TopicPartition, error: TidelogError) -> TidelogError:
+        if isinstance(error, DiskError) and is_full(error):
+            log_dir.on_full()
+        log_dir.on_failed(topic_partition)
+        return error
+
+    def _open_log(
+        self, wanted: WantedLog, log_dir: LogDir | TidelogError | None, config: LogConfig
+    ) -> Log | TidelogError | None:
+        if not isinstance(log_dir, LogDir):
+            return log_dir
+        topic_partition = wanted.topic_partition
+        try:
+            loss = self._counted(log_dir.loss_before(topic_partition, wanted.replica), wanted)
+            if loss is None:
+                if (
+                    not wanted.is_only_replica or "compact" in config.cleanup_policy
+                ):  # where a hole is no sign of a loss
+                    log_dir.end_before_loss(topic_partition, is_only_replica=wanted.is_only_replica)
+                log = log_dir.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
+                loss = self._counted(log_dir.loss_of(log, wanted.replica), wanted)
+            if loss is not None:  # recovery removes what tells of it, so the list has to
+                log_dir.listed.note_lost(wanted.replica)
+                return LostLogError(f"its log in {log_dir.path} is not what it was: {loss.reason}")
+        except (DiskError, CorruptLogError, KafkaError) as error:
+            return self._not_opened(log_dir, topic_partition, error)
+        self._log_dir_of[topic_partition] = log_dir
+        return log
+
+    def _counted(self, loss: LogLoss | None, wanted: WantedLog) -> LogLoss | None:
+        """The loss of a replica. What is left of an only one is all that there is: it is served, in a new leader epoch.
+
+        By later metadata others may have it too: so the node registers as one that may have lost anything.
+        """
+        if loss is None or loss.is_whole or not wanted.is_only_replica:
+            return loss
+        self.serves_what_is_left = True
+        logger.error(
+            "%s: RECORDS ARE LOST: of its only replica %s. What is left is served; if the files were moved, stop this "
+            "node and put them back before it starts again",
+            *(wanted.topic_partition, loss.reason),
+        )
+        return None
+
+    @property
+    def has_lost_list(self) -> bool:
+        """Whether a directory in use does not know any more which logs it had."""
+        return any(log_dir.listed.is_lost for log_dir in self.online)
+
+    async def accept_losses(self, replicas: Iterable[ListedReplica]) -> None:
+        """That these logs are gone is committed: they may begin anew. Raises DiskError."""
+        every = list(replicas)
+        for log_dir in self.online:
+            await self._executor.run(partial(log_dir.accept_losses, every))
+
+    async def assign_leader_epochs(
+        self, assignments: Sequence[tuple[Log, LeaderEpoch]]
+    ) -> list[CorruptLogError | DiskError | None]:
+        """Write down that an epoch starts at the end of each log; see the function of that name."""
+        # Neighbours belong to one topic, so to several directories: each thread has its share of each disk.
+        jobs = [
+            self._executor.run(
+                partial(assign_leader_epochs, self._disk, assignments[start : start + WRITTEN_TOGETHER_MAX])
+            )
+            for start in range(0, len(assignments), WRITTEN_TOGETHER_MAX)
+        ]
+        return [outcome for job in jobs for outcome in await job]
+
+    def directory_of(self, topic_partition: TopicPartition) -> LogDir | None:
+        """Where the log of a partition lies, if it is open here."""
+        return self._log_dir_of.get(topic_partition)
+
+    def topic_id_at(self, topic_partition: TopicPartition) -> TopicId | None:
+        """Of the log that lies under this name in a directory in use, open or not; None if there is none to be read."""
+        for log_dir in self.online:
+            try:
+                if log_dir.holds(topic_partition):
+                    return log_dir.topic_id_of(topic_partition)
+            except (DiskError, CorruptLogError) as error:
+                logger.warning("%s: whose log it is cannot be told: %s", topic_partition, error)
+        return None
+
+    def on_moved(self, topic_partition: TopicPartition, log_dir: LogDir) -> None:
+        """The log of a partition lies there from now on."""
+        self._log_dir_of[topic_partition] = log_dir
+
+    def high_watermark(self, topic_partition: TopicPartition) -> Offset | None:
+        """As it was checkpointed before this start; None if it was not."""
+        log_dir = self._log_dir_of.get(topic_partition)
+        return None if log_dir is None else log_dir.checkpoints.high_watermark(topic_partition)
+
+    async def room_in(self, log_dir: LogDir) -> tuple[int, int]:
+        """(total, usable) bytes of the file system that a directory lies on. Raises DiskError."""
+        return await self._executor.run(
+            lambda: (self._disk.total_bytes(log_dir.path), self._disk.free_bytes(log_dir.path))
+        )
+
+    def in_force(self, image: MetadataImage) -> SettingsInForce:
+        """The settings at this broker as of an image, which may be yet to be published."""
+        return SettingsInForce.of(self._config.static, image.configs, self._config.node_id)
+
+    def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
+        """Files that are deleted from now on may have another time to stay."""
+        self.file_delete_delay_ms = new.broker[LOG_SEGMENT_DELETE_DELAY_MS]
+
+    async def write_high_watermarks(self, partitions: Sequence[Replica]) -> None:
+        """Write those of some partitions now, each beside the others of its directory. Raises DiskError."""
+        for log_dir in {self._log_dir_of[each.topic_partition]: None for each in partitions}:
+            await self._executor.run(partial(log_dir.checkpoints.write_high_watermarks, partitions))
+
+    # What goes wrong, and what goes away.
+
+    def on_failed(self, topic_partition: TopicPartition) -> None:
+        """The log is not to be trusted: the next start has to look at it, however this run ends."""
+        log_dir = self._log_dir_of.get(topic_partition)
+        if log_dir is not None:
+            log_dir.on_failed(topic_partition)
+
+    def on_directory_failed(self, log_dir: LogDir, reason: str) -> None:
+        """Nothing is written to it, and nothing new is placed in it, until the next start."""
+        log_dir.failure = reason
+        for each in self._directories.log_dir.values():
+            each.forget_incarnation()
+        logger.critical(
+            "log directory %s failed, and what lies in it goes offline: %s. Repair or replace the disk, then start "
+            "the node again",
+            log_dir.path,
+            reason,
+        )
+
+    @property
+    def must_stop(self) -> bool:
+        """Whether a directory failed without which the node cannot go on."""
+        return self.metadata_directory.failure is not None or not self.online
+
+    async def delete(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
+        """Logs are to go: out of everybody's way when this returns, and from the disk later."""
+        if deleted:
+            await self._executor.run(partial(self.mark_for_deletion, deleted))
+            self.remove_marked_later()
+
+    def mark_for_deletion(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
+        """Topics are deleted: rename the directories of their partitions, those that are offline included."""
+        for log_dir in self.directories:
+            try:
+                log_dir.listed.remove((topic_id, topic_partition.partition) for topic_partition, topic_id in deleted)
+            except DiskError as error:
+                logger.error("%s: what is deleted stays in its list: %s", log_dir.path, error)
+        for topic_partition, topic_id in deleted:
+            self._log_dir_of.pop(topic_partition, None)
+            for log_dir in self.directories:
+                try:
+                    if log_dir.topic_id_of(topic_partition) == topic_id:
+                        log_dir.mark_for_deletion(topic_partition)
+                except (DiskError, CorruptLogError) as error:
+                    logger.error("%s: its files stay behind: %s", topic_partition, error)
+
+    async def delete_strays(self, topic_ids: Collection[TopicId]) -> None:
+        """The metadata log has just removed these topics: what was set aside of them goes as well, later."""
+
+        def mark_for_deletion() -> None:
+            for log_dir in self.online:
+                try:
+                    log_dir.mark_strays_for_deletion(lambda replica: replica[0] in topic_ids)
+                except DiskError as error:
+                    logger.error("%s: strays stay: %s", log_dir.path, error)
+
+        if topic_ids:
+            await self._executor.run(mark_for_deletion)
+            self.remove_marked_later()
+
+    def remove_marked_later(self) -> None:
+        """Remove the files of what was deleted, after `log.segment.delete.delay.ms`."""
+        loop = asyncio.get_running_loop()
+        self._removals = [timer for timer in self._removals if not timer.cancelled() and timer.when() > loop.time()]
+        self._removals.append(loop.call_later(self.file_delete_delay_ms / 1000, self._remove_marked))
+
+    def _remove_marked(self) -> None:
+        for log_dir in self.online:
+            task = asyncio.ensure_future(self.in_background(log_dir.remove_marked))
+            self._removing.add(task)
+            task.add_done_callback(self._removing.discard)
+
+    def set_strays_aside(self, image: MetadataImage) -> None:
+        """Rename the logs that the metadata assigns to nobody here: to be removed, if its log says that they were
+        removed, else to be kept.
+        """
+
+        def is_ours(topic_partition: TopicPartition) -> bool:
+            state = image.partition(topic_partition.topic, topic_partition.partition)
+            return state is not None and self._config.node_id in state.replicas
+
+        for log_dir in self.online:
+            try:
+                log_dir.listed.remove(
+                    (topic_id, index)
+                    for topic_id, index in self.removed
+                    if not self._is_assigned(image, topic_id, index)
+                )
+                log_dir.set_strays_aside(is_ours, self.removed)
+            except DiskError as error:  # they are in nobody's way; the next start tries again
+                logger.error("%s: what is not served there stays: %s", log_dir.path, error)
+        for topic_partition, log_dir in list(self._log_dir_of.items()):
+            if topic_partition not in log_dir.logs:
+                del self._log_dir_of[topic_partition]
+
+    def _is_assigned(self, image: MetadataImage, topic_id: TopicId, index: PartitionIndex) -> bool:
+        topic = image.topic_by_id(topic_id)
+        return topic is not None and self._config.node_id in topic.partitions[index].replicas
+
+    # While it runs.
+
+    async def flush(self, partition: LockedReplica) -> None:
+        """Return once all that was appended is synced. Raises DiskError."""
+        async with partition.log_lock:
+            await self._executor.run(partition.log.flush)
+
+    async def cut(self, partition: LockedReplica, truncation: Truncation) -> None:
+        """Truncate a log that follows another; return once that outlasts a loss of power.
+
+        Order: what was thought committed, and is not to be kept, is so no more; the records go; the log counts as
+        synced no further than it now is. Whoever syncs or compacts it waits.
+
+        Raises:
+            CorruptLogError: what is left cannot be read; DiskError: the log is out of use.
+        """
+        async with partition.log_lock:
+            log_dir = self._log_dir_of[partition.topic_partition]
+            self.on_cut(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
+            await self._executor.run(partial(_cut, log_dir, partition, truncation))
+
+    async def persist_log_starts(self, partitions: Iterable[Replica]) -> None:
+        """Return once no crash can bring back what lies below the log starts. Raises DiskError.
+
+        Args:
+            partitions: all that are served: a checkpoint names every log of its directory.
+        """
+        every = list(partitions)
+        for log_dir in self.online:
+            await self._executor.run(partial(log_dir.checkpoints.write_recovery_points, every))
+
+    async def delete_segments(self, partition: LockedReplica) -> None:
+        """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
+        async with partition.log_lock:
+            log = partition.log
+            log_start_offset = self._log_dir_of[partition.topic_partition].checkpoints.noted_log_start(log)
+            if log_start_offset == log.log_end_offset:
+                log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
+            log.delete_segments_before(log_start_offset)
+            await self.in_background(log.remove_deleted_files)
+
+    async def in_background(self, work: Callable[[], object]) -> None:
+        """Run a chore off the loop. If the disk refuses, the next turn tries again; recovery covers the rest."""
+        try:
+            await self._executor.run(work)
+        except DiskError as error:
+            logger.error("%s", error)
+
+    # Stop.
+
+    async def close(self, partitions: Sequence[Replica], broker_epoch: BrokerEpoch | None) -> bool:
+        """Close every log, on several threads, and let go of the directories; each is marked as clean only if all of
+        it went well.
+
+        Args:
+            broker_epoch: of this incarnation; None if not all logs were open or something failed: no clean stop.
+
+        Returns:
+            Whether every log that was served could be closed.
+        """
+        try:
+            log_dir = list(self._directories.log_dir.values())
+            if not any(CLUSTER_METADATA in each.logs for each in log_dir):
+                return False  # the start did not come so far
+            closed = [await self._close_logs_in(each, partitions) for each in log_dir]
+            if not all(closed):
+                for each in log_dir:
+                    each.forget_incarnation()
+            for index, each in enumerate(log_dir):
+                epoch = broker_epoch if closed[index] else None
+                closed[index] &= await self._executor.run(partial(each.leave, partitions, epoch))
+            return all(closed)
+        finally:
+            for timer in self._removals:
+                timer.cancel()
+            self._directories.close()
+
+    async def _close_logs_in(self, log_dir: LogDir, partitions: Sequence[Replica]) -> bool:
+        logs = log_dir.logs_to_close(partitions)
+        jobs = [
+            self._executor.run(partial(close_logs, logs[start : start + OPENED_TOGETHER_MAX]))
+            for start in range(0, len(logs), OPENED_TOGETHER_MAX)
+        ]
+        return all([await job for job in jobs])
+
+
+def _cut(log_dir: LogDir, partition: Replica, truncation: Truncation) -> None:
+    """On a thread, which has the log for itself."""
+    log = partition.log
+    if truncation.below_high_watermark is not None:
+        log_dir.checkpoints.write_high_watermarks([partition])
+    if truncation.starts_anew:
+        log_dir.checkpoints.start_anew(log, truncation.end_offset)
+    else:
+        log.truncate_to(truncation.end_offset)
+    log_dir.checkpoints.write_recovery_points([partition])

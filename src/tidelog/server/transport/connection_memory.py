@@ -1,0 +1,132 @@
+"""What the connections of some listeners hold in memory: requests that have come in part, and answers not taken.
+
+The shell of two shares: it keeps their clock, and tells connections what the shares decide. Clients have one of these,
+and the nodes of the cluster another one, which no client can fill: see `listeners.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Mapping
+from typing import Protocol
+
+from tidelog.base.ports import Clock
+from tidelog.server.transport.memory_share import MemoryShare
+
+
+class Holder(Hashable, Protocol):
+    """A connection."""
+
+    def on_memory_given(self) -> None:
+        """What it waited for is there."""
+        ...
+
+    def close_for_memory(self) -> None:
+        """It stood still, and others need the memory."""
+        ...
+
+
+class ConnectionMemory:
+    """The memory of the connections of some listeners.
+
+    Args:
+        request_bytes_max: of requests that have come in part, or are kept while they wait, beyond what every
+            connection has anyway.
+        answer_bytes_max: of answers that peers have not taken.
+    """
+
+    def __init__(self, request_bytes_max: int, answer_bytes_max: int, clock: Clock) -> None:
+        self.requests: MemoryShare[Holder] = MemoryShare(request_bytes_max)
+        self.answers: MemoryShare[Holder] = MemoryShare(answer_bytes_max)
+        self._clock = clock
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def shares(self) -> Mapping[str, MemoryShare[Holder]]:
+        """By what they are for."""
+        return {"requests": self.requests, "answers": self.answers}
+
+    def take(self, holder: Holder, size_bytes: int) -> bool:
+        """Whether a connection may receive so much more of a request now; else it is told when it may."""
+        is_given = self.requests.take(holder, size_bytes, self._clock.now_ms())
+        if not is_given:
+            self._reschedule_timer()
+        return is_given
+
+    def reduce(self, holder: Holder, held_bytes: int) -> None:
+        """A request has come to its end, and its connection holds only so much from now on."""
+        self.requests.reduce(holder, held_bytes, self._clock.now_ms())
+        self._process_ready()
+
+    def charge_answer(self, holder: Holder, size_bytes: int) -> None:
+        """So much of an answer waits for its peer; 0 once it was taken."""
+        if size_bytes:
+            self.answers.charge(holder, size_bytes, self._clock.now_ms())
+        else:
+            self.answers.reduce(holder, 0, self._clock.now_ms())
+        self._process_ready()
+
+    def forget(self, holder: Holder) -> None:
+        """A connection is gone."""
+        self.charge_answer(holder, 0)
+        self.reduce(holder, 0)
+
+    def kept(self) -> Kept:
+        """For a request that waits; nothing at first."""
+        return Kept(self)
+
+    def keep_no_more(self, size_bytes: int) -> None:
+        """So much of what was kept is free."""
+        self.requests.keep_no_more(size_bytes, self._clock.now_ms())
+        self._process_ready()
+
+    def _process_ready(self) -> None:
+        for share in (self.requests, self.answers):
+            closed, given = share.take_ready()
+            for holder in closed:
+                holder.close_for_memory()
+            for holder in given:
+                holder.on_memory_given()
+        if self.requests.waiting_count:
+            self._reschedule_timer()
+
+    def _reschedule_timer(self) -> None:
+        if self._timer is not None:
+            return
+        deadline_ms = self.requests.next_deadline_ms()
+        if deadline_ms is not None:
+            seconds = max(deadline_ms - self._clock.now_ms(), 1) / 1000
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.requests.on_time(self._clock.now_ms())
+        self._process_ready()
+
+
+class Kept:
+    """What is counted for one request while it waits, until the end of a `with` block.
+
+    Attributes:
+        size_bytes: so much, now.
+    """
+
+    def __init__(self, memory: ConnectionMemory) -> None:
+        self.size_bytes = 0
+        self._memory = memory
+
+    def hold(self, size_bytes: int) -> bool:
+        """Hold so much from now on. False, and nothing changes, if there is no room for more."""
+        more_bytes = size_bytes - self.size_bytes
+        if more_bytes > 0 and not self._memory.requests.keep(more_bytes):
+            return False
+        self.size_bytes = size_bytes
+        if more_bytes < 0:
+            self._memory.keep_no_more(-more_bytes)
+        return True
+
+    def __enter__(self) -> Kept:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.hold(0)

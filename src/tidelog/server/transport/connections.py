@@ -1,0 +1,208 @@
+"""Who may connect: Kafka's limits, and files kept back so that the logs can still roll when everyone comes.
+
+A descriptor is always the lowest that is free. One at or above `limit - reserve` therefore means that so many files
+are open, whoever opened them, and nobody needs to count.
+
+Kafka: `ConnectionQuotas`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Protocol
+
+from tidelog.metadata.configs import BrokerSettings
+from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.ip_overrides import parse_per_ip_overrides
+from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.settings.log_lines import Seldom
+from tidelog.server.transport.server_connection import Closed, ServerConnection
+
+logger = logging.getLogger("tidelog.server.connections")
+
+WANTED_CONNECTIONS = 10_000
+"""What a node should have files for, unless `max.connections` wants fewer."""
+FILES_IN_RESERVE_MIN = 64
+FILES_IN_RESERVE_MAX = 1_000
+TELL_INTERVAL_SECONDS = 10.0
+
+
+class Refused(StrEnum):
+    """Why somebody who connected was hung up on."""
+
+    PER_IP = "per_ip"
+    FILES = "files"
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """`max.connections` and its kin.
+
+    Attributes:
+        connections_max: of clients, all listeners together.
+        per_ip_max: from one address, but for those in `per_ip_overrides`.
+        files_max: the process's limit of open files; None for none.
+    """
+
+    connections_max: int
+    per_ip_max: int
+    per_ip_overrides: Mapping[str, int]
+    files_max: int | None
+
+    @staticmethod
+    def of(settings: BrokerSettings, files_max: int | None) -> ConnectionLimits:
+        """As they are in force at a broker. Raises ConfigError: `max.connections.per.ip.overrides` is misspelt."""
+        return ConnectionLimits(
+            settings[keys.MAX_CONNECTIONS],
+            settings[keys.MAX_CONNECTIONS_PER_IP],
+            parse_per_ip_overrides(settings[keys.MAX_CONNECTIONS_PER_IP_OVERRIDES]),
+            files_max,
+        )
+
+    @property
+    def files_in_reserve(self) -> int:
+        """For segments that are yet to be made, checkpoints, and whoever looks at the metrics."""
+        if self.files_max is None:
+            return 0
+        return min(max(self.files_max // 10, FILES_IN_RESERVE_MIN), FILES_IN_RESERVE_MAX)
+
+    def room_for_logs(self, open_files: int) -> int | None:
+        """How many logs may be made: half of the reserve is left for what there is. None for any number."""
+        if self.files_max is None:
+            return None
+        return self.files_max - self.files_in_reserve // 2 - open_files
+
+    def shortage(self, open_files: int) -> str | None:
+        """What to tell the operator where the files that are left are fewer than the connections that are wanted."""
+        if self.files_max is None:
+            return None
+        left = max(self.files_max - self.files_in_reserve - open_files, 0)
+        wanted = min(self.connections_max, WANTED_CONNECTIONS)
+        if left >= wanted:
+            return None
+        return (
+            f"the file limit is {self.files_max}: {open_files} files are open, {self.files_in_reserve} are kept for "
+            f"new segments, which leaves {left} for connections, fewer than {wanted}; others are refused. Raise the "
+            f"hard limit to {open_files + wanted + FILES_IN_RESERVE_MAX} or more (ulimit -Hn, LimitNOFILE= of systemd, "
+            f"--ulimit nofile= of a container), or set max.connections={left} if so many are enough"
+        )
+
+
+class Listens(Protocol):
+    """What `max.connections` holds up (a port that is listened on)."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+class Connections:
+    """The open connections of a node, and the decision about each further one.
+
+    At `max.connections` nobody is accepted until somebody leaves: who connects waits in the system's queue, as at
+    Kafka. Above the limit for one address, or when files run short, the connection is closed at once.
+    """
+
+    def __init__(self, limits: ConnectionLimits) -> None:
+        self.limits = limits
+        self.open: dict[ServerConnection, None] = {}  # by age: a set's order would differ from run to run
+        self.accepted = 0
+        self.refused: Counter[Refused] = Counter()
+        self.closed: Counter[Closed] = Counter()
+        self._counted = 0
+        self._by_ip: Counter[str] = Counter()
+        self._held_up: list[Listens] = []
+        self._tell_refused = Seldom(TELL_INTERVAL_SECONDS)
+        self._tell_full = Seldom(TELL_INTERVAL_SECONDS)
+        self._tell_trouble = Seldom(TELL_INTERVAL_SECONDS)
+
+    def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
+        """Other limits may be in force."""
+        limits = ConnectionLimits.of(new.broker, self.limits.files_max)
+        if limits != self.limits:
+            self.configure(limits)
+
+    def configure(self, limits: ConnectionLimits) -> None:
+        """Other limits, from the next connection on: who is connected stays."""
+        self.limits = limits
+        if self._counted >= limits.connections_max:
+            self._hold_up()
+        else:
+            self._let_in()
+
+    def hold_up(self, listens: Listens) -> None:
+        """This one is for clients: `max.connections` is about it. (Controllers are always let in.)"""
+        self._held_up.append(listens)
+        if self._counted >= self.limits.connections_max:
+            listens.pause()
+
+    def forget(self, listens: Listens) -> None:
+        """This one is closed."""
+        self._held_up.remove(listens)
+
+    def admit(
+        self, make: Callable[[Callable[[Closed], None]], ServerConnection], is_counted: bool, ip: str, descriptor: int
+    ) -> ServerConnection | None:
+        """The connection that was accepted, made by `make`; None if it is to be closed."""
+        refused = self._refusal(ip, descriptor, is_counted)
+        if refused is not None:
+            self.refused[refused] += 1
+            return None
+        self.accepted += 1
+        self._by_ip[ip] += is_counted
+        self._counted += is_counted
+        if is_counted and self._counted >= self.limits.connections_max:
+            self._hold_up()
+        return make(partial(self._on_closed, ip, is_counted))
+
+    def on_trouble(self, error: OSError) -> None:
+        """The system accepts nobody at present."""
+        untold = self._tell_trouble.untold()
+        if untold is not None:
+            logger.error("nobody can be accepted at present: %s; it is tried on and on", error.strerror or error)
+
+    def _refusal(self, ip: str, descriptor: int, is_counted: bool) -> Refused | None:
+        limits = self.limits
+        if limits.files_max is not None and descriptor >= limits.files_max - limits.files_in_reserve:
+            self._tell(
+                ip, f"{descriptor} files are open, and the rest of {limits.files_max} is for the logs: raise the limit"
+            )
+            return Refused.FILES
+        per_ip_max = limits.per_ip_overrides.get(ip, limits.per_ip_max)
+        if is_counted and self._by_ip[ip] >= per_ip_max:
+            self._tell(ip, f"it has {per_ip_max} connections already (max.connections.per.ip)")
+            return Refused.PER_IP
+        return None
+
+    def _tell(self, ip: str, reason: str) -> None:
+        untold = self._tell_refused.untold()
+        if untold is not None:
+            more = f" ({untold} more were refused since the last line)" if untold else ""
+            logger.warning("%s: connection refused: %s%s", ip, reason, more, extra={"peer": ip})
+
+    def _hold_up(self) -> None:
+        if self._tell_full.untold() is not None:
+            logger.warning(
+                "%d connections are open: further ones wait until one of them closes (max.connections)", self._counted
+            )
+        for listens in self._held_up:
+            listens.pause()
+
+    def _on_closed(self, ip: str, is_counted: bool, why: Closed) -> None:
+        self.closed[why] += 1
+        if is_counted:
+            self._by_ip[ip] -= 1
+            if not self._by_ip[ip]:
+                del self._by_ip[ip]
+            self._counted -= 1
+            if self._counted < self.limits.connections_max:
+                self._let_in()
+
+    def _let_in(self) -> None:
+        for listens in self._held_up:
+            listens.resume()

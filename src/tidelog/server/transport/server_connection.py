@@ -1,0 +1,475 @@
+"""The shell of one inbound connection: bytes from the loop into frames, frames to dispatch, answers back in order.
+
+A request that waits holds those behind it on its connection, and no other. Reading stops when something
+comes behind one that waits, while the peer is slow to take its answers, and while there is no memory for what has begun
+to come; so what a connection may hold is one request, what came with the next one, one answer and the socket's buffers.
+What is more than its first 16 KiB is taken from what all have together (`connection_memory.py`).
+
+Kafka: `Processor`, `RequestChannel`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from time import perf_counter_ns
+from typing import Protocol, cast
+
+from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
+from tidelog.base.ports import Buffer, Executor
+from tidelog.server.transport.connection_memory import ConnectionMemory
+from tidelog.wire import FrameReceiver, Piece
+from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
+from tidelog.wire.limits import request_size_bytes_max
+
+WRITE_SIZE_BYTES_MAX = 1 << 20
+SCARCE_WRITE_SIZE_BYTES_MAX = 64 << 10
+"""As `WRITE_SIZE_BYTES_MAX`, once half of the memory for answers is taken by peers that do not read theirs."""
+WRITE_BUFFER_BYTES_MAX = 64 << 10
+COALESCE_BYTES_MAX = 64 << 10
+CLOSING_SWEEPS_MAX = 2
+
+logger = logging.getLogger("tidelog.server.connection")
+
+
+class StoredBytes(Protocol):
+    """Part of an answer that still lies on disk; read when the peer is ready for it."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, position: int, size: int) -> Buffer: ...
+
+    def read_cached(self, position: int, size: int) -> Buffer | None:
+        """As `read` if that need not wait for the disk; None if it might."""
+        ...
+
+
+Answer = list[Piece] | None
+"""The pieces of a response, or None where the protocol has no answer (acks=0)."""
+
+
+class Closed(StrEnum):
+    """Why a connection came to its end."""
+
+    BY_PEER = "peer"
+    IDLE = "idle"
+    UNFINISHED = "unfinished"  # a request that did not come to its end within the idle limit
+    NOT_READING = "not_reading"  # answers that nobody took within the idle limit
+    MEMORY = "memory"  # it stood still, and others needed the memory
+    REFUSED = "refused"  # what came is not the protocol, or cannot be answered in it
+    FAILED = "failed"  # a bug of ours, or an answer that could not be completed
+    STOPPED = "stopped"  # the node did
+
+
+OnFrame = Callable[[memoryview, "ServerConnection"], "Answer | Awaitable[Answer]"]
+
+
+class ServerConnection(asyncio.BufferedProtocol):
+    """One client's connection.
+
+    Args:
+        on_frame: decides the answer to a request; may return an awaitable for one that has to wait.
+        frame_size_bytes_max: `socket.request.max.bytes`.
+        connections: the open connections of the server; this one enters and leaves by itself.
+        executor: reads what is not in the page cache.
+        memory: what it has together with others.
+        on_closed: told why, once, when the connection is gone.
+        is_timed: whether `received_ns` is kept.
+
+    Attributes:
+        memory: as above.
+        on_gone: called when it closed, whoever closed it.
+        received_ns: when the last bytes came, by `perf_counter_ns`.
+    """
+
+    __slots__ = (
+        "_answering",
+        "_charged_bytes",
+        "_closed",
+        "_closing",
+        "_connections",
+        "_executor",
+        "_idle_sweeps",
+        "_is_timed",
+        "_is_unfinished",
+        "_on_closed",
+        "_on_frame",
+        "_outbox",
+        "_position",
+        "_reading",
+        "_receiver",
+        "_transport",
+        "_wanted_bytes",
+        "_write_paused",
+        "listener_name",
+        "memory",
+        "on_gone",
+        "peer",
+        "received_ns",
+    )
+
+    def __init__(
+        self,
+        on_frame: OnFrame,
+        *,
+        listener_name: str,
+        frame_size_bytes_max: int,
+        connections: dict[ServerConnection, None],
+        executor: Executor,
+        memory: ConnectionMemory,
+        on_closed: Callable[[Closed], None] | None = None,
+        is_timed: bool = False,
+    ) -> None:
+        self.listener_name = listener_name
+        self.on_gone: Callable[[], None] | None = None
+        self.peer = "?"
+        self._on_frame = on_frame
+        self._receiver = FrameReceiver(frame_size_bytes_max, request_size_bytes_max)
+        self._connections = connections
+        self._executor = executor
+        self.memory = memory
+        self._charged_bytes = 0  # of the buffer that requests come to
+        self._wanted_bytes = 0  # of it, before more of a request can come; 0 unless it waits
+        self._on_closed = on_closed
+        self._is_timed = is_timed
+        self._reading: asyncio.Task[None] | None = None
+        self._transport: asyncio.Transport | None = None
+        self._outbox: deque[Piece] = deque()
+        self._position = 0  # of the first piece in the outbox: what was written of it
+        self._answering: asyncio.Task[None] | None = None
+        self._write_paused = False
+        self._closing = False
+        self._closed: Closed | None = None
+        self._idle_sweeps = 0
+        self._is_unfinished = False
+        self.received_ns = 0
+
+    # What the loop tells us.
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
+        peer = transport.get_extra_info("peername")
+        self.peer = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        self._connections[self] = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.pop(self, None)
+        self._closing = True
+        self._outbox.clear()
+        self.memory.forget(self)
+        if self._answering is not None:
+            self._answering.cancel()
+        if self._reading is not None:
+            self._reading.cancel()
+        on_closed, self._on_closed = self._on_closed, None
+        if on_closed is not None:
+            on_closed(self._closed or Closed.BY_PEER)
+        on_gone, self.on_gone = self.on_gone, None
+        if on_gone is not None:
+            on_gone()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._receiver.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if self._is_timed:
+            self.received_ns = perf_counter_ns()
+        try:
+            self._receiver.on_bytes(nbytes)
+        except MalformedMessageError as error:
+            self.refuse(str(error))
+            return
+        self._serve()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._charge_answer()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self.memory.charge_answer(self, 0)
+        self._idle_sweeps = 0
+        if self._write_out():
+            self._serve()
+
+    # What we do about it.
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of this connection waits for its answer to be decided."""
+        return self._answering is not None
+
+    def refuse(self, reason: str, why: Closed = Closed.REFUSED) -> None:
+        """Read no more, with the reason in the log: what came is not the protocol, or cannot be answered in it.
+
+        The answers that are written already go out first; a peer that takes none of them is seen to by `sweep`.
+        """
+        logger.warning("%s: connection closed: %s", self.peer, reason, extra={"peer": self.peer})
+        self._closing = True
+        self._closed = self._closed or why
+        self._outbox.clear()
+        if self._transport is not None:
+            self._transport.close()
+
+    def close(self, why: Closed = Closed.STOPPED) -> None:
+        self._closing = True
+        if self._closed is None:
+            self._closed = why
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close_when_answered(self) -> None:
+        """Let what is under way be answered, then close (a clean stop of the node)."""
+        self._closing = True
+        if self._closed is None:
+            self._closed = Closed.STOPPED
+        if self._answering is None and not self._outbox and self._transport is not None:
+            self._transport.close()
+
+    def _charge_answer(self) -> None:
+        """What the peer has not taken, and is in memory."""
+        assert self._transport is not None
+        here = (piece for piece in self._outbox if isinstance(piece, (bytes, bytearray, memoryview)))
+        self.memory.charge_answer(self, self._transport.get_write_buffer_size() + sum(map(len, here)))
+
+    def on_memory_given(self) -> None:
+        """There is memory for what has begun to come."""
+        self._charged_bytes += self._wanted_bytes
+        self._wanted_bytes = 0
+        self._pause_or_resume_reading()
+
+    def close_for_memory(self) -> None:
+        """What it holds is needed by others, and it has stood still for longest."""
+        if self._write_paused:
+            what = "it takes none of its answer, and answers for others wait (queued.max.response.bytes)"
+        else:
+            what = "a request that began went no further, and others wait for memory (queued.max.request.bytes)"
+        logger.warning("%s: connection closed: %s", self.peer, what, extra={"peer": self.peer})
+        self.close(Closed.MEMORY)
+
+    def sweep(self, sweeps_max: int | None) -> None:
+        """Called at steady intervals: close the connection if nothing came to its end on it during so many of them.
+
+        A request that waits for us is given its time. One that has begun to come is given as long as an idle
+        connection, however slowly it comes; and so is a peer that does not take its answers.
+
+        Args:
+            sweeps_max: None for no limit; what an idle connection need not hold is let go all the same.
+        """
+        if self._closing and self._answering is None:
+            self._idle_sweeps += 1
+            if self._idle_sweeps > CLOSING_SWEEPS_MAX:
+                self.close()
+            return
+        was_unfinished, self._is_unfinished = self._is_unfinished, self._receiver.pending_bytes > 0
+        if self._answering is not None or (self._is_unfinished and not was_unfinished):
+            self._idle_sweeps = 0
+            return
+        self._idle_sweeps += 1
+        if sweeps_max is not None and self._idle_sweeps > sweeps_max:
+            self._close_idle()
+        elif self._reading is None and not self._outbox:
+            self._receiver.release()
+
+    def _close_idle(self) -> None:
+        if self._outbox or self._write_paused:
+            level, why, what = logging.WARNING, Closed.NOT_READING, "it takes none of its answer"
+        elif self._is_unfinished:
+            level, why, what = logging.WARNING, Closed.UNFINISHED, "a request that began did not end"
+        else:
+            level, why, what = logging.INFO, Closed.IDLE, "it is idle"
+        logger.log(
+            level, "%s: connection closed: %s (connections.max.idle.ms)", self.peer, what, extra={"peer": self.peer}
+        )
+        self.close(why)
+
+    def _serve(self) -> None:
+        """Answer every whole frame that is here, until one waits or the peer is slow."""
+        small: list[Buffer] = []
+        small_bytes = 0
+        has_served = False
+        try:
+            while self._answering is None and not self._closing and not self._write_paused:
+                if self._outbox or small_bytes >= COALESCE_BYTES_MAX:
+                    self._write_small(small)
+                    small_bytes = 0
+                    if not self._write_out():
+                        break
+                frame = self._receiver.next_frame()
+                if frame is None:
+                    break
+                self._idle_sweeps = 0
+                has_served = True
+                answer = self._on_frame(frame, self)
+                if answer is None:
+                    continue
+                if isinstance(answer, list):
+                    small_bytes += self._take(answer, small)
+                else:
+                    self._answering = asyncio.ensure_future(self._serve_later(answer))
+        except MalformedMessageError as error:
+            self._write_small(small)
+            self.refuse(str(error))
+            return
+        except InvariantBrokenError:
+            logger.exception("%s: a bug in Tidelog; this connection is closed", self.peer)
+            self.close(Closed.FAILED)
+            return
+        except Exception:
+            logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
+            self.close(Closed.FAILED)
+            return
+        self._write_small(small)
+        if self._charged_bytes or self._receiver.needs_bytes:
+            self._await_memory(has_served)
+        self._pause_or_resume_reading()
+
+    def _take(self, answer: list[Piece], small: list[Buffer]) -> int:
+        """Small answers are gathered into one write; what lies on disk waits its turn in the outbox.
+
+        Returns:
+            Bytes by which `small` has grown.
+        """
+        size_bytes = 0
+        for piece in answer:
+            size_bytes += len(piece)
+            if type(piece) not in (bytes, bytearray) or size_bytes >= COALESCE_BYTES_MAX:
+                self._outbox.extend(answer)
+                return 0
+        small.extend(cast("list[Buffer]", answer))
+        return size_bytes
+
+    def _await_memory(self, has_served: bool) -> None:
+        """Give back what requests took that are done, and see to it that there is room for the one that comes."""
+        receiver = self._receiver
+        if has_served:
+            if not receiver.needs_bytes:
+                receiver.trim()
+                self._charged_bytes = max(receiver.capacity_bytes - BUFFER_SIZE_BYTES_MIN, 0)
+            self.memory.reduce(self, self._charged_bytes)
+        if receiver.needs_bytes and not self._wanted_bytes and not self._closing:
+            more_bytes = receiver.capacity_bytes + receiver.needs_bytes - BUFFER_SIZE_BYTES_MIN - self._charged_bytes
+            if more_bytes > 0:
+                if self.memory.take(self, more_bytes):
+                    self._charged_bytes += more_bytes
+                else:
+                    self._wanted_bytes = more_bytes
+
+    async def _serve_later(self, answer: Awaitable[Answer]) -> None:
+        """Finish a request that waits, then go on with those behind it."""
+        try:
+            pieces = await answer
+        except asyncio.CancelledError:
+            return
+        except TidelogError as error:
+            self._answering = None
+            self.refuse(str(error))
+            return
+        except Exception:
+            self._answering = None
+            logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
+            self.close(Closed.FAILED)
+            return
+        self._answering = None
+        self._idle_sweeps = 0
+        if self._transport is None or self._transport.is_closing():
+            return
+        if pieces is not None:
+            self._outbox.extend(pieces)
+            if self._write_paused:
+                self._charge_answer()
+        if self._write_out():
+            if self._closing:
+                self._transport.close()
+            else:
+                self._serve()
+
+    def _write_small(self, small: list[Buffer]) -> None:
+        if small and self._transport is not None:
+            self._transport.write(b"".join(small))
+            small.clear()
+
+    def _write_out(self) -> bool:
+        """Write what the socket takes, at most 1 MiB at a time. True when nothing is left, and more can be served."""
+        transport = self._transport
+        if transport is None or self._reading is not None:
+            return False
+        outbox = self._outbox
+        pending: list[Buffer] = []
+        pending_bytes = 0
+        write_size_bytes_max = SCARCE_WRITE_SIZE_BYTES_MAX if self.memory.answers.is_scarce else WRITE_SIZE_BYTES_MAX
+        try:
+            while outbox and not self._write_paused:
+                piece = outbox[0]
+                size = min(len(piece) - self._position, write_size_bytes_max)
+                chunk: Buffer | None
+                if isinstance(piece, (bytes, bytearray, memoryview)):
+                    whole = self._position == 0 and size == len(piece)
+                    chunk = piece if whole else memoryview(piece)[self._position : self._position + size]
+                else:
+                    stored = cast(StoredBytes, piece)
+                    chunk = stored.read_cached(self._position, size)
+                    if chunk is None:
+                        self._reading = asyncio.ensure_future(self._read_later(stored, size))
+                        break
+                self._advance(len(chunk))
+                pending.append(chunk)
+                pending_bytes += len(chunk)
+                if pending_bytes >= COALESCE_BYTES_MAX:
+                    transport.writelines(pending)
+                    pending, pending_bytes = [], 0
+        except TidelogError as error:
+            self._cannot_complete(error)
+            return False
+        if pending:
+            transport.writelines(pending)
+        if outbox or self._write_paused:
+            return False
+        if self._closing:
+            transport.close()
+        return not transport.is_closing()  # a write that failed ended it: `connection_lost` comes in the next turn
+
+    async def _read_later(self, stored: StoredBytes, size: int) -> None:
+        """The next chunk has to come from the disk: wait for it off the loop, then go on."""
+        try:
+            chunk = await self._executor.run(lambda: stored.read(self._position, size))
+        except TidelogError as error:
+            self._reading = None
+            self._cannot_complete(error)
+            return
+        self._reading = None
+        if self._transport is None or self._transport.is_closing():
+            return
+        self._advance(len(chunk))
+        self._transport.write(chunk)
+        if not self._write_paused and self._write_out():
+            self._serve()
+
+    def _advance(self, size_bytes: int) -> None:
+        """So much more of the first piece in the outbox is on its way."""
+        self._idle_sweeps = 0
+        self._position += size_bytes
+        if self._position >= len(self._outbox[0]):
+            self._outbox.popleft()
+            self._position = 0
+
+    def _cannot_complete(self, error: TidelogError) -> None:
+        """The head of an answer is out: the only honest end is a closed connection; the client asks again."""
+        self.refuse(f"an answer could not be completed: {error}", Closed.FAILED)
+
+    def _pause_or_resume_reading(self) -> None:
+        """Read on only when what was read is dealt with; and while a request waits, until something comes behind it.
+
+        So a peer that hangs up is noticed at once, and the request that nobody waits for any more is given up.
+        """
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        is_full = self._answering is not None and self._receiver.pending_bytes > 0
+        if is_full or self._outbox or self._write_paused or self._wanted_bytes or self._closing:
+            if transport.is_reading():
+                transport.pause_reading()
+        elif not transport.is_reading():
+            transport.resume_reading()

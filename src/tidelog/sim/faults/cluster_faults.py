@@ -1,0 +1,142 @@
+"""What can go wrong with a cluster: with each of its nodes what can with one alone, and with several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tidelog.sim.faults.faults import Kind, Kinds
+from tidelog.sim.faults.node_faults import NODE_FAULTS
+from tidelog.sim.world.rng import SeededRng
+
+OF_ONE_NODE = (
+    "kill", "kill in step", "power loss", "power loss in step", "kill while starting", "stop", "disk full", "clock jump"
+)  # fmt: skip
+"""What happens to one node of several as it does to one alone."""
+
+
+def _below(end: int) -> Callable[[SeededRng], float]:
+    return lambda rng: rng.randrange(0, end)
+
+
+def _of_node(kind: Kind) -> Kind:
+    return replace(kind, words=kind.words.replace("the node", "node {broker}"))
+
+
+CLUSTER_FAULTS = Kinds(
+    rates=NODE_FAULTS.rates,
+    steps={
+        **{kind: _of_node(NODE_FAULTS.steps[kind]) for kind in OF_ONE_NODE},
+        "kill of all": Kind("kill all nodes at once; start them within {seconds:.3f} s", lasts_ms_max=4_000),
+        "stop of all": Kind("stop all nodes cleanly at once; start them within {seconds:.3f} s", lasts_ms_max=4_000),
+        "power loss of several": Kind(
+            "several nodes lose power at once; start them within {seconds:.3f} s",
+            weight=2,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
+        "power loss of all": Kind(
+            "all nodes lose power at once; start them within {seconds:.3f} s", weight=2, lasts_ms_max=4_000
+        ),
+        "power loss of all voters": Kind(
+            "all voters lose power at once; start them within {seconds:.3f} s", weight=2, lasts_ms_max=4_000
+        ),
+        "rolling restart": Kind("stop and start one node after another, from node {broker} on"),
+        "disk lost": Kind("node {broker} loses power and all it had; start it {seconds:.3f} s later"),
+        "logs lost": Kind(
+            "some nodes end, the logs of a partition go from their disks; start them within {seconds:.3f} s",
+            weight=2,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
+        "file lost": Kind(
+            "node {broker} ends, a file of one of its logs goes from its disk, or its list of them; start it "
+            "{seconds:.3f} s later",
+            weight=2,
+            amount=_below(1_000_000),
+        ),
+        "metadata lost": Kind(
+            "node {broker} ends, its metadata log goes from its disk, or what it voted, or both; start it "
+            "{seconds:.3f} s later",
+            weight=3,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
+        "bit rot": Kind(
+            "node {broker} loses power, flip a bit {amount:.0f} parts in a million into a log of records; start it "
+            "{seconds:.3f} s later",
+            amount=_below(1_000_000),
+        ),
+        "disk slow for a while": Kind(
+            "what waits for the disk of node {broker} waits for up to {amount:.0f} ms, for {seconds:.3f} s",
+            weight=2,
+            amount=lambda r: 100 + 1_900 * r.random(),
+            lasts_ms_max=8_000,
+        ),
+        "partition": Kind(
+            "node {broker} is cut off from another, either way, for {seconds:.3f} s",
+            weight=3,
+            amount=_below(1_000_000),
+            lasts_ms_max=12_000,
+        ),
+        "partition one way": Kind(
+            "nothing gets through from node {broker} to another for {seconds:.3f} s",
+            weight=3,
+            amount=_below(1_000_000),
+            lasts_ms_max=12_000,
+        ),
+        "isolation": Kind(
+            "nothing gets through from or to node {broker} for {seconds:.3f} s", weight=2, lasts_ms_max=12_000
+        ),
+        "deafness": Kind("nothing gets through to node {broker} for {seconds:.3f} s", weight=2, lasts_ms_max=12_000),
+        "muteness": Kind("nothing gets through from node {broker} for {seconds:.3f} s", weight=2, lasts_ms_max=12_000),
+        "clients parted": Kind(
+            "clients and node {broker} are parted for {seconds:.3f} s", weight=2, lasts_ms_max=12_000
+        ),
+        "clients unheard": Kind(
+            "what node {broker} sends does not get through to clients for {seconds:.3f} s", lasts_ms_max=12_000
+        ),
+        "refused": Kind(
+            "something resets the connections of node {broker}, and refuses those to it for {seconds:.3f} s",
+            weight=2,
+            lasts_ms_max=6_000,
+        ),
+        "controller isolated": Kind(
+            "the node of the active controller is cut off from the others, not from clients, for {seconds:.3f} s",
+            weight=3,
+            lasts_ms_max=8_000,
+        ),
+        "controller killed": Kind(
+            "kill the node of the active controller; start it {seconds:.3f} s later", weight=3, lasts_ms_max=4_000
+        ),
+        "leader isolated": Kind(
+            "the node that leads a partition is cut off from the others, not from clients, for {seconds:.3f} s",
+            weight=3,
+            amount=_below(1_000_000),
+            lasts_ms_max=8_000,
+        ),
+        "leader killed": Kind(
+            "kill the node that leads a partition; start it {seconds:.3f} s later",
+            weight=3,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
+        "swizzle": Kind(
+            "cut all nodes off, one after the other, within {seconds:.3f} s; bring them back in another order",
+            amount=_below(1_000_000),
+            lasts_ms_max=6_000,
+        ),
+        "flood of topics": Kind(
+            "make many topics at once, end the node of the active controller or a broker meanwhile, and delete them",
+            weight=2,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
+        "preferred election": Kind("elect the preferred leaders", weight=2),
+        "reassignment": Kind("move partitions to other brokers", weight=3, amount=_below(1_000_000)),
+        "reassignments cancelled": Kind("cancel all reassignments"),
+        "unclean election": Kind("let anybody lead where nobody may, if this run allows it"),
+    },
+    at_once_max=5,
+    gap_ms_max=6_000,
+)

@@ -1,0 +1,143 @@
+"""What is drawn for a run of a whole cluster before it begins: how large, how patient, how much it may lose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
+from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, INTERNAL_PORT
+from tidelog.sim.runs.workload import Plan, draw_plan
+from tidelog.sim.world.rng import SeededRng
+
+OFFSETS = TopicPartition("__consumer_offsets", PartitionIndex(0))
+NODES_MIN = 3
+NODES_MAX = 7
+PARTED_MIN = 6
+"""So many nodes are enough for controllers and brokers apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterPlan:
+    """The settings of one run.
+
+    Attributes:
+        nodes: how many there are.
+        voters: how many of them, the first, vote on the metadata log; the others are brokers alone.
+        is_parted: whether the voters are controllers alone.
+        clients: what clients do, and what holds for every topic.
+        session_ms: a broker that is silent for so long is fenced.
+        lag_ms_max: who has not caught up for so long leaves the ISR.
+        fetch_timeout_ms: a node of the quorum that hears nothing of its leader for so long asks for an election.
+        election_timeout_ms: a candidate waits for so long.
+        segment_bytes: of the logs of records; None for one segment in a run.
+        fetch_bytes: what a follower asks for of one partition; with little, it is behind for long.
+        checkpoint_ms: how often high watermarks and recovery points are written.
+        snapshot_bytes: of the metadata log, after which there is a snapshot; None for never in a run.
+        allows_unclean: whether an operator lets anybody lead where nobody else may, and power may be lost beyond what
+            the promise covers.
+        partition_changes_max: of one decision of the controller; with few, controllers are deposed midway.
+    """
+
+    nodes: int = NODES_MIN
+    voters: int = 3
+    is_parted: bool = False
+    clients: Plan = field(default_factory=partial(Plan, replication_factor=3, min_insync_replicas=2))
+    session_ms: int = 3_000
+    lag_ms_max: int = 2_000
+    fetch_timeout_ms: int = 1_000
+    election_timeout_ms: int = 500
+    segment_bytes: int | None = None
+    fetch_bytes: int = 1 << 20
+    checkpoint_ms: int = 5_000
+    snapshot_bytes: int | None = None
+    allows_unclean: bool = False
+    partition_changes_max: int = 1_000
+
+    @property
+    def node_ids(self) -> list[BrokerId]:
+        return [BrokerId(number) for number in range(1, self.nodes + 1)]
+
+    @property
+    def voter_ids(self) -> list[BrokerId]:
+        return self.node_ids[: self.voters]
+
+    @property
+    def broker_ids(self) -> list[BrokerId]:
+        return self.node_ids[self.voters :] if self.is_parted else self.node_ids
+
+    @property
+    def power_losses_max(self) -> int | None:
+        """Of so many replicas power may be lost at a time, and all that was acknowledged stands; None: of any."""
+        return None if self.clients.syncs_each else self.clients.min_insync_replicas - 1
+
+    def properties(self, node_id: BrokerId) -> dict[str, str]:
+        """Of one node."""
+        host = machine_of(node_id)
+        clients_and_brokers = f"PLAINTEXT://{host}:{CLIENT_PORT},INTERNAL://{host}:{INTERNAL_PORT}"
+        of_brokers = ("broker", clients_and_brokers) if node_id in self.broker_ids else None
+        of_voters = ("controller", f"CONTROLLER://{host}:{CONTROLLER_PORT}") if node_id in self.voter_ids else None
+        roles, listeners = zip(*filter(None, (of_brokers, of_voters)), strict=True)
+        properties = {
+            "process.roles": ",".join(roles),
+            "listeners": ",".join(listeners),
+            "inter.broker.listener.name": "INTERNAL",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.quorum.voters": ",".join(
+                f"{voter}@{machine_of(voter)}:{CONTROLLER_PORT}" for voter in self.voter_ids
+            ),
+            "controller.quorum.fetch.timeout.ms": str(self.fetch_timeout_ms),
+            "controller.quorum.election.timeout.ms": str(self.election_timeout_ms),
+            "controller.partition.changes.max": str(self.partition_changes_max),
+            "broker.session.timeout.ms": str(self.session_ms),
+            "broker.heartbeat.interval.ms": str(self.session_ms // 4),
+            "replica.lag.time.max.ms": str(self.lag_ms_max),
+            "replica.fetch.max.bytes": str(self.fetch_bytes),
+            "replica.high.watermark.checkpoint.interval.ms": str(self.checkpoint_ms),
+            "log.flush.offset.checkpoint.interval.ms": str(self.checkpoint_ms),
+            **self.clients.properties,
+        }
+        if self.segment_bytes is not None:
+            properties["log.segment.bytes"] = str(self.segment_bytes)
+        if self.snapshot_bytes is not None:
+            properties["metadata.log.max.record.bytes.between.snapshots"] = str(self.snapshot_bytes)
+        return properties
+
+
+def machine_of(node_id: BrokerId) -> str:
+    """The name of a node's machine, by which the others reach it."""
+    return f"node-{node_id}"
+
+
+def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
+    """What one run goes by."""
+
+    def one_of(*choices: int) -> int:
+        return choices[rng.randrange(0, len(choices))]
+
+    factor = one_of(2, 3, 3, 3, 3)
+    minimum = min(factor, one_of(1, 2, 2, 2, 3))
+    clients = replace(
+        draw_plan(rng),
+        replication_factor=factor,
+        min_insync_replicas=minimum,
+        syncs_each=rng.random() < 0.2,
+        acks=("all", "1") if rng.random() < 0.2 else (),
+    )
+    is_parted = nodes >= PARTED_MIN and rng.random() < 0.4
+    return ClusterPlan(
+        nodes=nodes,
+        voters=3 if nodes == 4 or is_parted else min(nodes, one_of(3, 3, 5)),
+        is_parted=is_parted,
+        clients=clients,
+        session_ms=one_of(1_000, 3_000, 9_000),
+        lag_ms_max=one_of(500, 2_000, 10_000),
+        fetch_timeout_ms=one_of(500, 1_000, 2_000),
+        election_timeout_ms=one_of(300, 1_000),
+        segment_bytes=(None, 700, 5_000)[rng.randrange(0, 3)],
+        fetch_bytes=one_of(1 << 20, 1 << 20, 500),
+        checkpoint_ms=one_of(500, 5_000),
+        snapshot_bytes=(None, None, 1_500, 6_000)[rng.randrange(0, 4)],
+        allows_unclean=rng.random() < 0.25,
+        partition_changes_max=one_of(1, 2, 1_000),
+    )

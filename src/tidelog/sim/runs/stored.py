@@ -1,0 +1,124 @@
+"""The records of one partition as its files have them: read from the disk itself, whatever the node says of them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.base.errors import MalformedBatchError
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.records import check_crc, read_header, read_records
+from tidelog.sim.checkers.views import Record
+from tidelog.sim.world.disk import SimulatedDisk
+
+LOG_SUFFIX = ".log"
+
+
+class Control(NamedTuple):
+    """The value of a record that the protocol itself wrote."""
+
+    value: bytes | int
+
+
+class StoredRecords:
+    """Reads on where it stopped; from the start again where something but an append happened.
+
+    Args:
+        disk: of the machine.
+        directory: of the partition.
+
+    Attributes:
+        start_offset: of the first of `records`: that of the first file.
+        records: of the whole log. One without a value says which offset it has, one of the protocol's own is `Control`.
+    """
+
+    def __init__(self, disk: SimulatedDisk, directory: str) -> None:
+        self.start_offset = Offset(0)
+        self.records: list[Record] = []
+        self._disk = disk
+        self._inside = f"{directory}/"
+        self._read_up_to: dict[str, int] = {}
+        self._batch_ends: list[tuple[Offset, str, int]] = []  # offset, file, position in it
+        self._is_to_be_read_again = True
+
+    def on_change(self, operation: str, path: str) -> bool:
+        """The disk is about to change. Returns whether that may be a change of the records."""
+        if not path.startswith(self._inside):
+            return False
+        if operation == "write":
+            return path.endswith(LOG_SUFFIX)
+        if operation not in {"sync", "create"}:
+            self._is_to_be_read_again = True
+            return True
+        return False
+
+    def forget(self) -> None:
+        """Anything may have changed."""
+        self._is_to_be_read_again = True
+
+    def read(self) -> tuple[int, list[Record]]:
+        """Look at what changed since the last call.
+
+        Returns:
+            From which offset on the records are other ones, and those that were there before.
+        """
+        before, began_at = self.records, self.start_offset
+        if not self._is_to_be_read_again:
+            known = self.end_offset
+            self._read_new()
+            return known, []
+        self.records = []
+        self._batch_ends = []
+        paths = sorted(path for path in self._disk.files if path.startswith(self._inside) and path.endswith(LOG_SUFFIX))
+        self.start_offset = Offset(_base_offset(paths[0]) if paths else 0)
+        self._read_up_to = dict.fromkeys(paths, 0)
+        self._is_to_be_read_again = False
+        self._read_new()
+        begin = max(began_at, self.start_offset)  # what lies below is of one of the two only
+        old, new = before[begin - began_at :], self.records[begin - self.start_offset :]
+        same = next(
+            (at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new))
+        )
+        return begin + same, old[same:]
+
+    @property
+    def end_offset(self) -> Offset:
+        return Offset(self.start_offset + len(self.records))
+
+    def synced_end_offset(self) -> Offset:
+        """How far a loss of power would leave it, of what `read` has seen: at the least, and in whole batches."""
+        for end_offset, path, position in reversed(self._batch_ends):
+            if self._disk.synced_bytes(path) >= position:
+                return end_offset
+        return self.start_offset
+
+    def _read_new(self) -> None:
+        files = self._disk.files
+        for path in [path for path in files if path.startswith(self._inside) and path.endswith(LOG_SUFFIX)]:
+            start = self._read_up_to.get(path, 0)
+            data = bytes(memoryview(files[path].data)[start:])
+            self._read_up_to[path] = start + self._take(path, start, data)
+
+    def _take(self, path: str, start: int, data: bytes) -> int:
+        """Take whole batches that follow what is known. Returns how many bytes they are."""
+        position = 0
+        while position < len(data):
+            try:
+                header = read_header(data, position)
+                if header.base_offset != self.end_offset or position + header.size_bytes > len(data):
+                    break
+                check_crc(data, position, header)
+                epoch = LeaderEpoch(header.leader_epoch)
+                values = (
+                    (record.value if record.value is not None else record.offset)
+                    for record in read_records(data, position, header)
+                )
+                self.records += [(epoch, Control(value) if header.is_control else value) for value in values]
+            except MalformedBatchError:
+                break
+            position += header.size_bytes
+            self._batch_ends.append((self.end_offset, path, start + position))
+        return position
+
+
+def _base_offset(path: str) -> int:
+    return int(path.rpartition("/")[2].removesuffix(LOG_SUFFIX))

@@ -1,0 +1,1 @@
+"""Twins of `tidelog.io`: time, disks and networks that a seed decides."""

@@ -1,0 +1,503 @@
+"""Every setting that can be changed while a node runs: it is changed at a running node, and what it is about changes.
+
+What is looked at is what the setting is for (what is refused, stored, closed, compacted, let in), not where it is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from support.logs import NOW_MS, batches_of, make_batch, records_of
+from support.memory_disk import MemoryDisk
+from support.waiting import WAIT_SECONDS_MAX, until
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerId
+from tidelog.controller import BrokerToRegister, ConfigChange, ConfigOperation, ConfigsToAlter, NewTopic, TopicToDelete
+from tidelog.controller.topic_rules import TopicRules
+from tidelog.io.clock import SystemClock
+from tidelog.io.executor import InlineExecutor
+from tidelog.io.network import RealNetwork
+from tidelog.io.rng import SystemRng
+from tidelog.log import Log
+from tidelog.metadata import ConfigResource, Endpoint, ResourceType
+from tidelog.metadata.configs import TABLE, Scope
+from tidelog.metadata.configs.key import INT64_MAX, Support
+from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
+from tidelog.server.broker.cleaner import Cleaner
+from tidelog.server.node import Node
+from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.replication import Replication
+from tidelog.server.settings.config import NodeConfig
+from tidelog.server.transport.server_connection import Closed, ServerConnection
+
+US, OTHER = BrokerId(1), BrokerId(2)
+SQUARES = b",".join(b"%d" % (number * number) for number in range(3000))
+
+
+class HalfWay(SystemRng):
+    """Draws the same jitter each time."""
+
+    def random(self) -> float:
+        return 0.5
+
+
+class LaterClock(SystemClock):
+    """A minute after what is appended."""
+
+    def wall_ms(self) -> int:
+        return NOW_MS + 60_000
+
+
+class World:
+    """A node that runs on a disk in memory, one client of it, and another broker, which only the metadata knows."""
+
+    def __init__(self) -> None:
+        self.disk = MemoryDisk()
+        self.count = 0
+        self.topic = ""
+        config = NodeConfig.from_properties(
+            {
+                "node.id": "1",
+                "process.roles": "broker,controller",
+                "listeners": "PLAINTEXT://127.0.0.1:0,CONTROLLER://127.0.0.1:0",
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": "1@127.0.0.1:0",
+                "log.dirs": "logs",
+                "log.cleaner.backoff.ms": "86400000",
+                "broker.session.timeout.ms": "86400000",
+                "broker.early.fencing.enable": "false",
+            }
+        )
+        executor, clock = InlineExecutor(), SystemClock()
+        self.node = Node(config, disk=self.disk, network=RealNetwork(), clock=clock, rng=HalfWay(), executor=executor)
+        self.cleaner = Cleaner(
+            self.node.broker, self.node.broker_settings, disk=self.disk, clock=LaterClock(), executor=executor
+        )
+        self.node._dynamic_configs.follow(self.cleaner)
+        self._running: list[Any] = []
+
+    async def start(self) -> None:
+        await self.node.start()
+        self._running = [*await asyncio.open_connection("127.0.0.1", self.node.client_port)]
+        await until(lambda: self.node.connections.open)
+        controller = self.node.controller
+        other = BrokerToRegister(
+            OTHER,
+            UUID(int=2),
+            (Endpoint("PLAINTEXT", "127.0.0.1", 9),),
+            log_dirs=(UUID(int=200),),
+            features=((METADATA_VERSION_FEATURE, METADATA_VERSION_MIN, METADATA_VERSION),),
+        )
+        await controller.request(
+            lambda state: state.decide_register_broker(other, next_offset=controller.journal.next_offset)
+        )
+
+    async def stop(self) -> None:
+        self._running[1].close()
+        await self.node.stop()
+
+    # What a test does.
+
+    async def new_topic(self, effect: Effect) -> None:
+        """A topic of its own; its configs are what the effect needs."""
+        self.count += 1
+        self.topic = f"t{self.count}"
+        await self.create(self.topic, effect.replicas, effect.given)
+
+    async def create(
+        self, name: str, replicas: tuple[BrokerId, ...] = (US,), configs: Mapping[str, str] | None = None
+    ) -> None:
+        topic = NewTopic(name, assignments=[(0, replicas)], configs=tuple((configs or {}).items()))
+        (created,) = await self.node.create_topics([topic])
+        assert created.code == Code.NONE, created.message
+
+    async def delete(self, name: str) -> None:
+        await self.node.controller.request(lambda state: state.decide_delete_topics([TopicToDelete(name)]))
+        await self.node.caught_up()
+
+    async def alter(self, resource: ConfigResource, values: Mapping[str, str | None]) -> None:
+        """Set these; None takes one back."""
+        changes = tuple(
+            ConfigChange(name, ConfigOperation.DELETE if text is None else ConfigOperation.SET, text)
+            for name, text in values.items()
+        )
+        (altered,) = await self.node.controller.request(
+            lambda state: state.decide_alter_configs([ConfigsToAlter(resource, changes)])
+        )
+        assert altered.code == Code.NONE, altered.message
+        await self.node.caught_up()
+
+    @property
+    def partition(self) -> Partition:
+        return self.node.broker.partition(self.topic, 0)
+
+    @property
+    def log(self) -> Log:
+        return self.partition.log
+
+    @property
+    def replication(self) -> Replication:
+        assert self.node.broker.replication is not None
+        return self.node.broker.replication
+
+    def put(self, value: str | bytes = "v", *, acks_all: bool = False, **settings: Any) -> Code:
+        """Append a record. Returns why it was refused."""
+        batch = make_batch(value, **settings)
+        try:
+            self.partition.append(memoryview(batch), acks_all=acks_all, now_ms=NOW_MS)
+        except KafkaError as error:
+            return error.code
+        return Code.NONE
+
+    def close_segment(self) -> None:
+        self.log.roll(NOW_MS)
+        self.log.flush()
+
+    def put_keys(self, *keys: str) -> None:
+        """Into a segment of their own, which is closed."""
+        for key in keys:
+            assert self.put(key=key.encode()) == Code.NONE
+        self.close_segment()
+
+    async def clean(self) -> bool:
+        """Compact the dirtiest log. Returns whether there was one."""
+        return await self.cleaner.clean_dirtiest(self.cleaner._settings)
+
+
+@dataclass(frozen=True)
+class Effect:
+    """How to see that a setting counts.
+
+    Attributes:
+        value: another one than the default.
+        observe: what differs with it.
+        given: configs of the topic that it needs.
+        given_broker: settings of the broker, likewise.
+        replicas: of the topic.
+    """
+
+    value: str
+    observe: Callable[[World], object | Awaitable[object]]
+    given: Mapping[str, str] = field(default_factory=dict)
+    given_broker: Mapping[str, str] = field(default_factory=dict)
+    replicas: tuple[BrokerId, ...] = (US,)
+
+
+# What is stored.
+
+
+def size_of_stored(world: World) -> int:
+    world.put(SQUARES)
+    return len(batches_of(world.log)[-1][1])
+
+
+def codec_of_stored(world: World) -> int:
+    world.put(SQUARES)
+    return batches_of(world.log)[-1][0].compression
+
+
+def timestamp_of_stored(world: World) -> int:
+    world.put(timestamp=NOW_MS - 7)
+    return batches_of(world.log)[-1][0].max_timestamp
+
+
+def rolls(*timestamps: int) -> Callable[[World], int]:
+    """How many segments are begun by records of these times, from an empty one on."""
+
+    def observe(world: World) -> int:
+        world.put(key=b"k")
+        world.log.roll(NOW_MS)
+        before = len(world.log.segment_base_offsets)
+        for timestamp in timestamps:
+            world.put(key=b"k", timestamp=NOW_MS + timestamp)
+        return len(world.log.segment_base_offsets) - before
+
+    return observe
+
+
+def size_of_index(world: World) -> int:
+    world.put()
+    world.log.roll(NOW_MS)
+    base_offset = world.log.segment_base_offsets[-1]
+    for _ in range(3):
+        world.put()
+    world.close_segment()
+    return len(world.disk.read_bytes(f"{world.log.directory}/{base_offset:020}.index"))
+
+
+def is_synced(world: World) -> bool:
+    """By the upkeep of the node, which looks once a second."""
+    if world.log.log_end_offset == 0:
+        world.put()
+    return world.log.recovery_point == world.log.log_end_offset
+
+
+def is_retained(world: World) -> bool:
+    world.put(timestamp=NOW_MS - 60_000)
+    world.close_segment()
+    return not world.log.apply_retention(high_watermark=world.log.log_end_offset, now_ms=NOW_MS)
+
+
+def remembers_a_producer(world: World) -> bool:
+    producer_id = 1000 + world.log.log_end_offset
+    batch = make_batch("v", producer_id=producer_id, producer_epoch=0, base_sequence=0)
+    world.partition.append(memoryview(batch), acks_all=False, now_ms=NOW_MS)
+    world.log.apply_retention(high_watermark=world.log.log_end_offset, now_ms=NOW_MS + 1000)
+    return world.log.producers.get(producer_id) is not None
+
+
+# What is compacted.
+
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+
+
+async def keeps_tombstone(world: World) -> bool:
+    key = b"gone%d" % world.log.log_end_offset
+    batch = make_batch("v", key=key)
+    world.partition.append(memoryview(batch), acks_all=False, now_ms=NOW_MS)
+    tombstone = make_batch(None, key=key)
+    world.partition.append(memoryview(tombstone), acks_all=False, now_ms=NOW_MS)
+    world.close_segment()
+    await world.clean()
+    world.put_keys("another")
+    await world.clean()
+    return any(record.key == key for record in records_of(world.log))
+
+
+async def compacts_a_little(world: World) -> bool:
+    world.put_keys("a", "b", "c", "d", "e", "f")
+    await world.clean()
+    world.put_keys("a")
+    return await world.clean()
+
+
+async def compacts_young(world: World) -> bool:
+    world.put_keys("a", "b")
+    return await world.clean()
+
+
+async def compacts_in_one_turn(world: World) -> bool:
+    world.put_keys(*(f"key{world.log.log_end_offset}-{number}" for number in range(40)))
+    end_offset = world.log.log_end_offset
+    await world.clean()
+    is_whole = world.log.compaction.mark.end_offset == end_offset
+    while await world.clean():
+        pass
+    return is_whole
+
+
+async def compacts_without_a_pause(world: World) -> bool:
+    world.put_keys("a", "b")
+    job = asyncio.ensure_future(world.clean())
+    for _ in range(1000):
+        await asyncio.sleep(0)  # the disk is in memory: all that takes time is the rate
+    is_done = job.done()
+    job.cancel()
+    await asyncio.wait([job])
+    return is_done
+
+
+def is_compacted(world: World) -> bool:
+    if world.log.log_end_offset == 0:
+        world.put_keys("a", "a")
+    return world.log.compaction.mark.end_offset > 0
+
+
+# What is replicated.
+
+
+def throttles(side: str) -> Callable[[World], bool]:
+    def observe(world: World) -> bool:
+        replication = world.replication
+        throttle = replication.leader_throttle if side == "leader" else replication.follower_throttle
+        return throttle.covers(world.partition.topic_partition)
+
+    return observe
+
+
+def moves_have_no_limit(world: World) -> bool:
+    return world.node.broker.moves.throttle.room_bytes == INT64_MAX
+
+
+async def fetchers(world: World) -> int:
+    """How many ask a leader that has all partitions of a few topics."""
+    if not world.node.image.brokers[OTHER].is_active:
+        epoch = world.node.image.brokers[OTHER].broker_epoch
+        await world.node.controller.request(lambda state: state.decide_unfence_broker(OTHER, epoch))
+        await world.node.caught_up()
+        await world.node.controller.request(
+            lambda state: state.decide_create_topics(
+                [NewTopic("followed", assignments=[(index, (OTHER, US)) for index in range(16)])], rng=SystemRng()
+            )
+        )
+        await world.node.caught_up()
+    await until(lambda: world.replication._fetchers._fetchers)
+    return max(number for _, number in world.replication._fetchers._fetchers) + 1
+
+
+def allows_unclean(world: World) -> bool:
+    state = world.node.controller.journal.committed
+    return TopicRules(state.metadata, state.settings).allows_unclean(world.topic)
+
+
+# Who is let in.
+
+
+class Port:
+    is_open = True
+
+    def pause(self) -> None:
+        self.is_open = False
+
+    def resume(self) -> None:
+        self.is_open = True
+
+
+def accepts(world: World) -> bool:
+    port = Port()
+    world.node.connections.hold_up(port)
+    world.node.connections.forget(port)
+    return port.is_open
+
+
+def admits(world: World) -> bool:
+    leave: list[Callable[[Closed], None]] = []
+
+    def make(on_closed: Callable[[Closed], None]) -> ServerConnection:
+        leave.append(on_closed)
+        return cast(ServerConnection, object())
+
+    is_in = world.node.connections.admit(make, True, "127.0.0.1", 0) is not None
+    for closed in leave:
+        closed(Closed.IDLE)
+    return is_in
+
+
+def listens_beside(world: World) -> bool:
+    return "EXTRA" in world.node.listener_names
+
+
+async def keeps_deleted_files(world: World) -> bool:
+    world.count += 1
+    name = f"doomed{world.count}"
+    await world.create(name)
+    await world.delete(name)
+    await asyncio.sleep(0.01)
+    return any(each.startswith(f"{name}-") for each in world.disk.list("logs"))
+
+
+LISTENERS = "PLAINTEXT://127.0.0.1:0,EXTRA://127.0.0.1:0"
+EXTRA_MAP = "PLAINTEXT:PLAINTEXT,EXTRA:PLAINTEXT"
+THROTTLED = {"leader.replication.throttled.replicas": "*", "follower.replication.throttled.replicas": "*"}
+RATES = {"leader.replication.throttled.rate": "1000", "follower.replication.throttled.rate": "1000"}
+
+TOPIC_EFFECTS: dict[str, Effect] = {
+    "cleanup.policy": Effect("compact", lambda world: world.put(key=None)),
+    "compression.gzip.level": Effect("1", size_of_stored, {"compression.type": "gzip"}),
+    "compression.lz4.level": Effect("12", size_of_stored, {"compression.type": "lz4"}),
+    "compression.type": Effect("zstd", codec_of_stored),
+    "compression.zstd.level": Effect("19", size_of_stored, {"compression.type": "zstd"}),
+    "delete.retention.ms": Effect("0", keeps_tombstone, COMPACT),
+    "flush.messages": Effect("1", is_synced),
+    "flush.ms": Effect("5", is_synced),
+    "follower.replication.throttled.replicas": Effect("*", throttles("follower"), given_broker=RATES),
+    "index.interval.bytes": Effect("0", size_of_index),
+    "leader.replication.throttled.replicas": Effect("*", throttles("leader"), given_broker=RATES),
+    "max.compaction.lag.ms": Effect("1000", rolls(0, 5000), {"cleanup.policy": "compact"}),
+    "max.message.bytes": Effect("20", World.put),
+    "message.timestamp.after.max.ms": Effect("1000", lambda world: world.put(timestamp=NOW_MS + 60_000)),
+    "message.timestamp.before.max.ms": Effect("1000", lambda world: world.put(timestamp=NOW_MS - 60_000)),
+    "message.timestamp.type": Effect("LogAppendTime", timestamp_of_stored),
+    "min.cleanable.dirty.ratio": Effect("0.01", compacts_a_little, {"cleanup.policy": "compact"}),
+    "min.compaction.lag.ms": Effect("3600000", compacts_young, COMPACT),
+    "min.insync.replicas": Effect("2", lambda world: world.put(acks_all=True), replicas=(US, OTHER)),
+    "retention.bytes": Effect("0", is_retained),
+    "retention.ms": Effect("1000", is_retained),
+    "segment.bytes": Effect("100", rolls(0, 0)),
+    "segment.index.bytes": Effect("12", rolls(0, 0, 0), {"index.interval.bytes": "0"}),
+    "segment.jitter.ms": Effect("1000", rolls(0, 900), {"segment.ms": "1000"}),
+    "segment.ms": Effect("1000", rolls(0, 5000)),
+    "unclean.leader.election.enable": Effect("true", allows_unclean),
+}
+
+BROKER_EFFECTS: dict[str, Effect] = {
+    **{
+        TABLE["topic"][name].synonyms[0].name: effect
+        for name, effect in TOPIC_EFFECTS.items()
+        if TABLE["topic"][name].synonyms
+    },
+    "follower.replication.throttled.rate": Effect("1000", throttles("follower"), THROTTLED),
+    "leader.replication.throttled.rate": Effect("1000", throttles("leader"), THROTTLED),
+    "listener.security.protocol.map": Effect(EXTRA_MAP, listens_beside, given_broker={"listeners": LISTENERS}),
+    "listeners": Effect(LISTENERS, listens_beside, given_broker={"listener.security.protocol.map": EXTRA_MAP}),
+    "log.cleaner.backoff.ms": Effect("1", is_compacted, COMPACT),
+    "log.cleaner.dedupe.buffer.size": Effect("1024", compacts_in_one_turn, COMPACT),
+    "log.cleaner.io.max.bytes.per.second": Effect("1", compacts_without_a_pause, COMPACT),
+    "log.segment.delete.delay.ms": Effect("0", keeps_deleted_files),
+    "max.connections": Effect("1", accepts),
+    "max.connections.per.ip": Effect("1", admits),
+    "max.connections.per.ip.overrides": Effect("127.0.0.1:1", admits),
+    "num.replica.fetchers": Effect("3", fetchers),
+    "producer.id.expiration.ms": Effect("1", remembers_a_producer),
+    "replica.alter.log.dirs.io.max.bytes.per.second": Effect("1000", moves_have_no_limit),
+}
+
+EFFECTS: dict[Scope, dict[str, Effect]] = {"topic": TOPIC_EFFECTS, "broker": BROKER_EFFECTS}
+EACH_BROKERS_OWN = {"listeners", "listener.security.protocol.map"}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[asyncio.Runner, World]]:
+    async def start() -> World:
+        world = World()
+        await world.start()
+        return world
+
+    with asyncio.Runner() as runner:
+        world = runner.run(start())
+        yield runner, world
+        runner.run(world.stop())
+
+
+@pytest.mark.parametrize("scope", EFFECTS)
+def test_every_dynamic_key_is_tried_or_declared_to_do_nothing(scope: Scope) -> None:
+    served = {key.name for key in TABLE[scope].values() if key.is_dynamic and key.support == Support.SERVED}
+    assert EFFECTS[scope].keys() == served
+
+
+@pytest.mark.parametrize(
+    ("scope", "name"), [(scope, name) for scope, effects in EFFECTS.items() for name in sorted(effects)]
+)
+def test_a_changed_setting_counts_at_once(running: tuple[asyncio.Runner, World], scope: Scope, name: str) -> None:
+    runner, world = running
+    effect = EFFECTS[scope][name]
+
+    async def observed() -> object:
+        found = effect.observe(world)
+        return await found if isawaitable(found) else found
+
+    async def scenario() -> None:
+        await world.new_topic(effect)
+        broker = ConfigResource(ResourceType.BROKER, "1" if name in EACH_BROKERS_OWN else "")
+        resource = broker if scope == "broker" else ConfigResource(ResourceType.TOPIC, world.topic)
+        if effect.given_broker:
+            await world.alter(broker, effect.given_broker)
+        before = await observed()
+        assert await observed() == before
+        await world.alter(resource, {name: effect.value})
+        async with asyncio.timeout(WAIT_SECONDS_MAX):
+            while await observed() == before:
+                await asyncio.sleep(0.001)
+        await world.alter(resource, {name: None})
+        if effect.given_broker:
+            await world.alter(broker, dict.fromkeys(effect.given_broker))
+        await world.delete(world.topic)
+
+    runner.run(scenario())
