@@ -124,6 +124,24 @@ def test_nothing_of_a_process_runs_after_its_end(loop: SimulatedLoop) -> None:
     assert said == ["step", "step", "step", "buried"]
 
 
+def test_what_is_left_at_the_end_ends_on_the_loop_itself(loop: SimulatedLoop) -> None:
+    ended_on: list[asyncio.AbstractEventLoop] = []
+
+    async def program() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            ended_on.append(asyncio.get_event_loop())
+
+    async def main() -> None:
+        loop.new_process("program").context.run(lambda: asyncio.create_task(program()))
+        await asyncio.sleep(1)
+
+    loop.run(main())
+    loop.close()
+    assert ended_on == [loop]
+
+
 def test_offloaded_work_is_done_later_and_in_an_order_of_the_seed(loop: SimulatedLoop) -> None:
     def orders(seed: int) -> list[list[int]]:
         executor = SimulatedExecutor(loop, Random(seed))
