@@ -129,13 +129,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def close(self) -> None:
         """End everything that still runs."""
         # What a `finally` does here finds this loop, and not one that asyncio would make for the thread and leave open.
+        running = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
             for process in self._processes:
                 process.end()
                 process.bury()
         finally:
-            asyncio._set_running_loop(None)
+            asyncio._set_running_loop(running)
         self._timers.clear()
         super().close()
 

@@ -2,10 +2,11 @@
 
 Behaviour: topics by name or (10+) by id; a topic that is not there is created with the broker's defaults if the client
 and `auto.create.topics.enable` allow it, and is in this same answer. "No leader" (-1) comes with the leader epoch that
-is in force: it is no rewind. Fenced brokers are not shown. A replica whose disk failed here is among the offline
-replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers: every client waits and asks
-again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten times a second. What one
-is authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
+is in force: it is no rewind. Fenced brokers are not shown, unless all are: then the one that answers is, for a client
+that is shown none has nobody left to ask (librdkafka drops all its connections, for good). A replica whose disk failed
+here is among the offline replicas, and if it leads, there is no leader (LEADER_NOT_AVAILABLE), as Kafka 4 answers:
+every client waits and asks again, where a leader that refuses each request with KAFKA_STORAGE_ERROR would be asked ten
+times a second. What one is authorized to do (KIP-430) comes with each topic that was not asked for by an unknown id.
 """
 
 from __future__ import annotations
@@ -107,8 +108,9 @@ def _answer(node: DataApi, image: MetadataImage, request: MetadataRequest, conte
             if topic.error_code != Code.UNKNOWN_TOPIC_ID:
                 topic.topic_authorized_operations = TOPIC_OPERATIONS
     brokers = []
-    for broker in image.brokers.values():
-        endpoint = None if broker.is_fenced else broker.endpoint(context.connection.listener_name)
+    shown = [broker for broker in image.brokers.values() if not broker.is_fenced]
+    for broker in shown or [one for one in image.brokers.values() if one.broker_id == node.config.node_id]:
+        endpoint = broker.endpoint(context.connection.listener_name)
         if endpoint is not None:
             brokers.append(MetadataResponseBroker(broker.broker_id, endpoint.host, endpoint.port, broker.rack))
     controller_id = -1 if node.controller_id is None else node.controller_id
