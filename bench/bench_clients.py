@@ -15,7 +15,7 @@ import confluent_kafka
 import pyarrow as pa
 from harness import LONG, MEGABYTE, WireClient, figure, median, new_node, say
 
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
 from tidelog import Consumer, Producer, TopicPartition
 from tidelog.base.ids import PartitionIndex
 

@@ -6,7 +6,7 @@ import time
 
 from harness import LONG, figure, median, say
 
-from support.coordinated import Coordinated, CountingRng
+from support.fixtures.coordinated import Coordinated, CountingRng
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator import GroupCoordinator, GroupSettings
 from tidelog.coordinator.records import encode_offset, offset_key

@@ -25,9 +25,9 @@ import confluent_kafka
 from beside_kafka import PEER, QUICK, need_kafka
 from harness import LONG, WireClient, figure, say
 
-from support.cluster import Cluster as OurCluster
-from support.kafka_peer import KafkaCluster
-from support.waiting import wait_until
+from support.clients.kafka_peer import KafkaCluster
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import Cluster as OurCluster
 from tidelog.base.errors import TidelogError
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic

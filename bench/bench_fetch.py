@@ -20,7 +20,7 @@ from typing import Any
 
 from harness import LONG, NodeProcess, WireClient, figure, median, new_node, resident_bytes_peak, say
 
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
 from tidelog.records import split_whole_batches
 from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

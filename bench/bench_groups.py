@@ -24,7 +24,8 @@ from harness import (
     say,
 )
 
-from support.group_member import (
+from support.fixtures.waiting import wait_until
+from support.load.group_member import (
     GroupMember,
     commit,
     commit_request,
@@ -34,7 +35,6 @@ from support.group_member import (
     rebalance,
     wait_for_coordinator,
 )
-from support.waiting import wait_until
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse

@@ -23,9 +23,9 @@ from beside_kafka import CONFIG, PEER, QUICK, ROUNDS, need_kafka, values_of
 from confluent_kafka.admin import AdminClient, NewTopic
 from harness import WireClient, cpu_seconds, figure, median, resident_bytes, say
 
-from support.cluster import Cluster as OurCluster
-from support.kafka_peer import KafkaCluster
-from support.waiting import wait_until
+from support.clients.kafka_peer import KafkaCluster
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import Cluster as OurCluster
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 

@@ -9,7 +9,7 @@ import confluent_kafka
 from bench_kafka_produce import PERFORMANCE_FLAGS, produce
 from beside_kafka import QUICK, Target, both_brokers, compare, need_kafka, topic_on, values_of
 
-from support.kafka_peer import java_command
+from support.clients.kafka_peer import java_command
 
 BYTES_A_RUN = 50_000_000 if QUICK else 200_000_000
 

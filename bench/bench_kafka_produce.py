@@ -12,7 +12,7 @@ import time
 import confluent_kafka
 from beside_kafka import QUICK, HasBootstrap, Target, both_brokers, compare, need_kafka, topic_on, values_of
 
-from support.kafka_peer import java_command
+from support.clients.kafka_peer import java_command
 
 BYTES_A_RUN = 50_000_000 if QUICK else 200_000_000
 QUEUED_MAX = 200_000

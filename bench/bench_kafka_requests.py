@@ -19,7 +19,7 @@ from typing import Any
 from beside_kafka import PEER, QUICK, Target, both_brokers, compare, in_turns, need_kafka, topic_on
 from harness import figure, median, receive_exactly, say
 
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
 from tidelog.wire import ApiKey, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,

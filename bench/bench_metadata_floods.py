@@ -24,8 +24,8 @@ from pathlib import Path
 from beside_kafka import QUICK
 from harness import WireClient, cpu_seconds, figure, say
 
-from support.cluster import Cluster, ClusterNode
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
+from support.nodes.cluster import Cluster, ClusterNode
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic
 from tidelog.wire import ApiKey

@@ -15,7 +15,7 @@ from typing import Any
 from bench_produce import acknowledge_only
 from harness import LONG, WireClient, cpu_seconds, figure, median, new_node, receive_exactly, say
 
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
 from tidelog.wire import ApiKey, ConsistencyState, decode, decode_response_header, encode_request
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from harness import LONG, figure, median, say
 
-from support.quorum_world import Conditions, QuorumWorld, Sent
+from support.worlds.quorum_world import Conditions, QuorumWorld, Sent
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, ClusterId, Offset
 from tidelog.quorum import FetchAnswer, QuorumFetch

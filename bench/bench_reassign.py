@@ -23,9 +23,9 @@ from typing import cast
 
 from harness import LONG, MEGABYTE, WireClient, figure, median, say
 
-from support.cluster import Cluster
-from support.waiting import wait_until
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import Cluster
 from tidelog import Admin, TopicPartition
 from tidelog.base.ids import PartitionIndex
 from tidelog.client.admin.descriptions import ConfigResource, NewTopic

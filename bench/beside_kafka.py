@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from harness import LONG, NodeProcess, WireClient, cpu_seconds, figure, median, new_node, say, skip
 
-from support.kafka_peer import KafkaPeer, missing_peers
+from support.clients.kafka_peer import KafkaPeer, missing_peers
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 

@@ -16,8 +16,8 @@ from typing import NoReturn
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.node import NodeProcess  # noqa: E402 - found by the line above
-from support.wire_client import WireClient, receive_exactly  # noqa: E402
+from support.clients.wire_client import WireClient, receive_exactly  # noqa: E402
+from support.nodes.node import NodeProcess  # noqa: E402 - found by the line above
 
 __all__ = [
     "LONG",

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.node import NodeProcess, StartNode
+from support.nodes.node import NodeProcess, StartNode
 
 # The same examples in every run, however slow the machine: a red test is a change, never luck.
 settings.register_profile(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 
 from chaos.nodes import ChaosCluster
-from support.cluster import ASK_SECONDS_MAX
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import ASK_SECONDS_MAX
 from tidelog.base.errors import TidelogError, TopicAlreadyExistsError, UnknownTopicError
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic

@@ -13,8 +13,8 @@ from chaos.disks import NodeDisk, why_no_disks, why_no_throttle
 from chaos.fault import Fault, Hurt, Stage
 from chaos.leftovers import note_undoing
 from chaos.nodes import ChaosCluster
-from support.cluster import ClusterNode
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import ClusterNode
 from tidelog.base.ids import BrokerId
 from tidelog.cli.node_directories import format_directory, owner_of
 

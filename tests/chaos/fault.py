@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from support.cluster import ClusterNode
-from support.histories import Fault as Finding
+from support.load.histories import Fault as Finding
+from support.nodes.cluster import ClusterNode
 
 if TYPE_CHECKING:
     from chaos.network import Network
     from chaos.nodes import ChaosCluster
-    from support.verifying import VerifyingLoad
+    from support.load.verifying import VerifyingLoad
 
 RECORDS_MAX = 300
 """Of each producer, between one fault and the next."""

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from chaos.fault import Fault, Hurt, Stage
-from support.cluster import ClusterNode
+from support.nodes.cluster import ClusterNode
 from tidelog.base.ids import CLUSTER_METADATA
 from tidelog.log.directory import DELETE_SUFFIX
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from chaos.fault import Fault, Hurt, Stage
 from chaos.network import CLIENTS, Network
 from chaos.wires import CUT, Way, Weather
-from support.cluster import ClusterNode
+from support.nodes.cluster import ClusterNode
 
 
 def isolate(stage: Stage) -> Iterator[str]:

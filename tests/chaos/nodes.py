@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from chaos.network import Network
-from support.cluster import ASK_SECONDS_MAX, PROMPT, Cluster, ClusterNode
+from support.nodes.cluster import ASK_SECONDS_MAX, PROMPT, Cluster, ClusterNode
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import PartitionDescription
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chaos.fault import Cost, Fault, Hurt, Stage
-from support.cluster import ClusterNode
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import ClusterNode
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin.admin import Admin

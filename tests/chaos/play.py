@@ -17,12 +17,12 @@ from chaos.network import Network
 from chaos.nodes import ChaosCluster
 from chaos.report import Row, Struck
 from chaos.sandbox import StoppedError
-from support.cluster_files import check_replicas_agree
-from support.histories import Fault as Finding
-from support.histories import History, Told
-from support.verifying import VerifyingLoad
-from support.verifying_clients import PRODUCERS, READERS
-from support.verifying_groups import VerifyingGroup
+from support.load.histories import Fault as Finding
+from support.load.histories import History, Told
+from support.load.verifying import VerifyingLoad
+from support.load.verifying_clients import PRODUCERS, READERS
+from support.load.verifying_groups import VerifyingGroup
+from support.nodes.cluster_files import check_replicas_agree
 
 GROUP = "verifiers"
 PARTITIONS = 3

@@ -8,8 +8,8 @@ from functools import partial
 
 from chaos.fault import Fault, Hurt, Stage
 from chaos.nodes import ChaosCluster
-from support.cluster import ClusterNode
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import ClusterNode
 from tidelog.base.errors import Code, KafkaError, TidelogError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, parse_uuid
 from tidelog.cli.node_directories import owner_of, write_first_metadata

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from chaos.fault import Fault, Hurt, Stage
 from chaos.play import REPLICAS
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
 from tidelog.base.errors import Code, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin.admin import Admin

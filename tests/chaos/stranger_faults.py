@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chaos.fault import Fault, Hurt, Stage
-from support.cluster import ClusterNode
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.nodes.cluster import ClusterNode
 from tidelog.base.errors import TidelogError
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic

@@ -11,7 +11,7 @@ import pytest
 from chaos.fault import Cost, Fault, Hurt, Stage
 from chaos.operator_faults import elect
 from chaos.play import Plan, judge, play
-from support.histories import Given, History, RecordId, Told
+from support.load.histories import Given, History, RecordId, Told
 
 
 def forget(stage: Stage) -> Iterator[str]:

@@ -15,7 +15,7 @@ import pytest
 
 from chaos.leftovers import PREFIX, UNDO, Home, clear_leftovers, note_undoing
 from chaos.sandbox import STOPPED, can_seal
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
 
 RUN = Path(__file__).with_name("run.py")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chaos.fault import Fault, Hurt, Stage
-from support.cluster import ClusterNode
+from support.nodes.cluster import ClusterNode
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.cluster_descriptions import FeatureUpdate
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_peer import KafkaPeer, missing_peers
+from support.clients.kafka_peer import KafkaPeer, missing_peers
 
 HERE = Path(__file__).parent
 

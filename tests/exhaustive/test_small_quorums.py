@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.small_quorum import QuorumBounds, SmallQuorum
-from support.small_world_search import explore
+from support.exhaustive.small_quorum import QuorumBounds, SmallQuorum
+from support.exhaustive.small_world_search import explore
 from tidelog.base.ids import Offset
 from tidelog.quorum import QuorumLog
 from tidelog.quorum.recovering import Recovering

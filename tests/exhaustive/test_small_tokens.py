@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.old_token_rules import OLD_TOKEN_RULES
-from support.small_token_world import TOPIC, TokenBounds, TokenWorld
-from support.small_world_search import explore
+from support.exhaustive.small_token_world import TOPIC, TokenBounds, TokenWorld
+from support.exhaustive.small_world_search import explore
+from support.old_rules.token_rules import OLD_TOKEN_RULES
 from tidelog.server.api.apis import DENIALS
 from tidelog.server.api.gated_apis import AreDenied
 from tidelog.wire.api import ApiKey

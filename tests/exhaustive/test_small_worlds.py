@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from support.datadriven import StoryError, parse
-from support.old_rules import OLD_RULES
-from support.old_stop_rules import WithoutEpochs
-from support.small_stop_world import StopBounds, StopWorld
-from support.small_world import Bounds, SmallWorld
-from support.small_world_search import State, explore
-from support.small_world_story import commands_of, play, scenario_of
-from support.small_worlds import REFUTATIONS, TESTED, Refutation, Size
-from support.story import Story
+from support.exhaustive.small_stop_world import StopBounds, StopWorld
+from support.exhaustive.small_world import Bounds, SmallWorld
+from support.exhaustive.small_world_search import State, explore
+from support.exhaustive.small_worlds import REFUTATIONS, TESTED, Refutation, Size
+from support.old_rules.replica_rules import OLD_RULES
+from support.old_rules.stop_rules import WithoutEpochs
+from support.stories.datadriven import StoryError, parse
+from support.stories.small_world_story import commands_of, play, scenario_of
+from support.stories.story import Story
 from tidelog.base.errors import Code
 from tidelog.sim.checkers.history import PartitionHistory
 from tidelog.sim.checkers.partition import PartitionCheckers

@@ -8,11 +8,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.old_rules import OLD_RULES
-from support.small_world import SmallWorld
-from support.small_world_search import Explored, explore
-from support.small_world_story import scenario_of
-from support.small_worlds import FULL, REFUTATIONS
+from support.exhaustive.small_world import SmallWorld
+from support.exhaustive.small_world_search import Explored, explore
+from support.exhaustive.small_worlds import FULL, REFUTATIONS
+from support.old_rules.replica_rules import OLD_RULES
+from support.stories.small_world_story import scenario_of
 
 PROCESSES = 2
 HEAD = "| world | size | states | transitions | depth | seconds |\n|---|---|---|---|---|---|"

@@ -17,10 +17,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.cluster import PROMPT, Cluster, ClusterNode
-from support.cluster_files import check_replicas_agree
-from support.verifying import VerifyingLoad, verifying_load
-from support.verifying_groups import verifying_group
+from support.load.verifying import VerifyingLoad, verifying_load
+from support.load.verifying_groups import verifying_group
+from support.nodes.cluster import PROMPT, Cluster, ClusterNode
+from support.nodes.cluster_files import check_replicas_agree
 
 TOPIC = "verified"
 GROUP = "verifiers"

@@ -21,9 +21,9 @@ from uuid import UUID
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fuzz.fuzz_requests import damaged
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.records import BatchBuilder
 from tidelog.server.api.dispatch import advertised
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER

@@ -26,8 +26,8 @@ from uuid import UUID
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.nodes.node import NodeProcess
 from tidelog.server.api.dispatch import advertised
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.wire import encode_request

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.cluster import PROMPT, Cluster
+from support.nodes.cluster import PROMPT, Cluster
 
 
 @pytest.fixture(scope="module")

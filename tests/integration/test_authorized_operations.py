@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from support.group_member import wait_for_coordinator
-from support.node import NodeProcess
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.load.group_member import wait_for_coordinator
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse

@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from support.doctored import FIELDS, batch_around, bombs, doctored, message_of_format, record
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.doctored import FIELDS, batch_around, bombs, doctored, message_of_format, record
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.records import BatchBuilder
 from tidelog.wire import ApiKey

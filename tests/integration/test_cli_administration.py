@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from confluent_kafka import Consumer
 
-from support.cli import rows, tidelog
-from support.node import NodeProcess
+from support.nodes.cli import rows, tidelog
+from support.nodes.node import NodeProcess
 
 TOPIC = "cli-admin"
 

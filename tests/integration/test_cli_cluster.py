@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from support.cli import rows, tidelog
-from support.cluster import Cluster
-from support.node import NodeProcess
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.cli import rows, tidelog
+from support.nodes.cluster import Cluster
+from support.nodes.node import NodeProcess
 
 
 def test_partitions_are_filtered_by_their_state(shared_node: NodeProcess) -> None:

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from support.cli import SECONDS_MAX, rows, tidelog
-from support.node import NodeProcess
+from support.nodes.cli import SECONDS_MAX, rows, tidelog
+from support.nodes.node import NodeProcess
 
 
 def test_topics_are_created_listed_described_and_deleted(shared_node: NodeProcess) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.log_files import batches, cut, last_segment
-from support.node import NodeProcess
+from support.fixtures.log_files import batches, cut, last_segment
+from support.nodes.node import NodeProcess
 from tidelog import (
     Admin,
     ConfigResource,

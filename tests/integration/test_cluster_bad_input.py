@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster import Cluster, ClusterNode
-from support.log_files import change, cut
-from support.server_process import ServerFailedError
-from support.verifying import verifying_load
-from support.waiting import wait_until
+from support.fixtures.log_files import change, cut
+from support.fixtures.waiting import wait_until
+from support.load.verifying import verifying_load
+from support.nodes.cluster import Cluster, ClusterNode
+from support.nodes.server_process import ServerFailedError
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.cli.node_directories import format_directory, owner_of

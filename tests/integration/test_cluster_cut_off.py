@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from support.cluster import Cluster, ClusterNode
-from support.cluster_files import check_replicas_agree
-from support.logs import make_batch
-from support.verifying import verifying_load
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.fixtures.logs import make_batch
+from support.fixtures.waiting import wait_until
+from support.load.verifying import verifying_load
+from support.nodes.cluster import Cluster, ClusterNode
+from support.nodes.cluster_files import check_replicas_agree
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import (

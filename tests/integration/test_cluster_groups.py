@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster import Cluster
-from support.verifying import verifying_load
-from support.verifying_groups import verifying_group
+from support.load.verifying import verifying_load
+from support.load.verifying_groups import verifying_group
+from support.nodes.cluster import Cluster
 
 PARTITIONS = 4
 RECORDS = 300

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from support.cluster import Cluster, ClusterNode
-from support.cluster_files import check_replicas_agree
-from support.verifying import VerifyingLoad, verifying_load
+from support.load.verifying import VerifyingLoad, verifying_load
+from support.nodes.cluster import Cluster, ClusterNode
+from support.nodes.cluster_files import check_replicas_agree
 
 PARTITIONS = 2
 RECORDS = 500  # of each producer, between one event and the next

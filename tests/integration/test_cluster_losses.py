@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster import Cluster
-from support.histories import Fault
-from support.verifying import verifying_load
+from support.load.histories import Fault
+from support.load.verifying import verifying_load
+from support.nodes.cluster import Cluster
 
 RECORDS = 300
 

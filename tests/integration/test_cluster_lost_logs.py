@@ -9,9 +9,9 @@ from contextlib import suppress
 
 import pytest
 
-from support.cluster import Cluster, ClusterNode
-from support.waiting import wait_until
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import Cluster, ClusterNode
 from tidelog.base.errors import Code
 from tidelog.client.admin.admin import Admin
 

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from support.cluster import Cluster, ClusterNode
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import Cluster, ClusterNode
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic
 

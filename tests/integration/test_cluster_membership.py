@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from support.admin_requests import RESOURCE_BROKER_LOGGER, alter, described, grow, replace_all, set_to
-from support.cluster_process import HOST, ClusterNode, ClusterProcesses
-from support.token_client import metadata as of_topics
-from support.token_client import produce, token_client
-from support.token_requests import create as create_on
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.admin_requests import RESOURCE_BROKER_LOGGER, alter, described, grow, replace_all, set_to
+from support.clients.token_client import metadata as of_topics
+from support.clients.token_client import produce, token_client
+from support.clients.token_requests import create as create_on
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster_process import HOST, ClusterNode, ClusterProcesses
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId
 from tidelog.cli.ports import free_ports

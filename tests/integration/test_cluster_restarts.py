@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster import Cluster
-from support.cluster_files import check_replicas_agree
-from support.verifying import verifying_load
+from support.load.verifying import verifying_load
+from support.nodes.cluster import Cluster
+from support.nodes.cluster_files import check_replicas_agree
 
 PARTITIONS = 3
 RECORDS = 500  # of each producer, between one event and the next

@@ -11,10 +11,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support import log_files
-from support.confluent import Read, read_from
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
+from support.clients.confluent import Read, read_from
+from support.fixtures import log_files
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess, StartNode
 from tidelog import Consumer, Producer, TopicPartition
 from tidelog.base.ids import PartitionIndex
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from support.node import NodeProcess
-from support.token_client import metadata, produce, token_client
-from support.wire_client import WireClient, receive_exactly
-from support.wire_samples import minimal
+from support.clients.token_client import metadata, produce, token_client
+from support.clients.wire_client import WireClient, receive_exactly
+from support.clients.wire_samples import minimal
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code, NetworkError
 from tidelog.client.cluster import real_world
 from tidelog.wire import APIS, NO_TOKEN_YET, ApiKey, ConsistencyState, decode, decode_response_header, encode_request

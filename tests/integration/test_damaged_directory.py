@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from support.log_files import append, batches, change
-from support.node import NodeFailedError, NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.log_files import append, batches, change
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeFailedError, NodeProcess
 from tidelog.client.admin.admin import Admin
 
 TOPIC = "kept"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from support.doctored import FIELDS
-from support.log_files import append, batches, change, cut, last_segment, partition_dir
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.doctored import FIELDS
+from support.fixtures.log_files import append, batches, change, cut, last_segment, partition_dir
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.client.admin.admin import Admin
 from tidelog.wire.messages.api_02_list_offsets import MAX_TIMESTAMP

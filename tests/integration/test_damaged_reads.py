@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from support.log_files import batches, change, cut, partition_dir, segments
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.log_files import batches, change, cut, partition_dir, segments
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code, MalformedBatchError
 from tidelog.records import check_crc, read_records, split_whole_batches
 

@@ -8,10 +8,10 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from support import kafka_python_client as kafka_python
-from support.admin_requests import change, delete_records, set_to
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients import kafka_python_client as kafka_python
+from support.clients.admin_requests import change, delete_records, set_to
+from support.clients.wire_client import WireClient, batch_of
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_21_delete_records import (

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.node import STOP_SECONDS_MAX, NodeFailedError, NodeProcess
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.nodes.node import STOP_SECONDS_MAX, NodeFailedError, NodeProcess
 from tidelog.base.ids import CLUSTER_METADATA
 from tidelog.io.disk import RealDisk
 from tidelog.log import Log, LogConfig

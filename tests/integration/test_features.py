@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.node import NodeProcess
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.metadata.features import METADATA_VERSION
 from tidelog.wire import ApiKey

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.kafka_python_client import TopicPartition, consumer_of, produce, producer_of
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.kafka_python_client import TopicPartition, consumer_of, produce, producer_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic

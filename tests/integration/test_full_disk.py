@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from support.group_member import commit, commit_request, committed, find_coordinator, wait_for_coordinator
-from support.node import NodeProcess, StartNode
-from support.small_disk import mounted
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.load.group_member import commit, commit_request, committed, find_coordinator, wait_for_coordinator
+from support.nodes.node import NodeProcess, StartNode
+from support.nodes.small_disk import mounted
 from tidelog.base.errors import Code
 
 TOPIC = "filling"

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import ConsumerGroupState, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from support import confluent, kafka_python_client
-from support.confluent import Sent
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
+from support.clients import confluent, kafka_python_client
+from support.clients.confluent import Sent
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess, StartNode
 
 PARTITIONS = 6
 RECORDS_PER_PARTITION = 20

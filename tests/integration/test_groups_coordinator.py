@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from support.group_member import (
+from support.clients.wire_client import WireClient
+from support.fixtures.log_files import batches, change, last_segment, segments
+from support.fixtures.waiting import wait_until
+from support.load.group_member import (
     commit,
     commit_request,
     committed,
@@ -12,10 +15,7 @@ from support.group_member import (
     find_coordinator,
     wait_for_coordinator,
 )
-from support.log_files import batches, change, last_segment, segments
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.server.coordinators.coordinator_partitions import partition_of
 from tidelog.wire import ApiKey

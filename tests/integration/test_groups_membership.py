@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from support.group_member import GroupMember, find_coordinator, form, rebalance, wait_for_coordinator
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.fixtures.waiting import wait_until
+from support.load.group_member import GroupMember, find_coordinator, form, rebalance, wait_for_coordinator
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey, api
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

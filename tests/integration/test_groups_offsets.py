@@ -7,7 +7,9 @@ from uuid import uuid4
 
 import pytest
 
-from support.group_member import (
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.load.group_member import (
     COMMIT_VERSION,
     GroupMember,
     commit,
@@ -17,9 +19,7 @@ from support.group_member import (
     form,
     wait_for_coordinator,
 )
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey, api, encode_request
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from support.node import NodeProcess, StartNode
+from support.nodes.node import NodeProcess, StartNode
 
 TIMEOUT_SECONDS = 60.0
 FRAME_SIZE_BYTES_MAX = 100 * 1024 * 1024

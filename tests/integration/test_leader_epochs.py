@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pytest
 
-from support.log_files import partition_dir
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.log_files import partition_dir
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState

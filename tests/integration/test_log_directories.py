@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from support.server_process import ServerFailedError, ServerProcess
-from support.small_disk import mounted
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.server_process import ServerFailedError, ServerProcess
+from support.nodes.small_disk import mounted
 from tidelog import Admin, TopicPartition
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_01_fetch import FetchPartition, FetchRequest, FetchTopic

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from support.group_member import wait_for_coordinator
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.load.group_member import wait_for_coordinator
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData

@@ -15,9 +15,9 @@ from urllib.request import Request, urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 
 ROOT = Path(__file__).parents[2]

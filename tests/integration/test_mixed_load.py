@@ -10,11 +10,11 @@ from typing import Protocol
 
 import pytest
 
-from support.admin_requests import change as change_configs
-from support.admin_requests import delete_records, described, grow, set_to
-from support.group_member import GroupMember, commit, commit_request, committed_of, wait_for_coordinator
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.admin_requests import change as change_configs
+from support.clients.admin_requests import delete_records, described, grow, set_to
+from support.clients.wire_client import WireClient, batch_of
+from support.load.group_member import GroupMember, commit, commit_request, committed_of, wait_for_coordinator
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from support.admin_requests import change, delete_records, described, set_to
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.clients.admin_requests import change, delete_records, described, set_to
+from support.clients.wire_client import WireClient
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.records import BatchBuilder, Record
 

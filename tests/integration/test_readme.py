@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.node import NodeProcess
+from support.nodes.node import NodeProcess
 
 ROOT = Path(__file__).parents[2]
 SECONDS_MAX = 60.0

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from support.cli import rows, tidelog
-from support.cluster import Cluster
-from support.cluster_files import check_replicas_agree
-from support.verifying import verifying_load
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.load.verifying import verifying_load
+from support.nodes.cli import rows, tidelog
+from support.nodes.cluster import Cluster
+from support.nodes.cluster_files import check_replicas_agree
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.client.admin.admin import Admin

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.group_member import commit, commit_request, wait_for_coordinator
-from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.load.group_member import commit, commit_request, wait_for_coordinator
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.api_00_produce import (

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 
 SEQUENCE_MAX = 2**31 - 1

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.nodes.node import NodeProcess
 from tidelog.base.errors import Code
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, TopicProduceData

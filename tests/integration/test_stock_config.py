@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.server_process import ServerFailedError, ServerProcess
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.nodes.server_process import ServerFailedError, ServerProcess
 
 STOCK = """\
 process.roles=broker,controller

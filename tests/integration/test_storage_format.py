@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from support.server_process import ServerProcess
+from support.nodes.server_process import ServerProcess
 from tidelog import Admin
 from tidelog.base.ids import uuid_text
 from tidelog.cli import app

@@ -11,8 +11,8 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from support.confluent import read_from
-from support.node import NodeProcess
+from support.clients.confluent import read_from
+from support.nodes.node import NodeProcess
 
 KILLS = 10
 PARTITIONS = 3

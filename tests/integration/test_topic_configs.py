@@ -16,8 +16,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from support import kafka_python_client as kafka_python
-from support.admin_requests import (
+from support.clients import kafka_python_client as kafka_python
+from support.clients.admin_requests import (
     DELETED,
     RESOURCE_BROKER,
     RESOURCE_BROKER_LOGGER,
@@ -29,9 +29,9 @@ from support.admin_requests import (
     replace_all,
     set_to,
 )
-from support.node import NodeProcess, StartNode
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
 from tidelog.cli.ports import free_ports
 from tidelog.metadata.configs import TABLE, ConfigSource, ConfigType

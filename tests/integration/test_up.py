@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from support.node import STOP_SECONDS_MAX, NodeFailedError, NodeProcess
+from support.nodes.node import STOP_SECONDS_MAX, NodeFailedError, NodeProcess
 
 START = [sys.executable, "-m", "tidelog"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
 from tidelog import Consumer, Factory, NewTopic, Producer, TopicPartition, UnknownTopicError
 from tidelog.base.ids import PartitionIndex
 

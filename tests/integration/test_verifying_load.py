@@ -7,11 +7,11 @@ import shutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from support.confluent import create_topic
-from support.histories import Fault
-from support.node import NodeProcess
-from support.verifying import verifying_load
-from support.verifying_groups import verifying_group
+from support.clients.confluent import create_topic
+from support.load.histories import Fault
+from support.load.verifying import verifying_load
+from support.load.verifying_groups import verifying_group
+from support.nodes.node import NodeProcess
 from tidelog import Admin, CommittedOffset, TopicPartition
 from tidelog.base.ids import PartitionIndex
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.datadriven import StoryError, check_file
-from support.stories import player_of
+from support.stories.datadriven import StoryError, check_file
+from support.stories.stories import player_of
 
 STORY = """# A story.
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from support.datadriven import blocks
-from support.stories import KINDS
-from support.story_table import Row, readme, rows
+from support.stories.datadriven import blocks
+from support.stories.stories import KINDS
+from support.stories.story_table import Row, readme, rows
 
 HERE = Path(__file__).parent
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.datadriven import check_file
-from support.stories import player_of
+from support.stories.datadriven import check_file
+from support.stories.stories import player_of
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from support import planted_in_runs
+from support.old_rules import planted_in_runs
 from tidelog.base.ids import BrokerId
 from tidelog.sim.faults.cluster_faults import CLUSTER_FAULTS
 from tidelog.sim.faults.faults import Fault

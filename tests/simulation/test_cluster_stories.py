@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from support.cluster_stage import PARTITION, Stage, tell
+from support.nodes.cluster_stage import PARTITION, Stage, tell
 from tidelog.base.errors import TidelogError
 from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Buffer

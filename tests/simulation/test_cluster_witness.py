@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.cluster_stage import Stage, tell
+from support.nodes.cluster_stage import Stage, tell
 from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.quorum import QuorumState, format_quorum_state
 from tidelog.sim.node import LOGS

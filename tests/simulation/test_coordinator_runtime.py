@@ -6,8 +6,7 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from support.cluster_stage import Stage, tell
-from support.registers import (
+from support.fixtures.registers import (
     COPY,
     LEASE_MS,
     REGISTERS,
@@ -16,6 +15,7 @@ from support.registers import (
     RegisterCoordinators,
     RegisterMachine,
 )
+from support.nodes.cluster_stage import Stage, tell
 from tidelog.base.errors import Code, KafkaError, NetworkError, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.metadata.image import PartitionImage

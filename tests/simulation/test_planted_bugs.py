@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support import planted_in_runs
-from support.planted_bugs import RULE_NUMBERS, PlantedBug, planted_bugs, seeds_until_found
-from support.random_replicas import RandomReplicas
+from support.old_rules import planted_in_runs
+from support.old_rules.planted_bugs import RULE_NUMBERS, PlantedBug, planted_bugs, seeds_until_found
+from support.worlds.random_replicas import RandomReplicas
 
 SEEDS_MAX = 60
 RARE = {
@@ -20,7 +20,7 @@ RARE = {
     "last-one-keeps-its-seat",
     "unfenced-truncation",
 }
-"""Those that take more seeds; `support/planted_bugs.py` says how many."""
+"""Those that take more seeds; `support/old_rules/planted_bugs.py` says how many."""
 
 
 def test_production_rules_break_nothing() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.cluster_stage import PARTITION, PLAN, Stage, tell
+from support.nodes.cluster_stage import PARTITION, PLAN, Stage, tell
 from tidelog.base.ids import BrokerId
 from tidelog.client.admin.reassignment import ReassignmentOutcome
 from tidelog.controller import isr_changes, replica_moves

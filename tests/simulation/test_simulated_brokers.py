@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from support.replicated_brokers import ReplicatedBroker, ReplicatedCluster, run, until
+from support.fixtures.replicated_brokers import ReplicatedBroker, ReplicatedCluster, run, until
 from tidelog.base.errors import Code, TidelogError
 
 PARTITIONS = 3

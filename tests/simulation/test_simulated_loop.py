@@ -137,9 +137,15 @@ def test_what_is_left_at_the_end_ends_on_the_loop_itself(loop: SimulatedLoop) ->
         loop.new_process("program").context.run(lambda: asyncio.create_task(program()))
         await asyncio.sleep(1)
 
+    async def close_it() -> None:
+        loop.close()
+        ended_on.append(asyncio.get_running_loop())
+
     loop.run(main())
-    loop.close()
-    assert ended_on == [loop]
+    other = SimulatedLoop()
+    other.run(close_it())
+    assert ended_on == [loop, other]
+    other.close()
 
 
 def test_offloaded_work_is_done_later_and_in_an_order_of_the_seed(loop: SimulatedLoop) -> None:

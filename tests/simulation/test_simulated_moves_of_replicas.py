@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from support.replicated_brokers import PARTITION, ReplicatedBroker, ReplicatedCluster, run, until
+from support.fixtures.replicated_brokers import PARTITION, ReplicatedBroker, ReplicatedCluster, run, until
 from tidelog.base.errors import Code, KafkaError, TidelogError
 
 DIRECTORIES = ("logs", "more")

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.old_rules import high_watermark_alone
+from support.old_rules.replica_rules import high_watermark_alone
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.log import LogConfig
 from tidelog.replica import FollowerReplica, LeaderReplica

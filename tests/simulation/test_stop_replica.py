@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 
 import pytest
 
-from support.cluster_stage import PARTITION, Stage, tell
+from support.nodes.cluster_stage import PARTITION, Stage, tell
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicId, TopicPartition
 from tidelog.client.admin.descriptions import NewTopic

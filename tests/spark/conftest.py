@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.node import NodeProcess
-from support.spark_query import NewQuery, NewTestTopic, Query, Topic
+from support.nodes.node import NodeProcess
+from support.nodes.spark_query import NewQuery, NewTestTopic, Query, Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

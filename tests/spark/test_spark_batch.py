@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from support.spark_query import NewTestTopic, Topic
+from support.nodes.spark_query import NewTestTopic, Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

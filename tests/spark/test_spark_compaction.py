@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.node import NodeProcess, StartNode
-from support.spark_query import NewQuery, Topic
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess, StartNode
+from support.nodes.spark_query import NewQuery, Topic
 from tidelog import Admin, NewTopic, Producer
 
 if TYPE_CHECKING:

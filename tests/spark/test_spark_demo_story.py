@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
 from tidelog import Admin, NewTopic
 from tidelog.demo import ledger
 from tidelog.demo.balance import LostRange, Place, balance, lost_between

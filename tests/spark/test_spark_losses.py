@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.node import NodeProcess
-from support.spark_query import NewQuery, NewTestTopic, Topic, lose_records
-from support.waiting import wait_until
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
+from support.nodes.spark_query import NewQuery, NewTestTopic, Topic, lose_records
 
 SECONDS_MAX = 30.0
 

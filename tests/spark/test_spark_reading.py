@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from support.node import NodeProcess
-from support.spark_query import NewTestTopic, Topic, lose_records
+from support.nodes.node import NodeProcess
+from support.nodes.spark_query import NewTestTopic, Topic, lose_records
 from tidelog import Producer
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.spark.cluster import RealCluster

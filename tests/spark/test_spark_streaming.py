@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.spark_query import NewQuery, NewTestTopic, Topic
+from support.nodes.spark_query import NewQuery, NewTestTopic, Topic
 from tidelog import Admin
 
 if TYPE_CHECKING:

@@ -14,9 +14,17 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.structs import OffsetAndMetadata
 
-from support.aiokafka_client import TopicPartition, admin_of, consumer_of, produce, producer_of, read_to_end, told
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.aiokafka_client import (
+    TopicPartition,
+    admin_of,
+    consumer_of,
+    produce,
+    producer_of,
+    read_to_end,
+    told,
+)
+from support.clients.wire_client import WireClient, batch_of
+from support.nodes.node import NodeProcess
 
 START_MS = 1_700_000_000_000
 PARTITIONS = 4

@@ -10,10 +10,10 @@ from typing import Any
 import aiokafka.errors
 import pytest
 
-from support.aiokafka_client import TopicPartition, consumer_of, produce, producer_of, read_to_end, told
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.clients.aiokafka_client import TopicPartition, consumer_of, produce, producer_of, read_to_end, told
+from support.clients.wire_client import WireClient
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.records import split_whole_batches
 
 START_MS = 1_700_000_000_000

@@ -18,9 +18,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from support.confluent import Refused, Sent, create_topic, new_producer, produce, read_from
-from support.node import NodeProcess
-from support.waiting import wait_until
+from support.clients.confluent import Refused, Sent, create_topic, new_producer, produce, read_from
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 
 TIMEOUT_SECONDS = 10
 

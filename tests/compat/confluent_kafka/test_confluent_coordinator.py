@@ -6,9 +6,9 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 
-from support.cluster import PROMPT, Cluster, ClusterNode
-from support.confluent import DEADLINE_SECONDS, Sent, consumer_of, new_producer, produce
-from support.waiting import wait_until
+from support.clients.confluent import DEADLINE_SECONDS, Sent, consumer_of, new_producer, produce
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster import PROMPT, Cluster, ClusterNode
 from tidelog.base import ids
 from tidelog.base.errors import Code
 from tidelog.client.admin.admin import Admin

@@ -10,7 +10,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, IsolationLevel, KafkaE
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec
 
-from support.confluent import (
+from support.clients.confluent import (
     Sent,
     consumer_of,
     create_topic,
@@ -20,7 +20,7 @@ from support.confluent import (
     read_from,
     read_to_end,
 )
-from support.node import NodeProcess
+from support.nodes.node import NodeProcess
 
 TOPIC = "confluent-offsets"
 START_MS = 1_700_000_000_000

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, TIMESTAMP_LOG_APPEND_TIME, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from support.confluent import (
+from support.clients.confluent import (
     Read,
     Refused,
     Sent,
@@ -25,9 +25,9 @@ from support.confluent import (
     read_from,
     read_to_end,
 )
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.records import COMPRESSION_NAMES, BatchHeader, split_whole_batches
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

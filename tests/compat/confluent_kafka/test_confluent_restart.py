@@ -8,8 +8,17 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from support.confluent import Read, Sent, consumer_of, create_topic, new_producer, produce, read_from, read_to_end
-from support.node import NodeProcess
+from support.clients.confluent import (
+    Read,
+    Sent,
+    consumer_of,
+    create_topic,
+    new_producer,
+    produce,
+    read_from,
+    read_to_end,
+)
+from support.nodes.node import NodeProcess
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_peer import KAFKA_JARS, KafkaPeer
-from support.kafka_tools import KafkaTools
-from support.node import NodeProcess
+from support.clients.kafka_peer import KAFKA_JARS, KafkaPeer
+from support.clients.kafka_tools import KafkaTools
+from support.nodes.node import NodeProcess
 
 Story = Callable[..., list[str]]
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from support.confluent import Sent, create_topic, new_producer, produce, read_from
-from support.kafka_peer import KafkaPeer
-from support.node import NodeProcess, StartNode
+from support.clients.confluent import Sent, create_topic, new_producer, produce, read_from
+from support.clients.kafka_peer import KafkaPeer
+from support.nodes.node import NodeProcess, StartNode
 
 NOT_AS_KAFKA = {
     # Not served yet.

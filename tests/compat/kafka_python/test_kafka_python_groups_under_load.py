@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.group_load import live_through_everything
-from support.node import NodeProcess
+from support.load.group_load import live_through_everything
+from support.nodes.node import NodeProcess
 
 PLANS = [
     ("kafka_python", "range", False),

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from support.kafka_python_client import (
+from support.clients.kafka_python_client import (
     ConfigResource,
     ConfigResourceType,
     OffsetSpec,
@@ -20,9 +20,9 @@ from support.kafka_python_client import (
     producer_of,
     read_to_end,
 )
-from support.log_files import cut, last_segment
-from support.node import NodeProcess
-from support.waiting import wait_until
+from support.fixtures.log_files import cut, last_segment
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 
 TOPIC = "kafka-python-offsets"
 PARTITION = TopicPartition(TOPIC, 0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support.kafka_python_client import TopicPartition, admin_of
-from support.node import NodeProcess
+from support.clients.kafka_python_client import TopicPartition, admin_of
+from support.nodes.node import NodeProcess
 from tidelog import Admin, NewTopic
 from tidelog.base.errors import Code
 

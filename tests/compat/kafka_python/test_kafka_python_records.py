@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.kafka_python_client import (
+from support.clients.kafka_python_client import (
     TopicPartition,
     admin_of,
     consumer_of,
@@ -21,9 +21,9 @@ from support.kafka_python_client import (
     producer_of,
     read_to_end,
 )
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient
+from support.clients.wire_client import WireClient
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.records import COMPRESSION_NAMES, BatchBuilder, BatchHeader, split_whole_batches
 
 CODECS = (None, "gzip", "snappy", "lz4", "zstd")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.kafka_tools import KafkaTools
-from support.node import NodeProcess
+from support.clients.kafka_tools import KafkaTools
+from support.nodes.node import NodeProcess
 
 
 @pytest.fixture(scope="session")

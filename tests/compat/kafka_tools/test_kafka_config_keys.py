@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from support.kafka_peer import java_command
-from support.kafka_tools import RUNNER
+from support.clients.kafka_peer import java_command
+from support.clients.kafka_tools import RUNNER
 
 TESTS = Path(__file__).parents[2]
 

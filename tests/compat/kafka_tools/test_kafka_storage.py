@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_tools import KafkaTools
-from support.server_process import ServerProcess
+from support.clients.kafka_tools import KafkaTools
+from support.nodes.server_process import ServerProcess
 from tidelog import Admin
 from tidelog.cli import app
 from tidelog.cli.ports import free_ports

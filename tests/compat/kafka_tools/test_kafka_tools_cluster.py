@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster_process import ClusterProcesses
-from support.kafka_tools import KafkaTools
-from support.waiting import wait_until
+from support.clients.kafka_tools import KafkaTools
+from support.fixtures.waiting import wait_until
+from support.nodes.cluster_process import ClusterProcesses
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.cli.reassignment_plan import read_plan, write_plan
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from support.confluent import Sent, new_producer, produce, read_from
-from support.kafka_peer import KafkaPeer
-from support.kafka_tools import KafkaTools
-from support.node import NodeProcess, StartNode
-from support.wire_client import WireClient
+from support.clients.confluent import Sent, new_producer, produce, read_from
+from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_tools import KafkaTools
+from support.clients.wire_client import WireClient
+from support.nodes.node import NodeProcess, StartNode
 
 COMPRESSIONS = ("none", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_MS = 1_700_000_000_000

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from support.confluent import Sent, consumer_of, create_topic, new_producer, produce
-from support.kafka_peer import KafkaPeer
-from support.kafka_tools import KafkaTools
-from support.node import NodeProcess
-from support.waiting import wait_until
+from support.clients.confluent import Sent, consumer_of, create_topic, new_producer, produce
+from support.clients.kafka_peer import KafkaPeer
+from support.clients.kafka_tools import KafkaTools
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 
 At = tuple[str, str]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from support.kafka_tools import KafkaTools
-from support.node import NodeProcess
-from support.wire_client import WireClient
+from support.clients.kafka_tools import KafkaTools
+from support.clients.wire_client import WireClient
+from support.nodes.node import NodeProcess
 
 At = tuple[str, str]
 RECORDS = 20_000

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.kafka_tools import KafkaTools
-from support.node import NodeProcess
-from support.wire_client import WireClient, batch_of
+from support.clients.kafka_tools import KafkaTools
+from support.clients.wire_client import WireClient, batch_of
+from support.nodes.node import NodeProcess
 
 At = tuple[str, str]
 

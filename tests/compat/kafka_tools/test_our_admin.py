@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.kafka_peer import KafkaPeer
+from support.clients.kafka_peer import KafkaPeer
 from tidelog import Admin, KafkaError, NewTopic, TopicPartition
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from support.kcat import Kcat, missing_kcat
-from support.node import NodeProcess
-from support.waiting import wait_until
-from support.wire_client import WireClient, batch_of
+from support.clients.kcat import Kcat, missing_kcat
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
+from support.nodes.node import NodeProcess
 from tidelog.records import split_whole_batches
 
 START_MS = 1_700_000_000_000

@@ -28,8 +28,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.cluster import Cluster  # noqa: E402
-from support.kafka_peer import KAFKA_JARS, KafkaCluster, java_command, missing_peers  # noqa: E402
+from support.clients.kafka_peer import KAFKA_JARS, KafkaCluster, java_command, missing_peers  # noqa: E402
+from support.nodes.cluster import Cluster  # noqa: E402
 
 SOURCE = ROOT / "peers" / "librdkafka" / "package" / "deps" / "librdkafka"
 TEST_SECONDS_MAX = 240

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from support.kafka_peer import SPARK_JARS, missing_peers
-from support.node import StartNode
+from support.clients.kafka_peer import SPARK_JARS, missing_peers
+from support.nodes.node import StartNode
 
 
 @pytest.mark.spark

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from support.loop_runner import on_a_loop_of_its_own
-from support.model_cluster import ModelCluster
-from support.modelled_admin import FAST, run
-from support.scripted_broker import HANG_UP
+from support.fixtures.loop_runner import on_a_loop_of_its_own
+from support.fixtures.model_cluster import ModelCluster
+from support.fixtures.modelled_admin import FAST, run
+from support.fixtures.scripted_broker import HANG_UP
 from tidelog import (
     Admin,
     ConfigResource,

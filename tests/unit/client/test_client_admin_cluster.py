@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from support.model_cluster import ModelCluster
-from support.modelled_admin import in_turn, run
-from support.scripted_broker import HANG_UP
+from support.fixtures.model_cluster import ModelCluster
+from support.fixtures.modelled_admin import in_turn, run
+from support.fixtures.scripted_broker import HANG_UP
 from tidelog import Admin, KafkaError, TopicPartition, UnknownTopicError, UnsupportedVersionError, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, uuid_text

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.model_cluster import ModelCluster
-from support.modelled_admin import FAST
+from support.fixtures.model_cluster import ModelCluster
+from support.fixtures.modelled_admin import FAST
 from tidelog import CommittedOffset, ConfigResource, KafkaError, TopicPartition, aio
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from support.scripted_broker import HANG_UP, SILENT, ScriptedBroker
-from support.waiting import until
+from support.fixtures.scripted_broker import HANG_UP, SILENT, ScriptedBroker
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.cluster import Cluster, real_world

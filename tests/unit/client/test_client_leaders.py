@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from support.modelled_admin import FAST
-from support.scripted_broker import SILENT, ScriptedBroker
+from support.fixtures.modelled_admin import FAST
+from support.fixtures.scripted_broker import SILENT, ScriptedBroker
 from tidelog import TopicPartition, aio
 from tidelog.base.ids import Offset, PartitionIndex
 from tidelog.wire import ApiKey

@@ -14,8 +14,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from support.old_reader_rules import OLD_READER_RULES, ReaderRules
-from support.reader_world import READER, PartitionWorld, ReadingClient
+from support.old_rules.reader_rules import OLD_READER_RULES, ReaderRules
+from support.worlds.reader_world import READER, PartitionWorld, ReadingClient
 from tidelog.base.errors import LogTruncatedError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.client.core.needs import FetchFrom

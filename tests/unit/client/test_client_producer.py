@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from support.loop_runner import on_a_loop_of_its_own
-from support.model_cluster import ModelCluster
-from support.scripted_broker import HANG_UP
+from support.fixtures.loop_runner import on_a_loop_of_its_own
+from support.fixtures.model_cluster import ModelCluster
+from support.fixtures.scripted_broker import HANG_UP
 from tidelog import (
     ClientClosedError,
     KafkaError,

@@ -8,7 +8,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.controlled_cluster import CLUSTER, ONE, THREE, TWO, Cluster, leadership, refused
+from support.fixtures.controlled_cluster import CLUSTER, ONE, THREE, TWO, Cluster, leadership, refused
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, PartitionIndex
 from tidelog.controller import (

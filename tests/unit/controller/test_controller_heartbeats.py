@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from support.controlled_cluster import ONE, THREE, TWO, Cluster, leadership, refused
+from support.fixtures.controlled_cluster import ONE, THREE, TWO, Cluster, leadership, refused
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
 from tidelog.controller import Heartbeat, HeartbeatReply

@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from support.controlled_cluster import ONE, THREE, TWO, Cluster, leadership, refused
+from support.fixtures.controlled_cluster import ONE, THREE, TWO, Cluster, leadership, refused
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId
 from tidelog.controller import (

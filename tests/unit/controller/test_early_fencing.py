@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from support.controlled_cluster import ONE, THREE, TWO, Cluster, leadership
+from support.fixtures.controlled_cluster import ONE, THREE, TWO, Cluster, leadership
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller import EarlyFence, Suspect, Suspicions
 from tidelog.controller.early_fencing import Doubt

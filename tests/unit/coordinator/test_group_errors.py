@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.coordinated import SESSION_MS, Coordinated, subscription
+from support.fixtures.coordinated import SESSION_MS, Coordinated, subscription
 from tidelog.base.errors import Code, KafkaError
 from tidelog.coordinator import GroupSettings, membership
 from tidelog.coordinator.group import TRANSITIONS, GroupState

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.coordinated import Coordinated, CountingRng, subscription
+from support.fixtures.coordinated import Coordinated, CountingRng, subscription
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator import GroupCoordinator, GroupSettings

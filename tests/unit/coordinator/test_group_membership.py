@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.coordinated import REBALANCE_MS, SESSION_MS, Coordinated, subscription
+from support.fixtures.coordinated import REBALANCE_MS, SESSION_MS, Coordinated, subscription
 from tidelog.base.errors import Code
 from tidelog.coordinator import GroupSettings
 from tidelog.coordinator.records import decode_group, group_key

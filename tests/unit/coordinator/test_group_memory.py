@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from support.coordinated import Coordinated
+from support.fixtures.coordinated import Coordinated
 from tidelog.base.errors import Code
 from tidelog.coordinator import GroupSettings
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.coordinated import WALL_START_MS, Coordinated, subscription
+from support.fixtures.coordinated import WALL_START_MS, Coordinated, subscription
 from tidelog.base.errors import Code
 from tidelog.coordinator import GroupSettings
 from tidelog.coordinator.records import decode_offset, group_key, offset_key

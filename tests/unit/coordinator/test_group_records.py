@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.coordinated import CountingRng
+from support.fixtures.coordinated import CountingRng
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator import GroupCoordinator, GroupSettings

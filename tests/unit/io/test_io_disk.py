@@ -239,7 +239,7 @@ def test_a_lock_keeps_others_out_until_it_is_released(disk: RealDisk, tmp_path: 
 
 def test_real_and_promised_agree(disk: RealDisk, tmp_path: Path) -> None:
     """What the log is tested on behaves as what it runs on."""
-    from support.memory_disk import MemoryDisk
+    from support.fixtures.memory_disk import MemoryDisk
 
     results: list[list[object]] = []
     for each, root in ((disk, str(tmp_path)), (MemoryDisk(), "root")):

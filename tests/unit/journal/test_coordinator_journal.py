@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.registers import RecordedRegisters
+from support.fixtures.registers import RecordedRegisters
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.journal import Answer, CoordinatorJournal, RequestId, Send, SendId

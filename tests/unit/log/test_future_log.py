@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.cleaning import clean, key_values
-from support.logs import NOW_MS, append, lineage_of, make_batch, open_log, records_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.cleaning import clean, key_values
+from support.fixtures.logs import NOW_MS, append, lineage_of, make_batch, open_log, records_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import Offset
 from tidelog.log.files.index_file import BLOCK_ENTRIES, FIRST, SECOND, CorruptIndexError, IndexFile

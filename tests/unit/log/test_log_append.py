@@ -7,8 +7,18 @@ from typing import Any
 
 import pytest
 
-from support.logs import DIRECTORY, FLIGHTS, NOW_MS, append, batches_of, lineage_of, make_batch, open_log, values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import (
+    DIRECTORY,
+    FLIGHTS,
+    NOW_MS,
+    append,
+    batches_of,
+    lineage_of,
+    make_batch,
+    open_log,
+    values_of,
+)
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import (
     Code,
     CorruptLogError,

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.cleaning import clean, key_values
-from support.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, make_batch, open_log, records_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.cleaning import clean, key_values
+from support.fixtures.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, make_batch, open_log, records_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.io.disk import RealDisk

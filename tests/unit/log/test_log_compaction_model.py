@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.cleaning import clean, key_values
-from support.logs import DIRECTORY, NOW_MS, make_batch, open_log, records_of
-from support.memory_disk import Contents, MemoryDisk, MemoryFile
+from support.fixtures.cleaning import clean, key_values
+from support.fixtures.logs import DIRECTORY, NOW_MS, make_batch, open_log, records_of
+from support.fixtures.memory_disk import Contents, MemoryDisk, MemoryFile
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.logs import NOW_MS, append, batches_of, make_batch, open_log, records_of, values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import NOW_MS, append, batches_of, make_batch, open_log, records_of, values_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch
 from tidelog.log import LogConfig

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from support.logs import FLIGHTS, append, open_log
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import FLIGHTS, append, open_log
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, PartitionIndex, TopicPartition
 from tidelog.log.directory import LogDirectory, parse_directory_name

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.logs import NOW_MS, make_batch, open_log
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import NOW_MS, make_batch, open_log
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.log import Log
 from tidelog.log.compaction.cleaner_checkpoint import read_cleaner_offsets, write_cleaner_offsets

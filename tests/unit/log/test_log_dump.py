@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.logs import DIRECTORY, NOW_MS, append, make_batch, open_log
-from support.memory_disk import Contents, MemoryDisk
+from support.fixtures.logs import DIRECTORY, NOW_MS, append, make_batch, open_log
+from support.fixtures.memory_disk import Contents, MemoryDisk
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch
 from tidelog.log.dump import Dump, Row, dump

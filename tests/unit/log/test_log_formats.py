@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.logs import DIRECTORY, NOW_MS, append, make_batch, open_log
-from support.memory_disk import MemoryDisk
-from support.record_batches import slow_crc32c
+from support.fixtures.logs import DIRECTORY, NOW_MS, append, make_batch, open_log
+from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.record_batches import slow_crc32c
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import (
     BrokerEpoch,

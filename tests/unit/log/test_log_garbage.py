@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.logs import DIRECTORY, NOW_MS, append, batches_of, make_batch, open_log
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import DIRECTORY, NOW_MS, append, batches_of, make_batch, open_log
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log

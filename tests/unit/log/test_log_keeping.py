@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError, InvariantBrokenError, OffsetOutOfRangeError
 from tidelog.base.ids import Offset
 from tidelog.log import Log

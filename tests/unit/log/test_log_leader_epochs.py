@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support.logs import append, lineage_of, open_log
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import append, lineage_of, open_log
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 import pytest
 
-from support.logs import DIRECTORY, append, open_log
-from support.memory_disk import MemoryDisk, MemoryFile
+from support.fixtures.logs import DIRECTORY, append, open_log
+from support.fixtures.memory_disk import MemoryDisk, MemoryFile
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, NotCachedError, without_waiting

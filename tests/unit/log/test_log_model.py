@@ -14,8 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from support.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, make_batch, open_log
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import DIRECTORY, NOW_MS, batches_of, lineage_of, make_batch, open_log
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.logs import DIRECTORY, NOW_MS, append, make_batch, open_log, values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import DIRECTORY, NOW_MS, append, make_batch, open_log, values_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import AppendResult, Log

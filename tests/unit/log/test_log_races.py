@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.logs import append, open_log, values_of
-from support.memory_disk import MemoryDisk, MemoryFile
+from support.fixtures.logs import append, open_log, values_of
+from support.fixtures.memory_disk import MemoryDisk, MemoryFile
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import Offset
 from tidelog.io.disk import RealDisk

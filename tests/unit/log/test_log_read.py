@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.logs import NOW_MS, append, make_batch, open_log, values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import NOW_MS, append, make_batch, open_log, values_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import OffsetOutOfRangeError
 from tidelog.base.ids import Offset
 from tidelog.log import Log, LogSlice, StaleSliceError

@@ -9,8 +9,18 @@ from typing import Any
 
 import pytest
 
-from support.logs import DIRECTORY, FLIGHTS, NOW_MS, append, batches_of, lineage_of, make_batch, open_log, values_of
-from support.memory_disk import Contents, MemoryDisk
+from support.fixtures.logs import (
+    DIRECTORY,
+    FLIGHTS,
+    NOW_MS,
+    append,
+    batches_of,
+    lineage_of,
+    make_batch,
+    open_log,
+    values_of,
+)
+from support.fixtures.memory_disk import Contents, MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, parse_uuid
 from tidelog.log import Log, LogConfig

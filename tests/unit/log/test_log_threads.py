@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support.logs import append, open_log, values_of
+from support.fixtures.logs import append, open_log, values_of
 from tidelog.base.ids import Offset
 from tidelog.io.disk import RealDisk
 from tidelog.records import split_batches

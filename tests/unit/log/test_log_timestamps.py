@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.logs import NOW_MS, append, make_batch, open_log, records_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import NOW_MS, append, make_batch, open_log, records_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log, TimestampOffset
 

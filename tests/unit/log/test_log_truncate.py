@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from support.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import DIRECTORY, NOW_MS, append, lineage_of, make_batch, open_log, values_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log, LogConfig

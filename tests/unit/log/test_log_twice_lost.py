@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from support.cleaning import clean
-from support.logs import DIRECTORY, NOW_MS, append, make_batch, open_log, values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.cleaning import clean
+from support.fixtures.logs import DIRECTORY, NOW_MS, append, make_batch, open_log, values_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import LeaderEpoch
 from tidelog.log import Log
 

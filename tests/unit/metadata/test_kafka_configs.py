@@ -1,8 +1,8 @@
 """Every setting of Apache Kafka's is in the table, with its facts, and is served, without effect, or refused.
 
 `kafka-4.3-configs.tsv` beside this file holds the facts: names, types, defaults, what is allowed, and which change
-while brokers run. `tests/support/java/ConfigKeys.java` prints them from Kafka's own jars (4.3.1, as `make peers`
-fetches them), and `tests/compat/kafka_tools` compares the two where those are there.
+while brokers run. `tests/support/clients/java/ConfigKeys.java` prints them from Kafka's own jars (4.3.1, as
+`make peers` fetches them), and `tests/compat/kafka_tools` compares the two where those are there.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.scripted_broker import HANG_UP, SILENT, ScriptedBroker
+from support.fixtures.scripted_broker import HANG_UP, SILENT, ScriptedBroker
 from tidelog.base.errors import NetworkError, UnsupportedVersionError
 from tidelog.client.consistency import ConsistencyContext, ConsistencyContextStore
 from tidelog.io.network import RealNetwork

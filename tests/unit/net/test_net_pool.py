@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from support.scripted_broker import ScriptedBroker
+from support.fixtures.scripted_broker import ScriptedBroker
 from tidelog.base.errors import NetworkError
 from tidelog.base.ids import BrokerId
 from tidelog.io.network import RealNetwork

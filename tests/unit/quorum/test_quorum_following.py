@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.quorum_node import OneNode, served, voter_set
+from support.worlds.quorum_node import OneNode, served, voter_set
 from tidelog.base.errors import Code, InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumLog, QuorumState, Role, SnapshotId

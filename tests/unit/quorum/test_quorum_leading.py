@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from support.quorum_node import OneNode, fetch, key, served, voter_set
+from support.worlds.quorum_node import OneNode, fetch, key, served, voter_set
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (

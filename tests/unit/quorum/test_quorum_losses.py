@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.quorum_node import OneNode, fetch, served, voter_set
-from support.quorum_world import QuorumWorld
+from support.worlds.quorum_node import OneNode, fetch, served, voter_set
+from support.worlds.quorum_world import QuorumWorld
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.quorum import FetchAnswer, QuorumFetch, QuorumState, Role

@@ -6,9 +6,9 @@ from uuid import UUID
 
 import pytest
 
-from support.quorum_node import OneNode, fetch, key, voter_set
-from support.quorum_random import play
-from support.quorum_world import QuorumWorld
+from support.worlds.quorum_node import OneNode, fetch, key, voter_set
+from support.worlds.quorum_random import play
+from support.worlds.quorum_world import QuorumWorld
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.quorum import (

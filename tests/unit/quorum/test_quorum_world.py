@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.quorum_random import play
-from support.quorum_world import Conditions, Machine, QuorumWorld
+from support.worlds.quorum_random import play
+from support.worlds.quorum_world import Conditions, Machine, QuorumWorld
 from tidelog.quorum import Role
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.record_batches import build
+from support.fixtures.record_batches import build
 from tidelog.base.errors import MalformedBatchError
 from tidelog.records import kernel_clean, read_header, read_records
 from tidelog.records.header import write_batch

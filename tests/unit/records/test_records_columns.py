@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.record_batches import Row, any_rows, build, kernels
+from support.fixtures.record_batches import Row, any_rows, build, kernels
 from tidelog.base.errors import Code, KafkaError, MalformedBatchError
 from tidelog.records import (
     COMPRESSION_IDS,

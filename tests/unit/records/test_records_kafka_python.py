@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.record_batches import Row, any_rows, build
+from support.fixtures.record_batches import Row, any_rows, build
 from tidelog.records import (
     COMPRESSION_IDS,
     end_transaction_batch,

@@ -16,7 +16,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from support.record_batches import INT64_MAX, INT64_MIN, Row, alike_rows, any_rows, build, compiled_kernels, kernels
+from support.fixtures.record_batches import (
+    INT64_MAX,
+    INT64_MIN,
+    Row,
+    alike_rows,
+    any_rows,
+    build,
+    compiled_kernels,
+    kernels,
+)
 from tidelog import records
 from tidelog.base.errors import Code, MalformedBatchError
 from tidelog.records import kernel, kernel_encode, read_header

@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from support.record_batches import INT64_MAX, INT64_MIN, kernels, load_vectors, slow_crc32c
+from support.fixtures.record_batches import INT64_MAX, INT64_MIN, kernels, load_vectors, slow_crc32c
 from tidelog.records import BatchBuilder, Record, check_crc, read_header, read_records, split_batches, validate_batch
 from tidelog.records.crc32c import crc32c
 

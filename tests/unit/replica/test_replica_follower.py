@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.followed_replica import BACKOFF_MS, EPOCH, LEADER, US, Following
-from support.old_rules import high_watermark_alone
+from support.fixtures.followed_replica import BACKOFF_MS, EPOCH, LEADER, US, Following
+from support.old_rules.replica_rules import high_watermark_alone
 from tidelog.base.errors import Code, FencedLeaderEpochError, InvariantBrokenError, KafkaError, UnknownLeaderEpochError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.followed_replica import Following
+from support.fixtures.followed_replica import Following
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.led_replica import (
+from support.fixtures.led_replica import (
     BACKOFF_MS,
     LAG_MS_MAX,
     LEADER,
@@ -20,7 +20,7 @@ from support.led_replica import (
     proposed,
     state_of,
 )
-from support.old_rules import joins_at_the_high_watermark
+from support.old_rules.replica_rules import joins_at_the_high_watermark
 from tidelog.base.errors import (
     InvariantBrokenError,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.led_replica import (
+from support.fixtures.led_replica import (
     EPOCH,
     LAG_MS_MAX,
     LEADER,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.replica_world import ReplicaWorld
+from support.worlds.replica_world import ReplicaWorld
 
 MESSAGES_MAX = 12
 STEPS_MAX = 80

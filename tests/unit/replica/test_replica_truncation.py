@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.old_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
+from support.old_rules.replica_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import Cut, EpochEnd, OwnLog, join_point, truncation_point

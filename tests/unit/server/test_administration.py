@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 import pytest
 
-from support.admin_requests import RESOURCE_TOPIC, alter, change, described, grow, set_to
-from support.group_member import commit_request
-from support.memory_disk import MemoryDisk
-from support.wire_client import WireClient, batch_of
+from support.clients.admin_requests import RESOURCE_TOPIC, alter, change, described, grow, set_to
+from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.memory_disk import MemoryDisk
+from support.load.group_member import commit_request
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Executor

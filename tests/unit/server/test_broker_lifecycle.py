@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from support.memory_disk import MemoryDisk
-from support.scripted_broker import SILENT, ScriptedBroker
+from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.scripted_broker import SILENT, ScriptedBroker
 from tidelog.base.errors import Code, ConfigError, TimedOutError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
 from tidelog.controller.leaders import LOST_DIRECTORY

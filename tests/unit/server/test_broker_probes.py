@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from support.memory_disk import MemoryDisk
-from support.waiting import until
+from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.waiting import until
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.cli.ports import free_ports
 from tidelog.io.clock import SystemClock

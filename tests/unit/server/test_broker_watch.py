@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
 from tidelog.controller import BrokerToRegister, Heartbeat, NewTopic

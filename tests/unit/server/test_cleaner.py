@@ -9,9 +9,9 @@ from typing import Any, TypeVar, cast
 
 import pytest
 
-from support.cleaning import key_values
-from support.logs import NOW_MS
-from support.memory_disk import MemoryDisk
+from support.fixtures.cleaning import key_values
+from support.fixtures.logs import NOW_MS
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, DiskError, refusal
 from tidelog.base.ids import (
     BrokerId,

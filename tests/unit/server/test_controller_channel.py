@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from support.scripted_broker import HANG_UP, SILENT, ScriptedBroker
+from support.fixtures.scripted_broker import HANG_UP, SILENT, ScriptedBroker
 from tidelog.base.errors import Code, KafkaError, NetworkError, UnsupportedVersionError
 from tidelog.base.ids import BrokerId, ClusterId
 from tidelog.io.network import RealNetwork

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from support.loop_steps import Steps
+from support.fixtures.loop_steps import Steps
 from tidelog.server.replication.deadlines import Deadlines
 from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.sim.world.clock import SimulatedClock

@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from support.logs import NOW_MS, batches_of, make_batch, records_of
-from support.memory_disk import MemoryDisk
-from support.waiting import WAIT_SECONDS_MAX, until
+from support.fixtures.logs import NOW_MS, batches_of, make_batch, records_of
+from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.controller import BrokerToRegister, ConfigChange, ConfigOperation, ConfigsToAlter, NewTopic, TopicToDelete

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from support.fetch_model import SessionReader, ToyNode, View
+from support.fixtures.fetch_model import SessionReader, ToyNode, View
 from tidelog.base.errors import Code
 from tidelog.server.api import fetch_reading
 from tidelog.server.api.handlers import api_01_fetch

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from support.fetch_model import TOPIC, SessionReader, ToyNode, View
+from support.fixtures.fetch_model import TOPIC, SessionReader, ToyNode, View
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.io.rng import SystemRng

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from support.memory_disk import MemoryDisk
-from support.waiting import until
+from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code
 from tidelog.server.broker import replica_log_dir_move
 from unit.server.test_log_moves import (

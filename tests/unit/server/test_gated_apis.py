@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
+from support.clients.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.server.api.apis import APIS, DENIALS, READS
 from tidelog.server.transport.listener_roles import CONTROLLER

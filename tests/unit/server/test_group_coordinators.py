@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
-from support.led_offsets import GatedExecutor, Led, SetClock
-from support.memory_disk import MemoryDisk
+from support.fixtures.led_offsets import GatedExecutor, Led, SetClock
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, TopicId
 from tidelog.base.ports import Executor

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from support.led_offsets import Led
-from support.memory_disk import MemoryDisk
-from support.wire_samples import sample
+from support.clients.wire_samples import sample
+from support.fixtures.led_offsets import Led
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.dispatch import RequestContext

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.group_member import commit_request
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
+from support.load.group_member import commit_request
 from tidelog.base.errors import Code, refusal
 from tidelog.controller import NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from support.logs import values_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import values_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.io.clock import SystemClock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from support.replicated_brokers import ReplicatedCluster, run, until
+from support.fixtures.replicated_brokers import ReplicatedCluster, run, until
 from tidelog.base.errors import Code
 
 LAGS = {"replica.lag.time.max.ms": "3000"}

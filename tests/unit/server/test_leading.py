@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, InvariantBrokenError, KafkaError
 from tidelog.base.ids import (
     BrokerEpoch,

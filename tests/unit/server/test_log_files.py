@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import DiskError
 from tidelog.base.ids import BrokerEpoch, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.io.clock import SystemClock

@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from support.simulated_quorum import METADATA, Quorum, run_quorum
+from support.worlds.simulated_quorum import METADATA, Quorum, run_quorum
 from tidelog.base.errors import TidelogError
 from tidelog.quorum import QuorumState, parse_quorum_state
 from tidelog.sim.world.disk import SimulatedDisk

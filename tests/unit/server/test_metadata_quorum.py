@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from support.loop_steps import Steps
-from support.simulated_quorum import METADATA, PORT, Quorum, format_directory, run_quorum
+from support.fixtures.loop_steps import Steps
+from support.worlds.simulated_quorum import METADATA, PORT, Quorum, format_directory, run_quorum
 from tidelog.base.errors import Code, ConfigError, CorruptLogError, KafkaError, NetworkError
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch, Offset
 from tidelog.net.address import Address

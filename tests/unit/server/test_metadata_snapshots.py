@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from support.led_offsets import SetClock
-from support.logs import DIRECTORY, open_log
-from support.memory_disk import MemoryDisk
-from support.simulated_quorum import METADATA, Quorum, run_quorum
+from support.fixtures.led_offsets import SetClock
+from support.fixtures.logs import DIRECTORY, open_log
+from support.fixtures.memory_disk import MemoryDisk
+from support.worlds.simulated_quorum import METADATA, Quorum, run_quorum
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, LeaderEpoch, Offset
 from tidelog.log.directory import LogDirectory

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from support.simulated_quorum import METADATA, PORT, Quorum, directory_id, format_directory, run_quorum, voter
+from support.worlds.simulated_quorum import METADATA, PORT, Quorum, directory_id, format_directory, run_quorum, voter
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.log.directory import LogDirectory

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from support.memory_disk import MemoryDisk
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, NetworkError
-from tidelog.base.ids import CLUSTER_METADATA, LeaderEpoch
+from tidelog.base.ids import CLUSTER_METADATA, BrokerId, LeaderEpoch
 from tidelog.controller import ControllerState, Heartbeat, NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
@@ -45,7 +45,7 @@ from tidelog.wire.messages.api_02_list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 MARKER = "logs/.kafka_cleanshutdown"
 METADATA = "logs/__cluster_metadata-0"
@@ -426,6 +426,25 @@ def test_logs_without_the_metadata_that_says_whose_they_are_keep_a_node_from_sta
             await node.start()
         await node.stop()
         assert disk.is_directory("logs/flights-0")
+
+    run(scenario)
+
+
+def test_a_broker_is_in_its_metadata_answer_where_all_are_fenced() -> None:
+    """As a cluster stops. librdkafka drops every connection that is not in the answer, and asks nobody any more."""
+
+    async def scenario() -> None:
+        node = new_node(MemoryDisk())
+        await node.start()
+        epoch = node.image.brokers[BrokerId(1)].broker_epoch
+        await node.controller.request(lambda state: state.decide_fence_broker(BrokerId(1), epoch))
+        while not node.image.brokers[BrokerId(1)].is_fenced:
+            await asyncio.sleep(0)
+        context = RequestContext(RequestHeader(ApiKey.METADATA, 12, 1, None, None), Swept(), BROKER)
+        answer = api_03_metadata.handle(node, MetadataRequest(topics=[]), context)
+        assert isinstance(answer, MetadataResponse)
+        assert [broker.node_id for broker in answer.brokers] == [1]
+        await node.stop()
 
     run(scenario)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.group_member import commit_request
-from support.led_offsets import DIRECTORY, GatedExecutor, Led, WaitingReader, state_of
-from support.memory_disk import MemoryDisk
+from support.fixtures.led_offsets import DIRECTORY, GatedExecutor, Led, WaitingReader, state_of
+from support.fixtures.memory_disk import MemoryDisk
+from support.load.group_member import commit_request
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator import GroupCoordinator

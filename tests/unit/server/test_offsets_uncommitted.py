@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from support.led_offsets import BROKER, PLACE, Led
-from support.memory_disk import MemoryDisk
-from support.replicated_brokers import until
+from support.fixtures.led_offsets import BROKER, PLACE, Led
+from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.replicated_brokers import until
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionEpoch
 from tidelog.metadata import PartitionImage

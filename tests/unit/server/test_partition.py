@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, FencedLeaderEpochError, KafkaError, OffsetOutOfRangeError, UnknownLeaderEpochError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
 from tidelog.log import Log, LogConfig

@@ -9,8 +9,8 @@ from typing import cast
 
 import pytest
 
-from support.logs import FLIGHTS, NOW_MS, make_batch, open_log
-from support.memory_disk import MemoryDisk
+from support.fixtures.logs import FLIGHTS, NOW_MS, make_batch, open_log
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError, OffsetOutOfRangeError
 from tidelog.base.ids import BrokerId, LeaderEpoch, PartitionEpoch, TopicId
 from tidelog.log import LogSlice

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from support.loop_steps import Steps
-from support.waiting import until
+from support.fixtures.loop_steps import Steps
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.records import BatchBuilder

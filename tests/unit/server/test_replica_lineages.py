@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until
+from support.fixtures.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch
 from tidelog.client.core.lineage_search import LineageSearch

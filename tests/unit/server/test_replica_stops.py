@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from support.scripted_broker import HANG_UP, ScriptedBroker
-from support.waiting import until
+from support.fixtures.scripted_broker import HANG_UP, ScriptedBroker
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import LostReplica

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from support.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until, values_of
+from support.fixtures.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until, values_of
 from tidelog.base.errors import Code
 from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
 from tidelog.metadata import ConfigResource, ResourceType

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from support.logs import make_batch
-from support.replicated_brokers import PARTITION, PORT, TOPIC, ReplicatedCluster, run, until
+from support.fixtures.logs import make_batch
+from support.fixtures.replicated_brokers import PARTITION, PORT, TOPIC, ReplicatedCluster, run, until
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.controller import ElectionType

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from support.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until
+from support.fixtures.replicated_brokers import TOPIC, ReplicatedBroker, ReplicatedCluster, run, until
 from tidelog.base.errors import ConfigError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.metadata import ConfigResource, ResourceType

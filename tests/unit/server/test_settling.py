@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from support.controlled_cluster import SeededRng
+from support.fixtures.controlled_cluster import SeededRng
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.controller import ControllerSettings, ControllerState, NewTopic

@@ -9,9 +9,9 @@ from uuid import UUID
 
 import pytest
 
-from support.memory_disk import MemoryDisk
-from support.waiting import until
-from support.wire_client import batch_of
+from support.clients.wire_client import batch_of
+from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.waiting import until
 from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, TidelogError
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.controller import NewTopic, TopicToDelete

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from support.memory_disk import MemoryDisk
+from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import LostReplica, NewTopic, TopicToDelete
 from tidelog.io.clock import SystemClock

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from support.token_client import LATE, OneNode, codes_of, metadata, play, produce
+from support.clients.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import Offset
 from tidelog.server.api.handlers.api_01_fetch import PARTITION_BYTES

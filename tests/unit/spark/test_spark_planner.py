@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.toy_cluster import IDS, Record, ToyCluster
+from support.fixtures.toy_cluster import IDS, Record, ToyCluster
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.client.core.positions import UNDEFINED_MS_MAX
 from tidelog.spark.offsets import Json, StreamOffset

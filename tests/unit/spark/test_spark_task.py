@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from support.modelled_admin import FAST
-from support.scripted_broker import ScriptedBroker
+from support.fixtures.modelled_admin import FAST
+from support.fixtures.scripted_broker import ScriptedBroker
 from tidelog import Consumer
 from tidelog.base.errors import Code, TopicRecreatedError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition

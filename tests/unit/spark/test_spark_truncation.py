@@ -5,7 +5,7 @@ from typing import TypeVar
 
 import pytest
 
-from support.toy_cluster import ToyCluster, ToyPartition
+from support.fixtures.toy_cluster import ToyCluster, ToyPartition
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.client.core.positions import Questions
 from tidelog.spark.offsets import LINEAGE_LENGTH_MAX, Loss, Position

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.histories import Fault, Given, History, RecordId, Told
+from support.load.histories import Fault, Given, History, RecordId, Told
 
 PARTITIONS = 2
 RECORDS = 6  # of each producer, to each partition

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from support.kafka_json import kafka_json
-from support.kafka_peer import java_command
-from support.wire_samples import ALL_MESSAGES, NODES_ONLY, message_id, sample
+from support.clients.kafka_json import kafka_json
+from support.clients.kafka_peer import java_command
+from support.clients.wire_samples import ALL_MESSAGES, NODES_ONLY, message_id, sample
 from tidelog.wire import ApiKey, decode, encode
 from tidelog.wire.schema import layout_of
 
@@ -54,7 +54,7 @@ def write_vectors() -> None:
     )
     ran = subprocess.run(java_command([str(READER)]), input="".join(asked), capture_output=True, text=True, check=True)
     lines = [
-        "# One message a line, with every field set (tests/support/wire_samples.py), as Apache Kafka 4.3.1 writes it,",
+        "# One message a line, with every field set (clients/wire_samples.py), as Apache Kafka 4.3.1 writes it,",
         "# and as JSON, as it reads it.",
     ]
     lines += [f"{name} {answer}" for name, answer in zip(IDS, ran.stdout.splitlines(), strict=True)]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.kafka_python_messages import decode_response_with_kafka_python, encode_request_with_kafka_python
-from support.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, sample
+from support.clients.kafka_python_messages import decode_response_with_kafka_python, encode_request_with_kafka_python
+from support.clients.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, sample
 from tidelog.base.errors import MalformedMessageError
 from tidelog.wire import (
     ApiKey,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.kafka_python_messages import decode_with_kafka_python, encode_with_kafka_python, highest_version
-from support.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, message_id, messages, sample
+from support.clients.kafka_python_messages import decode_with_kafka_python, encode_with_kafka_python, highest_version
+from support.clients.wire_samples import SHARED_MESSAGE_IDS, SHARED_MESSAGES, message_id, messages, sample
 from tidelog.wire import decode, encode
 from tidelog.wire.messages.api_18_api_versions import ApiVersionsResponse
 
@@ -52,7 +52,7 @@ def test_the_stored_bytes_stay_as_they_are(cls: type[Any], version: int) -> None
 
 def write_vectors() -> None:
     """Make the file anew with kafka-python: `PYTHONPATH=tests python tests/unit/wire/test_wire_kafka_python.py`."""
-    lines = ["# One message a line, with every field set (tests/support/wire_samples.py), as kafka-python encodes it."]
+    lines = ["# One message a line, with every field set (clients/wire_samples.py), as kafka-python encodes it."]
     lines += [
         f"{message_id(cls, version)} {encode_with_kafka_python(sample(cls, version), version).hex()}"
         for cls, version in SHARED_MESSAGES

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, sample
+from support.clients.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, sample
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError
 from tidelog.wire import decode, encode
 from tidelog.wire.limits import ELEMENTS_MAX

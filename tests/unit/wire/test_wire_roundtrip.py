@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, messages, sample
+from support.clients.wire_samples import ALL_MESSAGE_IDS, ALL_MESSAGES, messages, sample
 from tidelog.wire import decode, encode, encode_pieces
 
 

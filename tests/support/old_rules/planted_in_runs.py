@@ -1,0 +1,274 @@
+"""Bugs planted in production code while whole runs go on, and how many seeds it takes until one is found.
+
+As a program it prints the table, in some minutes:
+`PYTHONPATH=tests python tests/support/old_rules/planted_in_runs.py [NAME...]`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pytest
+
+from support.old_rules.planted_bugs import WEAK_LEADERS, Found, print_table
+from support.old_rules.replica_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
+from tidelog.base.ids import LeaderEpoch, Offset
+from tidelog.client.core.positions import Intact
+from tidelog.client.core.reader import PartitionReader
+from tidelog.controller import brokers
+from tidelog.controller.leaders import changes_on_leaving
+from tidelog.controller.partition_changes import with_replicas
+from tidelog.metadata import PartitionImage
+from tidelog.quorum import QuorumNode, QuorumState, VoteAsked, VoterSet, format_quorum_state
+from tidelog.quorum.standing import Standing
+from tidelog.replica import FollowerFetch, FollowerReplica, FollowerState, LeaderReplica, stop
+from tidelog.replica.progress import FollowerProgress
+from tidelog.server.api.tokens import TokenGate
+from tidelog.server.node import Node
+from tidelog.server.replication.partition import Partition
+from tidelog.server.storage.metadata_files import MetadataFiles
+from tidelog.sim.replicas import controller
+from tidelog.sim.runs.run import run_seed
+from tidelog.sim.world.disk import SimulatedDisk
+
+MINUTES = 0.3
+SEEDS_MAX = 150
+TRIES = 3
+TRY_STRIDE = 1_000
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+@dataclass(frozen=True)
+class PlantedInRuns:
+    """One bug.
+
+    Attributes:
+        number: of the rule that it breaks; 570 for the section on StopReplica.
+        words: what is done wrong.
+        nodes: of the runs.
+        is_cluster: whether they are whole nodes, with their quorum.
+    """
+
+    number: str
+    words: str
+    plant: Patch
+    nodes: int = 3
+    is_cluster: bool = False
+
+
+def _default(function: object, name: str, value: object) -> Patch:
+    """Another value for an argument that nobody gives."""
+    return lambda patch: patch.setitem(function.__kwdefaults__, name, value)  # type: ignore[attr-defined]
+
+
+def _attribute(owner: object, name: str, value: object) -> Patch:
+    return lambda patch: patch.setattr(owner, name, value)
+
+
+def _accepts_what_diverges(patch: pytest.MonkeyPatch) -> None:
+    accept_fetch = LeaderReplica.accept_fetch
+
+    def accept(self: LeaderReplica, fetch: FollowerFetch) -> object:
+        return accept_fetch(self, replace(fetch, last_fetched_epoch=None))
+
+    patch.setattr(LeaderReplica, "accept_fetch", accept)
+
+
+def _before_it_is_ready(weaken: Callable[[LeaderReplica], None]) -> Patch:
+    take_ready = LeaderReplica.take_ready
+
+    def weakly(self: LeaderReplica) -> object:
+        weaken(self)
+        return take_ready(self)
+
+    return _attribute(LeaderReplica, "take_ready", weakly)
+
+
+def _keeps_seats(*args: object, **kwargs: object) -> object:
+    return [] if "is_lost" in kwargs else changes_on_leaving(*args, **kwargs)  # type: ignore[arg-type]
+
+
+def _never_lost(*args: object, **kwargs: object) -> object:
+    return changes_on_leaving(*args, **{**kwargs, "is_lost": False})  # type: ignore[arg-type]
+
+
+def _in_the_same_epoch(before: PartitionImage, *args: object, **kwargs: object) -> PartitionImage:
+    after = with_replicas(before, *args, **kwargs)  # type: ignore[arg-type]
+    return replace(after, leader_epoch=before.leader_epoch) if after.leader == before.leader else after
+
+
+OF_REPLICAS = ("high-watermark", "unfenced", "commits-alone", "shrinks-unasked", "keeps-its-seat", "consumer-trusts")
+"""Of the bugs below, those that are planted in whole clusters as well."""
+
+PLANTED: Mapping[str, PlantedInRuns] = {
+    "high-watermark": PlantedInRuns(
+        "2",
+        "A follower cuts to its own high watermark.",
+        _default(FollowerReplica.__init__, "truncation", high_watermark_alone),
+    ),
+    "kip-101-alone": PlantedInRuns(
+        "2",
+        "A follower asks once, and cuts to whatever end is answered.",
+        _default(FollowerReplica.__init__, "truncation", first_epoch_end),
+    ),
+    "unfenced": PlantedInRuns(
+        "3",
+        "A leader serves senders of any leader epoch.",
+        _attribute(LeaderReplica, "check_leader_epoch", lambda *_: None),
+    ),
+    "diverging-fetch-counts": PlantedInRuns(
+        "3", "A leader does not look at the epoch of the fetcher's last record.", _accepts_what_diverges
+    ),
+    "incarnations-alike": PlantedInRuns(
+        "3",
+        "What an earlier incarnation fetched counts.",
+        _attribute(FollowerProgress, "is_overtaken", lambda *_: False),
+    ),
+    **{name: PlantedInRuns("4", words, _before_it_is_ready(weaken)) for name, (words, weaken) in WEAK_LEADERS.items()},
+    "commits-alone": PlantedInRuns(
+        "4",
+        "What everyone in sync has is committed, however few.",
+        _attribute(LeaderReplica, "isr_size_min", property(lambda _: 1)),
+    ),
+    "joins-at-the-high-watermark": PlantedInRuns(
+        "5",
+        "Who has reached the high watermark joins the ISR.",
+        _default(LeaderReplica.__init__, "join", joins_at_the_high_watermark),
+    ),
+    "keeps-its-seat": PlantedInRuns(
+        "6", "Who registers anew keeps leaderships and seats.", _attribute(brokers, "changes_on_leaving", _keeps_seats)
+    ),
+    "unclean-is-clean": PlantedInRuns(
+        "7", "Who lost power stays eligible.", _attribute(brokers, "changes_on_leaving", _never_lost)
+    ),
+    "same-epoch": PlantedInRuns(
+        "8", "Other replicas, and the same leader epoch.", _attribute(controller, "with_replicas", _in_the_same_epoch)
+    ),
+    "serves-at-once": PlantedInRuns(
+        "9",
+        "A follower serves consumers before it is reconciled.",
+        _attribute(FollowerReplica, "is_reconciled", property(lambda self: self.state is not FollowerState.STOPPED)),
+    ),
+    "stop-without-epoch": PlantedInRuns(
+        "570",
+        "A broker does not look at the leader epoch of a StopReplica.",
+        _attribute(stop, "check_stop_order", lambda *_: None),
+    ),
+    "consumer-trusts": PlantedInRuns(
+        "14",
+        "A consumer takes every answer about its position for good news.",
+        _default(PartitionReader.__init__, "rule", lambda *_: Intact()),
+        nodes=1,
+    ),
+    "acknowledged-unsynced": PlantedInRuns(
+        "the promise",
+        "What is to be synced is acknowledged before it is.",
+        _attribute(Partition, "is_sync_awaited", property(lambda _: False)),
+        nodes=1,
+    ),
+}
+
+
+def _forgets_votes(patch: pytest.MonkeyPatch) -> None:
+    def write(self: MetadataFiles, state: QuorumState) -> None:
+        data = format_quorum_state(state)
+        self._disk.open(self._quorum_state_path, create=True).truncate(0)
+        self._disk.open(self._quorum_state_path).append(data)
+
+    patch.setattr(MetadataFiles, "write_quorum_state", write)
+
+
+def _syncs_later(patch: pytest.MonkeyPatch) -> None:
+    on_appended = QuorumNode.on_appended
+
+    def appended(self: QuorumNode, log_end_offset: Offset, now_ms: int) -> None:
+        on_appended(self, log_end_offset, now_ms)
+        self.on_synced(log_end_offset, now_ms)
+
+    patch.setattr(QuorumNode, "on_appended", appended)
+
+
+def _grants_anybody(patch: pytest.MonkeyPatch) -> None:
+    """Whatever the candidate's log lacks."""
+    on_vote_asked = QuorumNode.on_vote_asked
+
+    def asked(self: QuorumNode, ticket: int, vote: VoteAsked, now_ms: int) -> None:
+        better = replace(vote, last_leader_epoch=LeaderEpoch(1 << 30), log_end_offset=Offset(1 << 60))
+        on_vote_asked(self, ticket, better, now_ms)
+
+    patch.setattr(QuorumNode, "on_vote_asked", asked)
+
+
+async def _at_once(*_: object) -> None:
+    """Wait for nothing."""
+
+
+PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
+    "votes-unsynced": PlantedInRuns(
+        "the quorum", "A vote is granted before it would survive a loss of power.", _forgets_votes, is_cluster=True
+    ),
+    "says-synced": PlantedInRuns(
+        "the quorum", "A voter says that records are on its disk when they are written.", _syncs_later, is_cluster=True
+    ),
+    "grants-anybody": PlantedInRuns(
+        "the quorum", "A voter does not look at how much a candidate has.", _grants_anybody, is_cluster=True
+    ),
+    "votes-though-lost": PlantedInRuns(
+        "the quorum",
+        "Who lost its log, or its votes, is a voter like any other.",
+        _attribute(Standing, "may_vote", property(lambda _: True)),
+        is_cluster=True,
+    ),
+    "one-is-a-majority": PlantedInRuns(
+        "the quorum",
+        "What one voter has is committed, and who votes for itself leads.",
+        _attribute(VoterSet, "majority_size", property(lambda _: 1)),
+        is_cluster=True,
+    ),
+    "own-writes-unseen": PlantedInRuns(
+        "the promise",
+        "Who made a topic is answered before its broker knows of it.",
+        _attribute(Node, "caught_up", _at_once),
+        is_cluster=True,
+    ),
+    "answers-from-the-past": PlantedInRuns(
+        "the promise",
+        "A broker answers whatever the client has seen elsewhere.",
+        _attribute(TokenGate, "is_reached", lambda *_: True),
+        is_cluster=True,
+    ),
+    "same-boot": PlantedInRuns(
+        "7",
+        "A loss of power is taken for a crash.",
+        _attribute(SimulatedDisk, "boot_id", lambda _: "b"),
+        is_cluster=True,
+    ),
+    **{name: replace(PLANTED[name], nodes=3, is_cluster=True) for name in OF_REPLICAS},
+}
+
+
+def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> Found | None:
+    """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
+    with pytest.MonkeyPatch.context() as patch:
+        bug.plant(patch)
+        for count in range(1, seeds_max + 1):
+            seed = first_seed + count - 1
+            report = run_seed(seed, nodes=bug.nodes, is_cluster=bug.is_cluster, minutes=MINUTES)
+            if report.broken:
+                return count, report.broken
+    return None
+
+
+if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
+    planted = {**PLANTED, **{f"{name}-in-a-cluster": bug for name, bug in PLANTED_IN_CLUSTERS.items()}}
+    print_table(
+        {name: (bug.number, bug.words, partial(seeds_until_found, bug)) for name, bug in planted.items()},
+        seeds_max=SEEDS_MAX,
+        tries=TRIES,
+        stride=TRY_STRIDE,
+    )

@@ -1,0 +1,187 @@
+"""Rules that a proposal replaced, to be passed in where production has today's: what they cost is shown by tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from support.worlds.replica_values import Rules
+from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
+from tidelog.controller.partition_changes import IsActive
+from tidelog.metadata.image import PartitionImage
+from tidelog.records.lineage import LeaderEpochLineage
+from tidelog.replica import (
+    Cut,
+    EpochEnd,
+    LeaderReplica,
+    OwnLog,
+    truncation_point,
+)
+
+
+def high_watermark_alone(log: OwnLog, answer: EpochEnd | None) -> Cut:
+    """Before KIP-101: a follower asks nobody, and keeps what it knows to be committed."""
+    return Cut(log.high_watermark)
+
+
+def first_epoch_end(log: OwnLog, answer: EpochEnd | None) -> Cut:
+    """KIP-101 alone: one question, and the end offset in the answer counts, whatever epoch the answer is of."""
+    if answer is None:
+        return Cut(log.log_end_offset, ask_next=log.last_leader_epoch)
+    return Cut(min(answer.end_offset, log.log_end_offset))
+
+
+def only_when_told(log: OwnLog, answer: EpochEnd | None) -> Cut:
+    """No question before the first fetch: the leader tells who diverged. Kafka's since 2.7, and no weaker than ours."""
+    return Cut(log.log_end_offset) if answer is None else truncation_point(log, answer)
+
+
+def never_halts(log: OwnLog, end_offset: Offset, unclean_epoch: LeaderEpoch | None) -> bool:
+    """Kafka's followers cut whatever the leader says."""
+    return False
+
+
+def joins_at_the_high_watermark(high_watermark: Offset, epoch_start: Offset) -> Offset:
+    """Before the start of the leader's epoch counted too."""
+    return high_watermark
+
+
+def last_one_keeps_its_seat(
+    partition: PartitionImage,
+    broker: BrokerId,
+    *,
+    min_insync_replicas: int,
+    is_active: IsActive,
+    is_lost: bool,
+) -> PartitionImage | None:
+    """Before KIP-966: the ISR is never empty, and who was in it last leads again, whatever it has lost."""
+    isr = tuple(one for one in partition.isr if one != broker) or partition.isr
+    leads = partition.leader == broker
+    if isr == partition.isr and not leads:
+        return None
+    heirs = [one for one in isr if one != broker and is_active(one)]
+    return replace(
+        partition,
+        isr=isr,
+        leader=next(iter(heirs), None) if leads else partition.leader,
+        leader_epoch=LeaderEpoch(partition.leader_epoch + leads),
+        partition_epoch=PartitionEpoch(partition.partition_epoch + 1),
+    )
+
+
+class EpochJournal(LeaderEpochLineage):
+    """A journal of epochs: what it has stays as it is when the next one is added."""
+
+    def assign(self, leader_epoch: LeaderEpoch, start_offset: Offset) -> bool:
+        if self.latest_leader_epoch is not None and leader_epoch <= self.latest_leader_epoch:
+            return False
+        self._leader_epochs.append(leader_epoch)
+        self._start_offsets.append(start_offset)
+        return True
+
+
+class ForgetfulLeader(LeaderReplica):
+    """A proposal that was not answered is taken not to have been granted."""
+
+    def on_proposal_unanswered(self, now_ms: int) -> None:
+        super().on_proposal_unanswered(now_ms)
+        self._isr.maximal, self._isr._proposals = self._isr.committed, frozenset()
+
+
+class CommittingAlone(LeaderReplica):
+    """Before KIP-966: what everyone in sync has is committed, however few they are."""
+
+    @property
+    def isr_size_min(self) -> int:
+        return 1
+
+    def check_enough_replicas(self) -> None:
+        """As ever."""
+        if len(self.isr) < self._settings.min_insync_replicas:
+            super().check_enough_replicas()
+
+
+class ContentLeader(LeaderReplica):
+    """Before min.insync.replicas: acks=all is acknowledged by whoever is in sync, be it the leader alone."""
+
+    @property
+    def isr_size_min(self) -> int:
+        return 1
+
+
+def _unfenced(rules: Rules) -> Rules:
+    return replace(rules, is_fetch_fenced=False, is_truncation_fenced=False, compares_last_epoch=False)
+
+
+class OldRule(NamedTuple):
+    """What some went by, and what it says, in the words of who went by it."""
+
+    rules: Rules
+    says: str
+
+
+OLD_RULES = {
+    "high-watermark": OldRule(
+        _unfenced(Rules(truncation=high_watermark_alone)),
+        "A follower cuts to its own high watermark (before KIP-101).",
+    ),
+    "kip-101-alone": OldRule(
+        _unfenced(Rules(truncation=first_epoch_end)),
+        "It asks once where its last epoch ends, and cuts there, whatever epoch is answered.",
+    ),
+    "kip-279-alone": OldRule(
+        _unfenced(Rules()), "It asks until both know an epoch, but nobody looks at the epochs of senders."
+    ),
+    "kip-320-first-try": OldRule(
+        Rules(is_fetch_fenced=False), "A fetch tells the epoch of its last record, and not that of its sender."
+    ),
+    "unfenced-truncation": OldRule(
+        Rules(is_truncation_fenced=False, compares_last_epoch=False),
+        "Fetches are fenced; who asks where an epoch ends is not.",
+    ),
+    "joins-at-the-high-watermark": OldRule(
+        Rules(join=joins_at_the_high_watermark),
+        "Who has reached the high watermark joins the ISR, wherever the leader's epoch starts.",
+    ),
+    "diverging-fetch-counts": OldRule(
+        Rules(counts_diverging=True), "A fetch says how much its sender has, even one that diverges."
+    ),
+    "returns-in-its-epoch": OldRule(Rules(keeps_epoch=True), "A leader that is back at once leads on."),
+    "keeps-its-seat": OldRule(Rules(keeps_seats=True), "Who is back before anyone noticed is in sync still."),
+    "joins-as-its-predecessor": OldRule(
+        Rules(checks_broker_epochs=False), "What one incarnation has proved counts for the next (before KIP-903)."
+    ),
+    "cuts-what-was-committed": OldRule(
+        Rules(halts=never_halts), "A follower cuts what a leader lacks, though it was committed and nobody gave it up."
+    ),
+    "last-one-keeps-its-seat": OldRule(
+        Rules(leaving=last_one_keeps_its_seat), "The ISR is never empty (before KIP-966)."
+    ),
+    "epoch-file-as-it-was": OldRule(
+        Rules(lineage=EpochJournal, trims_lineage=False),
+        "After an unclean shutdown, the epoch file is read as it is.",
+    ),
+    "unsynced-truncation": OldRule(
+        Rules(syncs_truncation=False), "A truncation is on disk some time after the epochs are."
+    ),
+    "forgotten-proposals": OldRule(
+        Rules(leader=ForgetfulLeader), "A change of the ISR that was not answered was not granted."
+    ),
+    "acks-duplicates-at-once": OldRule(
+        Rules(acks_duplicates=True), "A duplicate is acknowledged at once: it has been written before."
+    ),
+    "commits-alone": OldRule(
+        Rules(leader=CommittingAlone),
+        "What everyone in sync has is committed, however few (before KIP-966).",
+    ),
+    "acks-of-who-is-left": OldRule(
+        Rules(leader=ContentLeader), "acks=all asks for those in sync, be it the leader alone."
+    ),
+    "serves-at-once": OldRule(
+        Rules(serves_unreconciled=True), "A follower serves consumers as soon as it hears of an epoch."
+    ),
+    "checkpoint-stays": OldRule(
+        Rules(lowers_checkpoint=False), "The checkpoint of the high watermark only ever grows."
+    ),
+}
+"""By the name that a story replays it under."""
