@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from functools import partial
+from inspect import CORO_CLOSED, getcoroutinestate
 from random import Random
+from typing import Any, cast
 
 import pytest
 
@@ -146,6 +148,27 @@ def test_what_is_left_at_the_end_ends_on_the_loop_itself(loop: SimulatedLoop) ->
     other.run(close_it())
     assert ended_on == [loop, other]
     other.close()
+
+
+def test_what_a_process_starts_while_it_is_buried_ends_with_it(loop: SimulatedLoop) -> None:
+    async def program() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            started.append(asyncio.create_task(program()))
+
+    async def main() -> None:
+        process = loop.new_process("program")
+        process.context.run(lambda: asyncio.create_task(program()))
+        await asyncio.sleep(1)
+        process.end()
+        process.bury()
+        (one,) = started
+        assert getcoroutinestate(cast(Any, one.get_coro())) == CORO_CLOSED
+        assert not process.pending_tasks
+
+    started: list[asyncio.Task[None]] = []
+    loop.run(main())
 
 
 def test_offloaded_work_is_done_later_and_in_an_order_of_the_seed(loop: SimulatedLoop) -> None:

@@ -240,8 +240,8 @@ class Controller:
             self._quorum.give_up(error)
         finally:
             self._settling = None
-            if self._is_unsettled and self.is_active:  # in another leadership
-                self._settle_soon()
+        if self._is_unsettled and self.is_active:  # in another leadership
+            self._settle_soon()
 
     def _tell_of_lost_replicas(self, end_offset: Offset) -> None:
         lost = self.journal.committed.lost

@@ -64,18 +64,22 @@ class Process:
 
         Their `finally` clauses run here; the caller sees to it that they reach nothing.
         """
-        for task in self.pending_tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own mark, as in `gather`
-            coroutine = task.get_coro()
-            for unawaited in list(_not_begun(coroutine)):
-                unawaited.close()  # Python would complain of it
-            for _ in range(_CLOSE_ATTEMPTS_MAX):  # one that waits in a `finally` has to be told again
-                try:
-                    self.context.run(coroutine.close)
-                except Exception:  # noqa: S112  # of a process that is dead
-                    continue
-                break
-        self._tasks = []
+        for _ in range(_CLOSE_ATTEMPTS_MAX):  # a `finally` may start more
+            tasks, self._tasks = self.pending_tasks, []
+            for task in tasks:
+                self._close(task)
+
+    def _close(self, task: asyncio.Task[Any]) -> None:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]  # asyncio's own mark, as in `gather`
+        coroutine = task.get_coro()
+        for unawaited in list(_not_begun(coroutine)):
+            unawaited.close()  # Python would complain of it
+        for _ in range(_CLOSE_ATTEMPTS_MAX):  # one that waits in a `finally` has to be told again
+            try:
+                self.context.run(coroutine.close)
+            except Exception:  # noqa: S112  # of a process that is dead
+                continue
+            break
 
 
 def _not_begun(coroutine: object) -> Iterator[CoroutineType[Any, Any, Any]]:
