@@ -188,6 +188,13 @@ def test_async_clients_do_what_the_blocking_ones_do(shared_node: NodeProcess) ->
                 )
             assert count == 1_000
             assert (await consumer.position(topic)).offset == 1_000
+            consumer.seek(topic, 990)
+            offsets = []
+            async for record in consumer:
+                offsets.append(record.offset)
+                if record.offset == 999:
+                    break
+            assert offsets == list(range(990, 1_000))
 
     asyncio.run(work())
 

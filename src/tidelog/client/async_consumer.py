@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Unpack
 
@@ -214,6 +214,12 @@ class AsyncConsumer:
                     raise
             self._fetching.pump_soon(is_update=False)
         return reader.finish()
+
+    async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+        """Records without end, one by one."""
+        while True:
+            for record in await self.poll():
+                yield record
 
     # Asking.
     async def partitions_for(self, topic: str) -> list[PartitionIndex]:

@@ -137,6 +137,10 @@ class Consumer:
             timeout_ms: how long to wait for the first.
             columns: which of `tidelog.client.arrow.COLUMNS` to decode; by default all.
             size_bytes: stop after so much.
+
+        Raises:
+            MalformedBatchError: a batch is damaged. Every partition stands where it stood before the call; `poll`
+                gives the records up to the damage, and says where it is.
         """
         return self._thread.run(self._async.poll_arrow(timeout_ms, columns, size_bytes))
 
