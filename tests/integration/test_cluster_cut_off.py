@@ -22,6 +22,12 @@ from tidelog.wire.messages.api_00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tidelog.wire.messages.api_08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 
 RECORDS = 300
 REQUEST_TIMEOUT_MS = 60_000
@@ -48,6 +54,20 @@ def produce(client: WireClient, topic: str, batch: bytearray) -> PartitionProduc
     return answer.responses[0].partition_responses[0]
 
 
+def produce_where_it_is_led(cluster: Cluster, topic: str, batch: bytearray) -> PartitionProduceResponse:
+    """Those that stood still are fenced yet, and leaders change meanwhile."""
+
+    def answer() -> PartitionProduceResponse | None:
+        leader = cluster.leader_of(topic)
+        with WireClient(leader.port, host=leader.host) as client:
+            found = produce(client, topic, batch)
+        return None if found.error_code == Code.NOT_LEADER_OR_FOLLOWER else found
+
+    found = wait_until(answer, cluster.logs)
+    assert found is not None
+    return found
+
+
 @pytest.mark.timeout(180)
 def test_producers_are_refused_within_a_session_and_what_they_retry_is_there_once(cluster: Cluster, topic: str) -> None:
     cluster.create_topic(topic)
@@ -70,11 +90,9 @@ def test_producers_are_refused_within_a_session_and_what_they_retry_is_there_onc
             wait_until(lambda: TOLD in leader.log, lambda: leader.log)
             assert leader.log.count(TOLD) == 1, "one line, however many are refused"
     cluster.wait_until_in_sync(topic)
-    leader = cluster.leader_of(topic)
-    with WireClient(leader.port, host=leader.host) as client:
-        for sequence in (1, 2):
-            taken = produce(client, topic, batch(sequence))
-            assert (taken.error_code, taken.base_offset) == (Code.NONE, sequence)
+    for sequence in (1, 2):
+        taken = produce_where_it_is_led(cluster, topic, batch(sequence))
+        assert (taken.error_code, taken.base_offset) == (Code.NONE, sequence)
     cluster.wait_until_in_sync(topic)
     check_replicas_agree(cluster, topic, 1)
 
@@ -98,3 +116,26 @@ def test_idempotent_producers_go_on_when_they_were_refused(cluster: Cluster, top
         assert not history.reported
         cluster.wait_until_in_sync(topic)
         check_replicas_agree(cluster, topic, 1)
+
+
+def commit_offset(client: WireClient, group: str, topic: str, offset: int) -> int:
+    """By nobody in particular, as a tool does. Returns the error's code."""
+    rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)]
+    request = OffsetCommitRequest(group_id=group, topics=[OffsetCommitRequestTopic(name=topic, partitions=rows)])
+    answer = client.ask(ApiKey.OFFSET_COMMIT, 8, request, OffsetCommitResponse)
+    return answer.topics[0].partitions[0].error_code
+
+
+@pytest.mark.timeout(180)
+def test_groups_are_sent_elsewhere_within_a_session_and_lose_nothing(cluster: Cluster, topic: str) -> None:
+    cluster.create_topic(topic)
+    group = f"{topic}-group"
+    coordinator = cluster.coordinator_of(group)
+    with WireClient(coordinator.port, timeout_seconds=2 * REQUEST_TIMEOUT_MS / 1_000, host=coordinator.host) as client:
+        wait_until(lambda: commit_offset(client, group, topic, 1) == Code.NONE, lambda: coordinator.log)
+        with standing_still([node for node in cluster.running if node is not coordinator]):
+            for offset in (2, 3):  # waits until it is refused; refused at once
+                assert commit_offset(client, group, topic, offset) == Code.NOT_COORDINATOR
+    coordinator = cluster.coordinator_of(group)
+    with WireClient(coordinator.port, host=coordinator.host) as client:
+        wait_until(lambda: commit_offset(client, group, topic, 4) == Code.NONE, lambda: coordinator.log)

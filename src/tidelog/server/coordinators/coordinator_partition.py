@@ -242,8 +242,9 @@ class CoordinatorPartition(Generic[M]):
             The answer, which may be a `KafkaError`; or a future of it, where it has to wait. Who loses interest in the
             future cancels it.
         """
-        if self.refusal is not None:
-            return self.refusal
+        refused = self.refusal or self._cut_off
+        if refused is not None:
+            return refused
         self._last_request_id += 1
         request_id = self._asking = RequestId(self._last_request_id)
         self._tell(lambda coordinator, now_ms, wall_ms: command(coordinator, request_id, now_ms, wall_ms))
@@ -257,11 +258,33 @@ class CoordinatorPartition(Generic[M]):
 
     def _on_done(self, request_id: RequestId, future: asyncio.Future[object]) -> None:
         if future.cancelled() and self._waiting.pop(request_id, None) is not None and self.refusal is None:
-            self._tell(
-                lambda coordinator, now_ms, wall_ms: coordinator.on_disconnected(
-                    request_id, now_ms=now_ms, wall_ms=wall_ms
-                )
-            )
+            self._on_disconnected(request_id)
+
+    def _on_disconnected(self, request_id: RequestId) -> None:
+        self._tell(
+            lambda coordinator, now_ms, wall_ms: coordinator.on_disconnected(request_id, now_ms=now_ms, wall_ms=wall_ms)
+        )
+
+    @property
+    def _cut_off(self) -> KafkaError | None:
+        """Why nobody is served while nothing can be committed here: another broker may know better by now."""
+        replica = self.partition.replica
+        if replica is None or not replica.is_cut_off:
+            return None
+        return refusal(
+            Code.NOT_COORDINATOR,
+            f"{self.partition.topic_partition}: too few followers have fetched for broker.session.timeout.ms, so this "
+            "broker commits nothing; another one may coordinate by now",
+        )
+
+    def _refuse_waiting(self, error: KafkaError) -> None:
+        """What they asked for may be committed yet; they ask again, here or elsewhere."""
+        waiting, self._waiting = self._waiting, {}
+        for request_id, future in waiting.items():
+            if not future.done():
+                future.set_result(error)
+            if not self._is_over:
+                self._on_disconnected(RequestId(request_id))
 
     def _on_sent(self, send_id: SendId, outcome: object) -> None:
         self._tell(
@@ -299,7 +322,7 @@ class CoordinatorPartition(Generic[M]):
             await self._host.executor.run(self.partition.log.flush)
 
     def on_changed(self) -> None:
-        """The high watermark moved, or the leadership ended; the partition tells once."""
+        """The high watermark moved, this leader is cut off, or the leadership ended; the partition tells once."""
         self._changed.set()
         if self._is_over or self.refusal is not None:
             return
@@ -310,8 +333,12 @@ class CoordinatorPartition(Generic[M]):
 
     def _on_high_watermark(self) -> None:
         self._is_notified = False
-        if not self._is_over:
-            self._tell(_nothing)
+        if self._is_over:
+            return
+        self._tell(_nothing)
+        cut_off = self._cut_off
+        if cut_off is not None:
+            self._refuse_waiting(cut_off)
 
     def stop(self) -> None:
         """This broker leads the partition no more, or its log failed: whoever waits is sent elsewhere."""

@@ -256,6 +256,7 @@ class LeaderDriver:
         if replica.is_cut_off != self._is_cut_off:
             self._is_cut_off = replica.is_cut_off
             self._host.on_cut_off(self, self._is_cut_off)
+            self.partition.on_cut_off()
         if self._due_ms is None and replica.has_followers:
             self._reschedule_deadline()
 

@@ -219,6 +219,10 @@ class Partition:
         self.tell_followers()
         self._listeners.notify()
 
+    def on_cut_off(self) -> None:
+        """Too few followers fetch for anything to be committed here; or enough do again."""
+        self._listeners.notify()
+
     # What clients ask.
     def leader(self, sent_leader_epoch: int = -1) -> LeaderReplica:
         """The machine, if this broker leads and the sender agrees about the epoch (KIP-320).
