@@ -5,20 +5,32 @@ A test holds the committed pages to what this writes, so that no page can say wh
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from enum import Enum
+from itertools import pairwise
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import click
 
-from tidelog.base.errors import Code
+import tidelog
+from tidelog import aio
+from tidelog.base.errors import Code, TidelogError
 from tidelog.cli.app import root
+from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig
 from tidelog.metadata.configs.broker import BROKER_CONFIGS
 from tidelog.metadata.configs.key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Support, Synonym
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
 
 HERE = Path(__file__).parent
 LARGEST = {ConfigType.SHORT: 32_767, ConfigType.INT: INT32_MAX, ConfigType.LONG: INT64_MAX}
+LINE_MAX = 100
 NOTE = "<!-- Written by generate.py from the tables in the code: change those, then run it. -->"
 
 
@@ -246,10 +258,249 @@ def default_text(option: click.Option) -> str:
     return "" if option.is_flag or not option.show_default or callable(value) else f"`{value}`"
 
 
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Clients": ("Producer", "Consumer", "Admin", "Factory"),
+    "What clients take and return": (
+        "TopicPartition",
+        "Future",
+        "RecordMetadata",
+        "BatchMetadata",
+        "ConsumerRecord",
+        "FetchedBatches",
+        "Position",
+        "PositionReset",
+        "ResetReason",
+        "OffsetAndEpoch",
+        "PartitionStatistics",
+        "NewTopic",
+        "ConfigResource",
+        "EpochEnd",
+        "CommittedOffset",
+        "ConsistencyContext",
+        "ConsistencyContextStore",
+    ),
+}
+"""The names of the package by the section they stand in. Errors, which are the rest, have their own."""
+
+OPTIONS = {"Producer": ProducerConfig, "Consumer": ConsumerConfig, "Admin": AdminConfig}
+SECTIONS = ("Args:", "Attributes:", "Returns:", "Raises:", "Yields:")
+WITHOUT_A_PAGE = {"__version__", "Code"}
+
+
+class Source(str):
+    """An annotation as it stands in the code: `inspect` would put quotes around it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def python_api() -> str:
+    listed = {name for names in GROUPS.values() for name in names} | WITHOUT_A_PAGE
+    errors = [name for name in tidelog.__all__ if name not in listed]
+    assert all(issubclass(getattr(tidelog, name), TidelogError) for name in errors), "a name without a group"
+    lines = [
+        NOTE,
+        "# Python API",
+        "",
+        "All names are in `tidelog`. [The clients' page](../clients.md) says how they are used, and why.",
+        "",
+        "`tidelog.aio` has the same clients for event loops. `async with` and `async for` take the place of `with` and "
+        f"`for`, and each method is awaited, but for those that wait for nothing: {', '.join(unawaited())}.",
+        "",
+        *(f"- {title}: {', '.join(map(link, names))}" for title, names in GROUPS.items()),
+        "- [Errors](#errors)",
+        "",
+    ]
+    for title, names in GROUPS.items():
+        lines += [f"## {title}", ""]
+        for name in names:
+            lines += class_lines(name, getattr(tidelog, name))
+    lines += ["## Errors", "", "[Error codes](error-codes.md) says what each `code` of a `KafkaError` means.", ""]
+    rows = [error_row(name, getattr(tidelog, name)) for name in sorted(errors, key=depth_of)]
+    lines += table(("error", "is a", "what it says", "carries"), rows)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def unawaited() -> list[str]:
+    """The methods of asynchronous clients that are plain calls."""
+    clients = [(name, getattr(aio, name)) for name in aio.__all__ if name != "Factory"]
+    found = [(name, cls, method) for name, cls in clients for method in methods_of(cls)]
+    plain = [(name, method) for name, cls, method in found if not inspect.iscoroutinefunction(getattr(cls, method))]
+    return [f"`{name}.{method}`" for name, method in plain]
+
+
+def link(name: str) -> str:
+    return f"[{name}](#{name.lower()})"
+
+
+def depth_of(name: str) -> tuple[int, str]:
+    return len(getattr(tidelog, name).__mro__), name
+
+
+def error_row(name: str, error: type[TidelogError]) -> tuple[str, str, str, str]:
+    carried = sorted(attributes_set(error)) if "__init__" in vars(error) else []
+    meaning = " ".join(line for line in (inspect.getdoc(error) or "").splitlines() if line)
+    return f"`{name}`", f"`{error.__mro__[1].__name__}`", meaning, ", ".join(f"`{one}`" for one in carried)
+
+
+def attributes_set(cls: type) -> set[str]:
+    """What a constructor puts on the object."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and not node.attr.startswith("_")
+    }
+
+
+def class_lines(name: str, cls: type) -> list[str]:
+    lines = [f"### {name}", ""]
+    if name in OPTIONS or name in ("Factory", "ConsistencyContextStore"):
+        lines += ["```python", signature_text(name, cls), "```", ""]
+    lines += [*doc_lines(cls), ""]
+    if name in OPTIONS:
+        lines += [*table(("option", "default", "meaning"), option_rows(OPTIONS[name])), ""]
+    elif issubclass(cls, Enum):
+        documented = field_docs(cls)
+        rows = [(f"`{one.name}`", f"`{one.value!r}`", documented.get(one.name, "")) for one in cls]
+        lines += [*described_table(("member", "value", "meaning"), rows), ""]
+    elif rows := fields_of(cls):
+        lines += [*described_table(("field", "type", "meaning"), rows), ""]
+    for method in methods_of(cls):
+        lines += method_lines(cls, method)
+    return lines
+
+
+def described_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Without the last column where it says nothing."""
+    if any(row[-1] for row in rows):
+        return table(titles, rows)
+    return table(titles[:-1], [row[:-1] for row in rows])
+
+
+def fields_of(cls: type) -> list[tuple[str, str, str]]:
+    names = getattr(cls, "_fields", ()) or list(getattr(cls, "__dataclass_fields__", ()))
+    types, documented = cls.__annotations__, field_docs(cls)
+    return [(f"`{name}`", f"`{source_of(types[name])}`", documented.get(name, "")) for name in names]
+
+
+def option_rows(config: type) -> list[tuple[str, str, str]]:
+    """Those of all clients last."""
+    documented = {name: text for base in reversed(config.__mro__[:-1]) for name, text in field_docs(base).items()}
+    own = [one for one in fields(config) if one.name in config.__annotations__]  # type: ignore[arg-type]
+    shared = [one for one in fields(config) if one not in own]  # type: ignore[arg-type]
+    rows = []
+    for one in (*own, *shared):
+        values = ", ".join(f"`{value!r}`" for value in one.metadata.get("values", ()))
+        allowed = f" One of {values}." if values else ""
+        rows.append((f"`{one.name}`", f"`{one.default!r}`", documented.get(one.name, "") + allowed))
+    return rows
+
+
+def field_docs(cls: type) -> dict[str, str]:
+    """The strings that stand below the fields of a class, and what its `Attributes:` says."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(tree, ast.ClassDef)
+    found = dict(items_of(inspect.getdoc(cls) or "", "Attributes:"))
+    for field, text in pairwise(tree.body):
+        if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
+            target = field.target if isinstance(field, ast.AnnAssign) else getattr(field, "targets", [None])[0]
+            if isinstance(target, ast.Name):
+                found[target.id] = " ".join(text.value.value.split())
+    return found
+
+
+def methods_of(cls: type) -> list[str]:
+    """The public ones, in the order of the source; none that a base outside of Tidelog brought along."""
+    classes = [one for one in cls.__mro__ if one.__module__.startswith("tidelog")]
+    names = [name for one in classes for name, value in vars(one).items() if is_described(value)]
+    return [name for name in dict.fromkeys(names) if not name.startswith("_")]
+
+
+def is_described(value: object) -> bool:
+    return isinstance(value, (FunctionType, property, classmethod, staticmethod)) and bool(inspect.getdoc(value))
+
+
+def method_lines(cls: type, name: str) -> list[str]:
+    value = inspect.getattr_static(cls, name)
+    title = f"#### `{cls.__name__}.{name}`"
+    doc = doc_lines(value)
+    if isinstance(value, property):
+        return [title, "", *doc, ""]
+    function = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+    return [title, "", "```python", signature_text(name, function), "```", "", *doc, ""]
+
+
+def signature_text(name: str, called: Callable[..., Any]) -> str:
+    """On one line if it fits, else with a line for each parameter."""
+    signature = inspect.signature(called)
+    parameters = [
+        one.replace(annotation=one.empty if one.name == "options" else source_of(one.annotation))
+        for one in signature.parameters.values()
+        if one.name != "self"
+    ]
+    returned = source_of(signature.return_annotation)
+    end = "" if isinstance(called, type) or returned is signature.empty else f" -> {returned}"
+    text = str(signature.replace(parameters=parameters, return_annotation=signature.empty))
+    line = f"{name}{text}{end}"
+    if len(line) <= LINE_MAX:
+        return line
+    shown = [str(signature.replace(parameters=[one], return_annotation=signature.empty)) for one in parameters]
+    marks = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    has_star = any(one.kind is one.VAR_POSITIONAL for one in parameters)
+    lines = []
+    for one, part in zip(parameters, shown, strict=True):
+        inner = part[1:-1].removeprefix("*, ")
+        if one.name in marks and not has_star:
+            lines.append("    *,")
+            has_star = True
+        lines.append(f"    {inner},")
+    return "\n".join([f"{name}(", *lines, f"){end}"])
+
+
+def source_of(annotation: Any) -> Any:
+    """As it stands in the code."""
+    text = getattr(annotation, "__forward_arg__", annotation)
+    return Source(text) if isinstance(text, str) else annotation
+
+
+def doc_lines(described: object) -> list[str]:
+    """A docstring in Markdown: its sections as lists, what is indented as code."""
+    lines: list[str] = []
+    text = inspect.getdoc(described) or ""
+    for paragraph in re.split(r"\n\n+(?=\S)", text):
+        title, _, body = paragraph.partition("\n")
+        if title in SECTIONS:
+            if title == "Attributes:":
+                continue  # they are a table
+            items = items_of(text, title)
+            lines += [f"{title[:-1]}:", ""]
+            lines += [f"- `{name}`: {what}" for name, what in items] if items else [" ".join(body.split())]
+        elif "\n\n    " in paragraph:
+            before, _, code = paragraph.partition("\n\n")
+            lines += [*before.splitlines(), "", "```python", *textwrap.dedent(code).splitlines(), "```"]
+        else:
+            lines += paragraph.splitlines()
+        lines.append("")
+    return lines[:-1]
+
+
+def items_of(text: str, title: str) -> list[tuple[str, str]]:
+    """The `name: what` of a section of a docstring."""
+    body = re.search(rf"^{title}\n((?:[ ]+.*\n?|\n)+)", text, re.MULTILINE)
+    if body is None or title in ("Returns:", "Yields:"):
+        return []
+    found = re.findall(r"^    (\S[^:\n]*): (.*(?:\n     +.*)*)", body[1], re.MULTILINE)
+    return [(name, " ".join(what.split())) for name, what in found]
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands,
     "configuration.md": configuration,
     "error-codes.md": error_codes,
+    "python.md": python_api,
 }
 """Each page of this directory, and what writes it."""
 

@@ -266,7 +266,7 @@ class UnknownLeaderEpochError(KafkaError):
 
 
 class OffsetOutOfRangeError(KafkaError):
-    """Carries the range that there is, so that the reader can choose where to go on."""
+    """The offset is outside of the log. Carries the range that there is: the reader can choose where to go on."""
 
     code = Code.OFFSET_OUT_OF_RANGE
 
