@@ -86,35 +86,41 @@ class ArrowReader:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     def _array(self, name: str, buffers: ColumnBuffers, runs: list[tuple[str, int, int]]) -> Any:
-        rows = buffers.row_count
         if name in _NOT_OF_BATCHES:
             which = _NOT_OF_BATCHES.index(name)
             parts = [pa.repeat(pa.scalar(run[which], COLUMNS[name]), run[2]) for run in runs]
             return pa.concat_arrays(parts) if parts else pa.array([], COLUMNS[name])
-        if name == "key":
-            content = (buffers.key_validity, buffers.key_offsets, buffers.key_data)
-            return _binary(pa.binary(), rows, content, buffers.key_null_count)
-        if name == "value":
-            content = (buffers.value_validity, buffers.value_offsets, buffers.value_data)
-            return _binary(pa.binary(), rows, content, buffers.value_null_count)
-        if name == "headers":
-            return _headers(buffers)
-        plain = pa.Array.from_buffers(COLUMNS[name], rows, [None, _buffer(getattr(buffers, name))], 0)
-        if name == "leader_epoch" and rows and pc.min(plain).as_py() < 0:
-            return pc.if_else(pc.less(plain, 0), pa.scalar(None, pa.int32()), plain)
-        return plain
+        array = column_of(name, COLUMNS[name], buffers)
+        if name == "leader_epoch" and buffers.row_count and pc.min(array).as_py() < 0:
+            return pc.if_else(pc.less(array, 0), pa.scalar(None, pa.int32()), array)
+        return array
 
 
-def _headers(buffers: ColumnBuffers) -> Any:
+def column_of(name: str, kind: Any, buffers: ColumnBuffers) -> Any:
+    """What was decoded of records, as an array over the same buffers.
+
+    Args:
+        name: one of `COLUMNS`, but `topic` and `partition`, which are not in the batches.
+        kind: the Arrow type: that of `COLUMNS`, or one that is stored the same way.
+    """
+    if name in ("key", "value"):
+        content = tuple(getattr(buffers, f"{name}_{part}") for part in ("validity", "offsets", "data"))
+        return _binary(kind, buffers.row_count, content, getattr(buffers, f"{name}_null_count"))
+    if name == "headers":
+        return _headers(kind, buffers)
+    return pa.Array.from_buffers(kind, buffers.row_count, [None, _buffer(getattr(buffers, name))], 0)
+
+
+def _headers(kind: Any, buffers: ColumnBuffers) -> Any:
     count = buffers.header_count
     names = _binary(pa.string(), count, (None, buffers.header_key_offsets, buffers.header_key_data), 0)
     content = (buffers.header_value_validity, buffers.header_value_offsets, buffers.header_value_data)
     contents = _binary(pa.binary(), count, content, buffers.header_value_null_count)
-    pairs = pa.StructArray.from_arrays([names, contents], fields=list(HEADERS.value_type))
-    return pa.Array.from_buffers(HEADERS, buffers.row_count, [None, _buffer(buffers.header_offsets)], 0, 0, [pairs])
+    pairs = pa.StructArray.from_arrays([names, contents], fields=list(kind.value_type))
+    return pa.Array.from_buffers(kind, buffers.row_count, [None, _buffer(buffers.header_offsets)], 0, 0, [pairs])
 
 
-def _binary(kind: Any, rows: int, content: tuple[Any, Any, Any], null_count: int) -> Any:
+def _binary(kind: Any, rows: int, content: tuple[Any, ...], null_count: int) -> Any:
     validity, offsets, data = content
     if offsets is None:
         return pa.nulls(rows, kind)

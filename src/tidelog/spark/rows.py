@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidelog.base.errors import ConfigError, MissingExtraError
 from tidelog.base.ids import TopicPartition
 from tidelog.base.ports import Buffer
+from tidelog.client.arrow import TIMESTAMP, column_of
 from tidelog.records.columns import ColumnBuffers, Columns
 from tidelog.records.header import BatchHeader
 
@@ -115,55 +116,23 @@ class RowsBuilder:
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _array(self, field: pa.Field, columns: ColumnBuffers) -> pa.Array:
-        rows = columns.row_count
         if field.name == "topic":
-            return pa.repeat(self._topic, rows)
+            return pa.repeat(self._topic, columns.row_count)
         if field.name == "partition":
-            return pa.repeat(self._partition, rows)
+            return pa.repeat(self._partition, columns.row_count)
         if field.name == "timestamp":
-            return _microseconds(_fixed(pa.int64(), rows, columns.timestamp), field.type)
-        if field.name == "headers":
-            return _headers(field.type, columns)
-        if field.name == "offset":
-            return _fixed(pa.int64(), rows, columns.offset)
-        if field.name == "timestampType":
-            return _fixed(pa.int32(), rows, columns.timestamp_type)
-        if field.name == "key":
-            key = columns.key_validity, columns.key_offsets, columns.key_data
-            return _binary(field.type, rows, key, columns.key_null_count)
-        value = columns.value_validity, columns.value_offsets, columns.value_data
-        return _binary(field.type, rows, value, columns.value_null_count)
-
-
-def _fixed(kind: pa.DataType, rows: int, data: Buffer | None) -> pa.Array:
-    return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], null_count=0)
-
-
-def _binary(
-    kind: pa.DataType, rows: int, parts: tuple[Buffer | None, Buffer | None, Buffer | None], null_count: int
-) -> pa.Array:
-    buffers = [None if part is None else pa.py_buffer(part) for part in parts]
-    return pa.Array.from_buffers(kind, rows, buffers, null_count=null_count)
+            return _microseconds(column_of("timestamp", TIMESTAMP, columns), field.type)
+        array = column_of(_FROM_RECORDS[field.name], field.type, columns)
+        if field.name == "headers":  # as in Spark's connector, a record without headers has null there
+            return pc.if_else(pc.equal(pc.list_value_length(array), 0), pa.scalar(None, field.type), array)
+        return array
 
 
 def _microseconds(milliseconds: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
-        return milliseconds.cast(pa.timestamp("ms", tz="UTC")).cast(kind)
+        return milliseconds.cast(kind)
     except pa.ArrowInvalid:
         # A producer wrote a time that does not fit. The row is worth more than the exact time in 294,247 AD.
         limit = _MICROSECONDS_MAX // 1000
-        clamped = [max(-limit, min(limit, value)) * 1000 for value in milliseconds.to_pylist()]
+        clamped = [max(-limit, min(limit, value)) * 1000 for value in milliseconds.cast(pa.int64()).to_pylist()]
         return pa.array(clamped, pa.int64()).cast(kind)
-
-
-def _headers(kind: Any, columns: ColumnBuffers) -> pa.Array:
-    rows, count = columns.row_count, columns.header_count
-    keys = _binary(pa.string(), count, (None, columns.header_key_offsets, columns.header_key_data), 0)
-    contents = columns.header_value_validity, columns.header_value_offsets, columns.header_value_data
-    values = _binary(pa.binary(), count, contents, columns.header_value_null_count)
-    pairs = pa.StructArray.from_arrays([keys, values], fields=list(kind.value_type))
-    lists = pa.Array.from_buffers(
-        kind, rows, [None, pa.py_buffer(columns.header_offsets)], null_count=0, children=[pairs]
-    )
-    # As in Spark's connector, a record without headers has null there.
-    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, kind), lists)
