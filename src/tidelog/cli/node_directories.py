@@ -1,4 +1,4 @@
-"""Whose a node's directory is, and to make it somebody's."""
+"""The owner of a node's directory, and how it changes."""
 
 from __future__ import annotations
 

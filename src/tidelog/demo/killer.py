@@ -1,4 +1,4 @@
-"""Who kills a node of the demo, and starts it again while the others go on."""
+"""Kills a node of the demo, and starts it again while the others go on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DOWN_SECONDS = 4.0
 
 
 class Listener(Protocol):
-    """Who hears of it."""
+    """Hears of it."""
 
     def say(self, text: str) -> None: ...
 

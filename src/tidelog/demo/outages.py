@@ -24,7 +24,7 @@ STANDSTILL_SECONDS_MAX = 180.0
 
 
 class Listener(Protocol):
-    """Who hears how far the demo is: the command that runs it shows that to people."""
+    """Hears how far the demo is: the command that runs it shows that to people."""
 
     def say(self, text: str) -> None: ...
     def begin(self, step: str, total: int) -> None: ...

@@ -47,13 +47,13 @@ class StoryFailedError(TidelogError):
 
 
 class Listener(Protocol):
-    """Who hears of it."""
+    """Hears of it."""
 
     def say(self, text: str) -> None: ...
 
 
 class Cast(NamedTuple):
-    """Who plays what.
+    """The parts of the nodes.
 
     Attributes:
         partition: of the ledger.

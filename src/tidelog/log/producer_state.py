@@ -1,4 +1,4 @@
-"""Who produced what lately: how duplicates are recognised, and which transactions are open.
+"""The latest batches of each producer: they tell duplicates, gaps and open transactions.
 
 Each idempotent producer numbers its records per partition, from 0 and back to 0 after 2^31 - 1. The last five batches
 of each are remembered, since that many may be in flight.

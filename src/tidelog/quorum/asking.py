@@ -11,7 +11,7 @@ from tidelog.base.ids import BrokerId
 
 
 class Asking:
-    """Who has still to be asked, and who has still to answer. One period of a role has one of these.
+    """The voters still to be asked, and those still to answer. One period of a role has one of these.
 
     Bounded by the number of nodes: each is asked one thing at a time.
     """

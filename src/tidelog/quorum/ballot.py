@@ -1,4 +1,4 @@
-"""Who would vote for a node, or has; and whom it may vote for itself.
+"""The votes for a node, given or promised; and whom it may vote for itself.
 
 Kafka: `EpochElection`.
 """

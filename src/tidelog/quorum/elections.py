@@ -1,4 +1,4 @@
-"""Who leads: votes given and asked for, and when a node tries for itself (KIP-595, KIP-996).
+"""Elections: votes given and asked for, and when a node tries for itself (KIP-595, KIP-996).
 
 Kafka: `CandidateState`, `ProspectiveState`.
 """

@@ -56,7 +56,7 @@ class Parked(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """Who leads, and in which epoch: what all answers say."""
+    """The leader and its epoch, as all answers name them."""
 
     key: ReplicaKey
     leader_epoch: LeaderEpoch

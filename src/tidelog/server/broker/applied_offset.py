@@ -1,4 +1,4 @@
-"""Who waits until the published metadata has come as far as some offset."""
+"""Requests that wait until the published metadata has come as far as some offset."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ CONNECT_TIMEOUT_MS = 2_000
 
 
 class LeaderSource(Protocol):
-    """Who knows which node leads the metadata quorum."""
+    """Knows which node leads the metadata quorum."""
 
     @property
     def leader_id(self) -> BrokerId | None: ...

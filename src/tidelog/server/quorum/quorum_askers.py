@@ -1,4 +1,4 @@
-"""Who asks this node of the metadata quorum something, and waits for the answer: the machine knows them by a number.
+"""Requests of others to this node of the metadata quorum, until they are answered: the machine knows them by a number.
 
 Kafka: `ThresholdPurgatory`.
 """

@@ -33,7 +33,7 @@ FAREWELL_SECONDS_MAX = 0.2
 
 
 class Asks(Protocol):
-    """Whose requests these are (the driver of the quorum)."""
+    """The driver of the quorum, whose requests these are."""
 
     def on_answered(self, number: int, answer: Answer, records: bytes) -> None: ...
 

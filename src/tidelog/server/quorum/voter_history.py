@@ -1,4 +1,4 @@
-"""Who votes, as of each offset of the metadata log: the latest counts, committed or not, until it is cut off again.
+"""The voters as of each offset of the metadata log: the latest counts, committed or not, until it is cut off again.
 
 Kafka: `VoterSetHistory`.
 """

@@ -17,7 +17,7 @@ TIMER_SECONDS_MIN = 0.001
 
 
 class Due(Protocol):
-    """Who waits for a time. It may be told early, and more than once: it knows itself what is due."""
+    """Waits for a time. It may be told early, and more than once: it knows itself what is due."""
 
     def on_due(self, now_ms: int) -> None: ...
 

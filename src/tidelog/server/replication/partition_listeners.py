@@ -1,4 +1,4 @@
-"""Who wants to know when a partition changes: told once, in the order in which they came.
+"""Listeners to the changes of a partition: each is told once, in the order in which they came.
 
 Kafka: `DelayedOperationPurgatory`.
 """

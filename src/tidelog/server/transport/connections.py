@@ -1,4 +1,4 @@
-"""Who may connect: Kafka's limits, and files kept back so that the logs can still roll when everyone comes.
+"""The limits of connections: Kafka's, and files kept back so that the logs can still roll when everyone comes.
 
 A descriptor is always the lowest that is free. One at or above `limit - reserve` therefore means that so many files
 are open, whoever opened them, and nobody needs to count.

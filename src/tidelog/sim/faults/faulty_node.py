@@ -22,7 +22,7 @@ STEP_POLLS_MAX = 500
 
 
 class NodeRecorder(Protocol):
-    """Who sees from outside what becomes of the node."""
+    """Sees from outside what becomes of the node."""
 
     def on_serving(self) -> None: ...
     def before_end(self, *, without_power: bool) -> None: ...

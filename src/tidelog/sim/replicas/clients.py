@@ -46,7 +46,7 @@ FETCH_SIZE_BYTES = 2_000
 
 
 class Book(Protocol):
-    """Who keeps what clients were told."""
+    """Keeps what clients were told."""
 
     def on_acknowledged(self, name: ReplicaId, values: tuple[str, ...], offset: Offset, acks: int) -> None: ...
     def on_given(self, reader: str, name: ReplicaId, offset: int, leader_epoch: LeaderEpoch, value: str) -> None: ...

@@ -1,4 +1,4 @@
-"""Who looks at all replicas from outside after every step, keeps what clients were told, and says what is broken."""
+"""An observer looks at all replicas after every step, keeps what clients were told, and says what is broken."""
 
 from __future__ import annotations
 

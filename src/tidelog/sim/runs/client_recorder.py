@@ -1,4 +1,4 @@
-"""Who keeps what clients were told, and holds it against what the logs have: of one node or of a whole cluster."""
+"""A recorder keeps what clients were told, and holds it against the logs of one node or of a cluster."""
 
 from __future__ import annotations
 

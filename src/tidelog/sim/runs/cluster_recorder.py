@@ -1,4 +1,4 @@
-"""Who sees all nodes of a cluster and their clients from outside, and says what must hold and does not.
+"""A recorder sees all nodes of a cluster and their clients from outside, and says what must hold and does not.
 
 After every step it looks at what that step may have changed. What the metadata says is taken from the committed part of
 its log, what replicas hold from their disks, and only who leads, and what it takes for committed, from the nodes.

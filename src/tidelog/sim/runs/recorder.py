@@ -1,4 +1,4 @@
-"""Who sees one node and its clients from outside, and says what must hold and does not.
+"""A recorder sees one node and its clients from outside, and says what must hold and does not.
 
 What was written is read from the disk, what was acknowledged and delivered is what clients were told; after every step
 in which any of it changed, what changed is checked. The invariants bear the names that they have everywhere.
