@@ -21,7 +21,6 @@ from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.metadata.image import PartitionImage
 from tidelog.server.coordinators.coordinator_partition import Command
 from tidelog.server.node import Node
-from tidelog.server.replication.partition import Partition
 from tidelog.sim.runs.cluster_views import hosted
 
 PROPERTIES = {"offsets.topic.num.partitions": "1"}
@@ -54,7 +53,7 @@ class Registers:
 
     def _join(self, number: int, node: Node) -> None:
         machine = self._stage.nodes[BrokerId(number)].machine
-        found = self._at[number] = RegisterCoordinators(
+        self._at[number] = RegisterCoordinators(
             REGISTERS,
             node.broker,
             PROPERTIES,
@@ -64,13 +63,6 @@ class Registers:
             create_topics=node.create_topics,
             ask_leader=partial(self.other.ask, number),
         )
-        groups = node.broker.on_leadership_changed
-
-        def on_leadership_changed(partition: Partition) -> None:
-            groups(partition)
-            found.on_leadership_changed(partition)
-
-        node.broker.on_leadership_changed = on_leadership_changed
 
     async def begin(self, *numbers: int) -> None:
         for number in numbers:

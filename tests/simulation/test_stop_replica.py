@@ -60,7 +60,7 @@ def pushed_by(stage: Stage) -> list[tuple[int, StopReplicaRequest]]:
     """All that any node pushes from now on."""
     found: list[tuple[int, StopReplicaRequest]] = []
     for number in (1, 2, 3):
-        process_of(stage, number).replica_stops.on_pushed = lambda to, request: found.append((to, request))
+        process_of(stage, number).replica_stops.push_listeners.append(lambda to, request: found.append((to, request)))
     return found
 
 

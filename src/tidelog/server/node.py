@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerId
 from tidelog.base.ports import Clock, Disk, Executor, Network, Rng
-from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, LostReplica, NewTopic
-from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
+from tidelog.controller import ControllerSettings, ControllerState, CreatedTopic, NewTopic
+from tidelog.metadata import Endpoint, MetadataImage
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.metadata.listeners import Listener
 from tidelog.records import KERNEL_IS_COMPILED
@@ -79,28 +79,40 @@ class Node:
         self.config = config
         self.clock = clock
         self.rng = rng
-        self.files = LogFiles(config, disk=disk, clock=clock, rng=rng, executor=executor)
-        replication = Replication(
-            config.node_id,
-            self.files,
-            self._alter_partitions,
-            ReplicaFetchSettings.from_properties(config.static),
-            network=network,
+        self.connections = Connections(ConnectionLimits.of(BrokerSettings.of(config.static), network.file_limit()))
+        self.files = LogFiles(
+            config,
+            disk=disk,
             clock=clock,
             rng=rng,
+            executor=executor,
+            room_for_logs=lambda: self.connections.limits.room_for_logs(network.open_files()),
         )
+        fetch_settings = ReplicaFetchSettings.from_properties(config.static)
         self.broker = Broker(
-            config.node_id, self.files, replication, clock=clock, executor=executor, on_failed=self._fail
+            config.node_id,
+            rng.uuid(),
+            self.files,
+            lambda broker: Replication(
+                broker,
+                config.node_id,
+                self.files,
+                self._alter_partitions,
+                fetch_settings,
+                network=network,
+                clock=clock,
+                rng=rng,
+            ),
+            clock=clock,
+            executor=executor,
+            on_failed=self._fail,
         )
-        self.broker.incarnation_id = rng.uuid()
+        self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
+        self.broker.add_listener(self._dynamic_configs)
         self.groups = GroupCoordinators(
             self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
         )
-        self.broker.on_leadership_changed = self.groups.on_leadership_changed
-        self.broker.on_image_changed = self._on_image_changed
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
-        self.connections = Connections(ConnectionLimits.of(BrokerSettings.of(config.static), network.file_limit()))
-        self.files.log_dir_assignment.room = lambda: self.connections.limits.room_for_logs(network.open_files())
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
         self._metrics_listener: MetricsListener | None = None
@@ -114,12 +126,11 @@ class Node:
             new_dispatcher=self._new_dispatcher,
             is_timed=self.metrics is not None,
         )
-        self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
         for follower in (
             PartitionSettings(self.broker),
             self.connections,
             self.files,
-            replication,
+            self.broker.replication,
             self.broker.moves,
             self.listeners,
         ):
@@ -140,7 +151,7 @@ class Node:
         self.voter_requests = VoterRequests(self.quorum, clock=clock)
         self.replica_stops = ReplicaStops(
             config.node_id,
-            ReplicaFetchSettings.from_properties(config.static).listener_name,
+            fetch_settings.listener_name,
             lambda: None if self._controller is None else self._controller.leader_epoch,
             network=network,
             rng=rng,
@@ -463,12 +474,13 @@ class Node:
             node_id=config.node_id,
             partition_changes_max=config.controller_partition_changes_max,
         )
-        self._controller = Controller(ControllerState(settings), self.quorum, on_committed=self._on_committed)
-        self._controller.on_replicas_lost = self._push_stops
-        self._controller.on_resigned = self.replica_stops.on_resigned
-        self._controller.on_active = self.broker_watch.on_active
-        self._controller.on_leader_gone = self.broker_watch.on_leader_gone
-        self._controller.first_metadata_version = await self._executor.run(self.files.read_bootstrap_level)
+        self._controller = Controller(
+            ControllerState(settings),
+            self.quorum,
+            on_committed=self.broker.on_committed,
+            listeners=(self.broker_watch, self.replica_stops),
+            first_metadata_version=await self._executor.run(self.files.read_bootstrap_level),
+        )
         told = [self.listener(one.name) for one in config.controller_listeners]
         endpoints = tuple((one.name, one.host, one.port) for one in told)
         await self.quorum.open(self._controller, self.cluster_id, endpoints)
@@ -494,18 +506,5 @@ class Node:
             rng=self.rng,
             on_failed=self._fail,
         )
-        self.broker.on_directory_failed = self._lifecycle.wake
         await self._lifecycle.start()
         self._dynamic_configs.tell_what_does_not_count(self.image)
-
-    def _on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self._dynamic_configs.on_image_changed(delta, image)
-        self.groups.on_image_changed(delta)
-        if self._lifecycle is not None:
-            self._lifecycle.on_image_changed(delta, image)
-
-    def _push_stops(self, lost: list[LostReplica], end_offset: Offset) -> None:
-        self.replica_stops.push(lost, self.controller.journal.committed.metadata, Offset(end_offset - 1))
-
-    def _on_committed(self, records: tuple[object, ...], end_offset: Offset, from_snapshot: bool) -> None:
-        self.broker.on_committed(records, end_offset, from_snapshot=from_snapshot)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.scripted_broker import SILENT, ScriptedBroker
 from tidelog.base.errors import Code, ConfigError, TimedOutError
@@ -110,11 +111,11 @@ class World:
         self.disk = disk
         self.controller = controller
         self.failure: str | None = None
-        self.files = LogFiles(config, disk=disk, rng=SystemRng(), **parts)
+        self.files = LogFiles(config, disk=disk, rng=SystemRng(), room_for_logs=lambda: None, **parts)
         self.files.open()
         self.files.open_metadata_log()
-        self.broker = Broker(config.node_id, self.files, on_failed=self.fail, **parts)
-        self.broker.incarnation_id = UUID(int=US)
+        replication = lone_replication(config.node_id, self.files, parts["clock"])
+        self.broker = Broker(config.node_id, UUID(int=US), self.files, replication, on_failed=self.fail, **parts)
         self.channel = ControllerChannel(
             config.node_id,
             self.files.cluster_id,
@@ -132,8 +133,6 @@ class World:
             rng=SystemRng(),
             on_failed=self.fail,
         )
-        self.broker.on_image_changed = self.lifecycle.on_image_changed
-        self.broker.on_directory_failed = self.lifecycle.wake
         self.starting: asyncio.Future[None] | None = None
         self.registers(EPOCH)
         self.hears(lambda _: SILENT)

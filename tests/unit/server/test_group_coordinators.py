@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from support.fixtures.led_offsets import GatedExecutor, Led, SetClock
+from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId, TopicId
@@ -47,7 +48,15 @@ def groups(
     controller: Controller, properties: Mapping[str, str], *, brokers: int = 1, executor: Executor | None = None
 ) -> GroupCoordinators:
     files: Any = NoFiles()
-    broker = Broker(BrokerId(1), files, clock=SetClock(), executor=InlineExecutor(), on_failed=pytest.fail)
+    broker = Broker(
+        BrokerId(1),
+        ZERO_UUID,
+        files,
+        lone_replication(BrokerId(1), files, SetClock()),
+        clock=SetClock(),
+        executor=InlineExecutor(),
+        on_failed=pytest.fail,
+    )
     registered = {
         BrokerId(number): BrokerImage(BrokerId(number), BrokerEpoch(0), ZERO_UUID, (), None, is_fenced=False)
         for number in range(1, brokers + 1)
@@ -135,7 +144,7 @@ def test_a_topic_that_is_made_while_groups_are_loaded_has_no_offsets(is_deleted_
         if is_deleted_first:
             delta = MetadataDelta(broker.image)
             delta.deleted_topics[TopicId(UUID(int=2))] = broker.image.topics_by_name["t"]
-            found.on_image_changed(delta)
+            found.on_image_changed(delta, broker.image)
         broker.image = image_of("u", "t")  # made, maybe anew
         executor.gate.set()
         await loading
@@ -170,7 +179,7 @@ def test_a_deletion_that_the_log_refuses_while_groups_are_loaded_is_told_once_th
         monkeypatch.setattr(before, "_append", refuse)
         delta = MetadataDelta(broker.image)
         delta.deleted_topics[TopicId(UUID(int=2))] = broker.image.topics_by_name["t"]
-        found.on_image_changed(delta)
+        found.on_image_changed(delta, broker.image)
         broker.image = image_of("t", "u")  # made anew, while the groups are loaded
         executor.gate.set()
         while found.here == [before] or found.here[0].refusal is not None:

@@ -51,7 +51,14 @@ def start(disk: MemoryDisk, directories: str = "a,b") -> LogFiles:
         "log.dirs": directories,
     }
     config = NodeConfig.from_properties(properties)
-    files = LogFiles(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    files = LogFiles(
+        config,
+        disk=disk,
+        clock=SystemClock(),
+        rng=SystemRng(),
+        executor=InlineExecutor(),
+        room_for_logs=lambda: None,
+    )
     files.open()
     files.open_metadata_log()
     return files

@@ -39,7 +39,14 @@ def start(disk: MemoryDisk) -> LogFiles:
     """What a node does first, after whatever end the one before had."""
     disk.locked.clear()
     config = NodeConfig.from_properties(PROPERTIES)
-    files = LogFiles(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    files = LogFiles(
+        config,
+        disk=disk,
+        clock=SystemClock(),
+        rng=SystemRng(),
+        executor=InlineExecutor(),
+        room_for_logs=lambda: None,
+    )
     files.open()
     files.open_metadata_log()
     return files

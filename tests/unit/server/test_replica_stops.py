@@ -46,7 +46,7 @@ class Controller:
             each: BrokerImage(each, BrokerEpoch(broker_epoch), UUID(int=each), endpoints, None, is_fenced=False)
             for each in (US, THEM)
         }
-        self.stops.push(lost, MetadataImage(brokers=brokers), Offset(offset))
+        self.stops.on_replicas_lost(lost, MetadataImage(brokers=brokers), Offset(offset))
 
     async def has_pushed(self) -> None:
         await until(lambda: all(target.pushing is None for target in self.stops._targets.values()))

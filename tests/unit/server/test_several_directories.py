@@ -22,7 +22,9 @@ from tidelog.io.rng import SystemRng
 from tidelog.log import Log
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_00_produce, api_03_metadata, api_35_describe_log_dirs
+from tidelog.server.broker.broker import BrokerListener
 from tidelog.server.node import Node
+from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.transport.listener_roles import BROKER
 from tidelog.server.transport.server_connection import ServerConnection
@@ -573,9 +575,12 @@ def test_nothing_is_led_in_an_epoch_of_the_incarnation_before() -> None:
         await node.stop()
         node = new_node(disk)
         led: list[int] = []
-        node.broker.on_leadership_changed = lambda each: led.append(
-            -1 if each.replica is None else each.replica.leader_epoch
-        )
+
+        class Leaderships(BrokerListener):
+            def on_leadership_changed(self, partition: Partition) -> None:
+                led.append(-1 if partition.replica is None else partition.replica.leader_epoch)
+
+        node.broker.add_listener(Leaderships())
         await node.start()
         assert led == [2]  # 1 is that of nobody
         await node.stop()

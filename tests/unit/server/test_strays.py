@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.controller import LostReplica, NewTopic, TopicToDelete
@@ -191,7 +192,14 @@ def test_a_log_whose_name_another_topic_has_is_kept_unless_its_own_was_removed()
 def files_on(disk: MemoryDisk) -> LogFiles:
     disk.locked.clear()
     config = NodeConfig.from_properties(PROPERTIES)
-    files = LogFiles(config, disk=disk, clock=SystemClock(), rng=SystemRng(), executor=InlineExecutor())
+    files = LogFiles(
+        config,
+        disk=disk,
+        clock=SystemClock(),
+        rng=SystemRng(),
+        executor=InlineExecutor(),
+        room_for_logs=lambda: None,
+    )
     files.open()
     files.open_metadata_log()
     return files
@@ -261,9 +269,14 @@ def test_only_records_of_the_log_are_a_proof(runs: list[tuple[object, ...]], fro
         disk.crash()
         files = files_on(disk)
         broker = Broker(
-            BrokerId(1), files, clock=SystemClock(), executor=InlineExecutor(), on_failed=lambda reason: None
+            BrokerId(1),
+            UUID(int=1),
+            files,
+            lone_replication(BrokerId(1), files, SystemClock()),
+            clock=SystemClock(),
+            executor=InlineExecutor(),
+            on_failed=lambda reason: None,
         )
-        broker.incarnation_id = UUID(int=1)
         end_offset = 0
         for records in runs:
             end_offset += len(records)

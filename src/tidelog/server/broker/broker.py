@@ -41,7 +41,8 @@ from tidelog.server.broker.replica_log_dir_mover import ReplicaLogDirMover
 from tidelog.server.broker.stop_orders import StopOrders
 from tidelog.server.replication.follower_driver import BACKOFF_FIRST_MS, FollowerDriver
 from tidelog.server.replication.partition import Partition
-from tidelog.server.replication.replication import Replication
+from tidelog.server.replication.replication import Replicated, Replication
+from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.log_dir import LogDir, is_full
 from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
@@ -70,21 +71,39 @@ class _Committed:
     from_snapshot: bool
 
 
+class BrokerListener:
+    """Is told what becomes of a broker, on the loop; each overrides what it wants to know."""
+
+    def on_leadership_changed(self, partition: Partition) -> None:
+        """The broker began or ceased to lead a partition; the image does not say so yet."""
+
+    def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A run of committed records changed this; the image is about to be published."""
+
+    def on_moved(self, partition: Partition) -> None:
+        """The log of a partition lies in another log directory from now on."""
+
+    def on_directory_failed(self) -> None:
+        """What lies in one of the log directories is offline until the next start."""
+
+
 class Broker:
     """The replicas of one node, and the image that its answers are read from.
 
     Args:
         broker_id: this node.
+        incarnation_id: of this process. Nothing is led before its registration is in the image.
         files: opens and removes the logs.
-        replication: what leaders and followers here share; None for a broker that is the only one.
+        new_replication: makes what leaders and followers here share.
         on_failed: told when the metadata cannot be followed any more; the node has to stop.
     """
 
     def __init__(
         self,
         broker_id: BrokerId,
+        incarnation_id: UUID,
         files: LogFiles,
-        replication: Replication | None = None,
+        new_replication: Callable[[Replicated], Replication],
         *,
         clock: Clock,
         executor: Executor,
@@ -92,19 +111,11 @@ class Broker:
     ) -> None:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
-        self.incarnation_id: UUID | None = None
-        """Of this process. Nothing is led before its registration is in the image; None does not wait for one."""
-        self.on_leadership_changed: Callable[[Partition], None] = _nobody_asked
-        """Told of each partition that this broker began or ceased to lead, on the loop, before the image says so."""
-        self.on_image_changed: Callable[[MetadataDelta, MetadataImage], None] = _nobody_asked
-        """Told of what each run of committed records changed, on the loop, before the image is published."""
-        self.on_directory_failed: Callable[[], None] = _nobody_asked
-        """Told that what lies in one of the log directories is offline until the next start."""
+        self.incarnation_id = incarnation_id
+        self._listeners: list[BrokerListener] = []
         self._files = files
         self.moves = ReplicaLogDirMover(self, files, clock=clock, executor=executor)
-        self.replication = replication
-        if replication is not None:
-            replication.broker = self
+        self.replication = new_replication(self)
         self.stops = StopOrders(self, files, executor)
         self.lost: dict[ListedReplica, LostReplicaLog] = {}
         """Replicas whose logs are gone. They have no role until `begin_anew`, and nothing is made in their place."""
@@ -122,6 +133,10 @@ class Broker:
         self._applying: asyncio.Task[None] | None = None
         self.image_lock = asyncio.Lock()  # held while one image follows another
         self._applied = AppliedOffset()
+
+    def add_listener(self, listener: BrokerListener) -> None:
+        """Tell it of everything from now on, after those that came before it."""
+        self._listeners.append(listener)
 
     # What clients ask.
 
@@ -180,7 +195,7 @@ class Broker:
 
     # What happened.
 
-    def on_committed(self, records: tuple[object, ...], end_offset: Offset, *, from_snapshot: bool = False) -> None:
+    def on_committed(self, records: tuple[object, ...], end_offset: Offset, from_snapshot: bool = False) -> None:
         """The metadata log grew for good. Applied in order, as soon as what came before is.
 
         Args:
@@ -252,6 +267,15 @@ class Broker:
         if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
             self._take_offline(partition.topic_partition, f"a bug in Tidelog: {error}")
 
+    def on_cut(self, replica: Replica, end_offset: Offset) -> None:
+        """The log of a follower is about to be truncated."""
+        self.moves.note_cut(replica, end_offset)
+
+    def on_moved(self, partition: Partition) -> None:
+        """The log of a partition lies in another directory from now on."""
+        for listener in self._listeners:
+            listener.on_moved(partition)
+
     # What to do about it.
 
     async def _apply_all(self) -> None:
@@ -298,10 +322,11 @@ class Broker:
         if delta.changed_configs:
             self._settle_how_many_must_be_in_sync(image)
         await self.take_roles(ours, image)
-        if delta.changed_brokers and self.replication is not None:
+        if delta.changed_brokers:
             for partition in self.partitions:
                 partition.on_brokers(self.replication.active_brokers)
-        self.on_image_changed(delta, image)
+        for listener in self._listeners:
+            listener.on_image_changed(delta, image)
         self.image = image
         self._publish(committed.end_offset)
 
@@ -404,7 +429,7 @@ class Broker:
 
     def _is_registered_in(self, image: MetadataImage) -> bool:
         us = image.brokers.get(self.broker_id)
-        return self.incarnation_id is None or (us is not None and us.incarnation_id == self.incarnation_id)
+        return us is not None and us.incarnation_id == self.incarnation_id
 
     def _follow_brokers(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Nothing is led or followed here before the metadata tells of the registration of this process (rule 6)."""
@@ -414,9 +439,8 @@ class Broker:
         is_registered = self._is_registered_in(image)
         self._has_just_registered = is_registered and not self._is_registered
         self._is_registered = is_registered
-        if self.replication is not None:
-            self.replication.broker_epoch = us.broker_epoch if us is not None and is_registered else None
-            self.replication.on_image(image)
+        self.replication.broker_epoch = us.broker_epoch if us is not None and is_registered else None
+        self.replication.on_image(image)
 
     async def _lower_checkpoints(self, opened: Sequence[Partition]) -> None:
         """Where a log ends below its checkpointed high watermark, that goes back before anything is appended: else what
@@ -477,9 +501,6 @@ class Broker:
         return here is partition and not self.stops.is_stopped(partition)
 
     def _follow(self, one: Assigned, partition: Partition) -> None:
-        replication = self.replication
-        if replication is None:
-            return
         machine = FollowerReplica(
             one.topic_partition,
             self.broker_id,
@@ -488,7 +509,7 @@ class Broker:
             partition.log.lineage,
             settings=FollowerSettings(fetch_backoff_ms=BACKOFF_FIRST_MS),
         )
-        partition.follow(FollowerDriver(partition, machine, replication))
+        partition.follow(FollowerDriver(partition, machine, self.replication))
 
     async def _lead(self, to_lead: list[tuple[Assigned, Partition]], image: MetadataImage) -> None:
         for one, partition in to_lead:
@@ -515,10 +536,9 @@ class Broker:
                 settings=settings[one.topic_partition.topic],
                 now_ms=self._clock.now_ms(),
             )
-            if self.replication is not None:
-                replica.on_brokers(self.replication.active_brokers)
+            replica.on_brokers(self.replication.active_brokers)
             partition.lead(replica)
-            self.on_leadership_changed(partition)
+            self._tell_of_leadership(partition)
 
     def _add(self, one: Assigned, log: Log) -> Partition:
         partition = Partition(
@@ -559,7 +579,8 @@ class Broker:
         for topic_partition in list(directory.logs):
             if topic_partition in self._by_name:
                 self._take_offline(topic_partition, f"log directory {directory.path} failed: {reason}", is_alone=False)
-        self.on_directory_failed()
+        for listener in self._listeners:
+            listener.on_directory_failed()
         if self._files.must_stop:
             self._on_failed(f"log directory {directory.path} failed: {reason}")
 
@@ -590,8 +611,7 @@ class Broker:
         partitions = self.partitions
         for partition in partitions:
             self.stop_serving(partition)
-        if self.replication is not None:
-            await self.replication.stop()
+        await self.replication.stop()
         await self._cut_off(*partitions)
 
     def stop_serving(self, partition: Partition, leader_epoch: LeaderEpoch | None = None) -> None:
@@ -599,7 +619,11 @@ class Broker:
         has_led = partition.replica is not None
         partition.stop(leader_epoch)
         if has_led:
-            self.on_leadership_changed(partition)
+            self._tell_of_leadership(partition)
+
+    def _tell_of_leadership(self, partition: Partition) -> None:
+        for listener in self._listeners:
+            listener.on_leadership_changed(partition)
 
 
 def _tell_what_is_left(one: Assigned, partition: Partition) -> None:
@@ -612,7 +636,3 @@ def _tell_what_is_left(one: Assigned, partition: Partition) -> None:
         *(one.topic_partition, one.state.leader_epoch, log.log_start_offset, log.log_end_offset),
         *(log.lineage.epoch_at(Offset(log.log_end_offset - 1)), partition.high_watermark, log.log_end_offset),
     )
-
-
-def _nobody_asked(*_: object) -> None:
-    pass

@@ -62,6 +62,8 @@ class Mover(Protocol):
 
     def on_suspicion(self, directory: LogDir) -> None: ...
 
+    def on_moved(self, partition: Partition) -> None: ...
+
 
 class MoveHost(Protocol):
     """What one move needs of all of them (`ReplicaLogDirMover`)."""
@@ -74,9 +76,6 @@ class MoveHost(Protocol):
 
     @property
     def throttle(self) -> Throttle: ...
-
-    @property
-    def on_moved(self) -> Callable[[Partition], None]: ...
 
     def wall_ms(self) -> int: ...
 
@@ -309,7 +308,7 @@ class ReplicaLogDirMove:
             except DiskError as error:
                 moves.broker.on_disk_error(partition, error)
                 raise
-        moves.on_moved(partition)
+        moves.broker.on_moved(partition)
         await self._remove_former(former)
         return True
 

@@ -30,11 +30,7 @@ COPIED_TOGETHER_MAX = 2
 
 
 class ReplicaLogDirMover:
-    """All moves of a node.
-
-    Attributes:
-        on_moved: told on the loop of each partition whose log lies elsewhere from now on.
-    """
+    """All moves of a node."""
 
     def __init__(self, broker: Mover, files: LogFiles, *, clock: Clock, executor: Executor) -> None:
         self._broker = broker
@@ -43,10 +39,8 @@ class ReplicaLogDirMover:
         self._executor = executor
         self._deadlines = Deadlines(clock)
         self._throttle = Throttle(clock.now_ms, self._deadlines.add)
-        self.on_moved: Callable[[Partition], None] = lambda partition: None
         self._moves: dict[TopicPartition, ReplicaLogDirMove] = {}
         self._turns = asyncio.Semaphore(COPIED_TOGETHER_MAX)
-        files.on_cut = self.note_cut
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
         """How fast logs are copied may have changed."""

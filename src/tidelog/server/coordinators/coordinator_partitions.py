@@ -21,7 +21,7 @@ from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.controller import CreatedTopic, NewTopic
 from tidelog.metadata.configs import ConfigValues, broker_values
 from tidelog.net.backoff import Backoff
-from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.broker import Broker, BrokerListener
 from tidelog.server.coordinators.coordinator_partition import (
     Command,
     CoordinatorHost,
@@ -44,7 +44,7 @@ async def asks_nobody(destination: TopicPartition, request: object) -> object:
     raise InvariantBrokenError(f"a coordinator of a kind that sends nothing asks the leader of {destination}")
 
 
-class CoordinatorPartitions(ABC, Generic[M]):
+class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
     """Finds the coordinator of a key, and keeps those that live here.
 
     Args:
@@ -87,6 +87,7 @@ class CoordinatorPartitions(ABC, Generic[M]):
         self._creating: asyncio.Task[None] | None = None
         self._values: ConfigValues | None = None
         self._last_complaint = ""
+        broker.add_listener(self)
 
     # What a kind adds.
 

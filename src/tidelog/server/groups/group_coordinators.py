@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.ports import Clock, Executor, Rng
-from tidelog.metadata import MetadataDelta
+from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
 from tidelog.server.broker.broker import Broker
@@ -57,7 +57,7 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         self._rng = rng
         self._deleted_before: set[str] = set()  # topics, until this has begun
 
-    def on_image_changed(self, delta: MetadataDelta) -> None:
+    def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Offsets in deleted topics go, also where the topic was made again at once."""
         if delta.deleted_topics:
             names = frozenset(topic.name for topic in delta.deleted_topics.values())

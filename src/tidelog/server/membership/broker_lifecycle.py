@@ -26,7 +26,7 @@ from tidelog.base.ids import BrokerEpoch, ClusterId, Offset
 from tidelog.base.ports import Rng
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
 from tidelog.metadata.features import own_features, unsupported
-from tidelog.server.broker.broker import Broker
+from tidelog.server.broker.broker import Broker, BrokerListener
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.membership.directory_assignments import DirectoryAssignments
 from tidelog.server.settings.config import NodeConfig
@@ -35,6 +35,7 @@ from tidelog.server.storage.log_files import LogFiles
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from tidelog.server.replication.partition import Partition
     from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest
     from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatResponse
 
@@ -51,7 +52,7 @@ SHUTDOWN_HEARTBEAT_INTERVAL_MS = 50
 REGISTRATION_AGAIN = (Code.STALE_BROKER_EPOCH, Code.BROKER_ID_NOT_REGISTERED)
 
 
-class BrokerLifecycle:
+class BrokerLifecycle(BrokerListener):
     """The broker of one node.
 
     Args:
@@ -84,7 +85,6 @@ class BrokerLifecycle:
         self._rng = rng
         self._on_failed = on_failed
         self._directories = DirectoryAssignments(config.node_id, files, lambda: self.broker_epoch, channel, rng=rng)
-        broker.moves.on_moved = self._directories.on_moved
         self._presents: BrokerEpoch | None = None  # of the incarnation that lost nothing since
         self._has_shown = False  # it registered as one that lost nothing
         self._has_noted = False  # its directories say which broker epoch writes to them
@@ -94,6 +94,7 @@ class BrokerLifecycle:
         self._wake = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
         self._minding: asyncio.Task[None] | None = None
+        broker.add_listener(self)
 
     async def start(self) -> None:
         """Register, and return once this broker may lead.
@@ -147,9 +148,11 @@ class BrokerLifecycle:
             elif broker.in_controlled_shutdown:
                 self._wake.set()
 
-    def wake(self) -> None:
-        """There is something that the controller should hear of at once."""
-        self._wake.set()
+    def on_moved(self, partition: Partition) -> None:
+        self._directories.on_moved(partition)
+
+    def on_directory_failed(self) -> None:
+        self._wake.set()  # the controller should hear of it at once
 
     def _others(self) -> bool:
         """Whether anybody else could lead."""
@@ -170,7 +173,6 @@ class BrokerLifecycle:
         from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationResponse
 
         incarnation_id = self._broker.incarnation_id
-        assert incarnation_id is not None
         await self._files.write_registering(self._presents, incarnation_id)
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -227,7 +229,6 @@ class BrokerLifecycle:
         from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, Feature, Listener
 
         config, incarnation_id = self._config, self._broker.incarnation_id
-        assert incarnation_id is not None
         return BrokerRegistrationRequest(
             broker_id=config.node_id,
             cluster_id=self._cluster_id,

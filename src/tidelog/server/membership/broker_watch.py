@@ -23,7 +23,7 @@ from tidelog.base.ports import Clock, Network
 from tidelog.controller import BrokerSessions, EarlyFence, Suspect, Suspicions
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.image import BrokerImage, MetadataView
-from tidelog.server.quorum.controller import ControllerHost
+from tidelog.server.quorum.controller import ControllerHost, ControllerListener
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.transport.server_connection import ServerConnection
@@ -55,7 +55,7 @@ class WatchingNode(ControllerHost, Protocol):
     def image(self) -> MetadataImage: ...
 
 
-class BrokerWatch:
+class BrokerWatch(ControllerListener):
     """The sessions of brokers, at the node whose controller is active.
 
     Args:

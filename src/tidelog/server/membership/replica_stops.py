@@ -26,6 +26,7 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
+from tidelog.server.quorum.controller import ControllerListener
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.api_05_stop_replica import (
     DELETED_TOPIC_EPOCH,
@@ -57,7 +58,7 @@ class _Target:
     pushing: asyncio.Task[None] | None = None
 
 
-class ReplicaStops:
+class ReplicaStops(ControllerListener):
     """See the module. Belongs to the event loop it is used in.
 
     Args:
@@ -66,7 +67,7 @@ class ReplicaStops:
         leader_epoch: in which this node has the active controller; None while it has not.
 
     Attributes:
-        on_pushed: told of each request before it is sent, for whoever wants to send it again.
+        push_listeners: told of each request before it is sent, for whoever wants to send it again.
         dropped: replicas that were left to the metadata, because their broker did not answer or had too many before.
     """
 
@@ -79,7 +80,7 @@ class ReplicaStops:
         network: Network,
         rng: Rng,
     ) -> None:
-        self.on_pushed: Callable[[BrokerId, StopReplicaRequest], None] = _nobody_asked
+        self.push_listeners: list[Callable[[BrokerId, StopReplicaRequest], None]] = []
         self.dropped = 0
         self._node_id = node_id
         self._listener_name = listener_name
@@ -90,7 +91,7 @@ class ReplicaStops:
             network, ConnectionSettings(f"controller-{node_id}-stops", connect_timeout_ms=TIMEOUT_MS), self._backoff
         )
 
-    def push(self, lost: Iterable[LostReplica], metadata: MetadataView, metadata_offset: Offset) -> None:
+    def on_replicas_lost(self, lost: Iterable[LostReplica], metadata: MetadataView, metadata_offset: Offset) -> None:
         """Tell the brokers, each in its own time.
 
         Args:
@@ -166,7 +167,8 @@ class ReplicaStops:
             try:
                 connection = await self._pool.connection(broker_id)
                 version = connection.versions.version(ApiKey.STOP_REPLICA, min_version=VERSION_MIN)
-                self.on_pushed(broker_id, request)
+                for listener in self.push_listeners:
+                    listener(broker_id, request)
                 answer = await connection.request(request, StopReplicaResponse, timeout_ms=TIMEOUT_MS, version=version)
             except KafkaError as error:  # an older release, which has no words for it
                 logger.debug("broker %s is not told to stop replicas: %s", broker_id, error)
@@ -209,7 +211,3 @@ def _tell(broker_id: BrokerId, answer: StopReplicaResponse) -> None:
     if refused:
         names = ", ".join(sorted(code.name for code in refused))
         logger.info("broker %s, told to stop replicas, knows better: %s", broker_id, names)
-
-
-def _nobody_asked(*_: object) -> None:
-    pass

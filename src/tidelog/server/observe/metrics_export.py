@@ -21,7 +21,6 @@ from tidelog.base.errors import Code
 from tidelog.base.version import __version__
 from tidelog.coordinator.group import GroupState
 from tidelog.records import KERNEL_IS_COMPILED
-from tidelog.server.replication.follower_driver import TruncatedRecords
 from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
 from tidelog.server.transport.connections import Refused
 from tidelog.server.transport.server_connection import Closed
@@ -314,10 +313,10 @@ def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
     yield _gauge("tidelog_partitions_unpreferred", "Partitions that their first replica does not lead.", unpreferred)
     yield _gauge("tidelog_partitions_reassigning", "Led, and on their way to other brokers.", moving)
     yield _gauge("tidelog_replica_lag_records_max", "What the slowest follower of a partition led here lacks.", lag_max)
-    shrinks, expands = (0, 0) if replication is None else (replication.isr_shrinks, replication.isr_expands)
+    shrinks, expands = replication.isr_shrinks, replication.isr_expands
     yield _counter("tidelog_isr_shrinks", "Times the in-sync replicas of a partition led here became fewer.", shrinks)
     yield _counter("tidelog_isr_expands", "Times they became more.", expands)
-    truncated = TruncatedRecords() if replication is None else replication.truncated
+    truncated = replication.truncated
     yield _counters(
         "tidelog_truncated_records",
         "Records that replicas here removed because the leader does not have them.",

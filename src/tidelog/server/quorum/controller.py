@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tidelog.base.errors import Code, KafkaError
@@ -22,6 +22,7 @@ from tidelog.journal import Decision, Journal, Ticket
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.features import METADATA_VERSION
+from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records import NoOpRecord
 from tidelog.server.quorum.metadata_log import MetadataBatch
 from tidelog.server.storage.metadata_snapshots import Snapshot
@@ -59,6 +60,22 @@ class ControllerHost(Protocol):
     def active_controller(self) -> Controller | None: ...
 
 
+class ControllerListener:
+    """Works for the controller of its node while that is active; each overrides what it wants to know."""
+
+    def on_active(self) -> None:
+        """This node has the active controller, which has decided nothing yet."""
+
+    def on_leader_gone(self, node_id: BrokerId) -> None:
+        """The connection closed on which this node followed the active controller."""
+
+    def on_resigned(self) -> None:
+        """This node has the active controller no more."""
+
+    def on_replicas_lost(self, lost: list[LostReplica], metadata: MetadataView, metadata_offset: Offset) -> None:
+        """By what the active controller just committed, up to `metadata_offset` (inclusive), some lost replicas."""
+
+
 class Controller:
     """See the module.
 
@@ -67,26 +84,28 @@ class Controller:
         quorum: appends what is decided.
         on_committed: told of committed records, with the exclusive end offset that they bring the metadata to, and
             whether some are not of the log, but what a snapshot makes different.
+        listeners: told in their order.
+        first_metadata_version: of a metadata log that does not say any yet.
 
     Attributes:
-        on_active: called when this becomes the active controller, before it decides anything.
-        on_leader_gone: told of the node that leads when the connection to it closed.
-        on_resigned: called when it is not any more.
-        on_replicas_lost: told, while this is the active one, who lost replicas by what was just committed, and of the
-            exclusive end offset of that.
         unclean_elections: how many were committed while this was the active one.
     """
 
-    def __init__(self, state: ControllerState, quorum: AppendsDecisions, *, on_committed: OnCommitted) -> None:
+    def __init__(
+        self,
+        state: ControllerState,
+        quorum: AppendsDecisions,
+        *,
+        on_committed: OnCommitted,
+        listeners: Sequence[ControllerListener] = (),
+        first_metadata_version: int = METADATA_VERSION,
+    ) -> None:
         self.journal: Journal[ControllerState] = Journal(state, not_active=Code.NOT_CONTROLLER)
-        self.on_active: Callable[[], None] = _nobody_asked
-        self.on_leader_gone: Callable[[BrokerId], None] = _nobody_told
-        self.on_resigned: Callable[[], None] = _nobody_asked
-        self.on_replicas_lost: Callable[[list[LostReplica], Offset], None] = _nobody_asked
         self.unclean_elections = 0
-        self.first_metadata_version = METADATA_VERSION  # of a metadata log that does not say any yet
         self._quorum = quorum
         self._on_committed = on_committed
+        self._listeners = listeners
+        self._first_metadata_version = first_metadata_version
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._published_end_offset = Offset(0)
         self._is_advancing = False
@@ -159,8 +178,9 @@ class Controller:
         self.journal.become_active(leader_epoch, end_offset)
         self.journal.committed.lost = []
         self.journal.committed.unclean_elections = []
-        self.on_active()
-        self._submit(lambda state: state.decide_bootstrap(self.first_metadata_version))
+        for listener in self._listeners:
+            listener.on_active()
+        self._submit(lambda state: state.decide_bootstrap(self._first_metadata_version))
         self._settle_soon()  # what the one before left to do
         self._advance()
 
@@ -174,8 +194,14 @@ class Controller:
             self.journal.resign()
             self.journal.committed.lost = None
             self.journal.committed.unclean_elections = None
-            self.on_resigned()
+            for listener in self._listeners:
+                listener.on_resigned()
             self._advance()
+
+    def on_leader_gone(self, node_id: BrokerId) -> None:
+        """The connection closed on which this node followed its leader."""
+        for listener in self._listeners:
+            listener.on_leader_gone(node_id)
 
     # What to do about it.
 
@@ -247,7 +273,8 @@ class Controller:
         lost = self.journal.committed.lost
         if lost:
             self.journal.committed.lost = []
-            self.on_replicas_lost(lost, end_offset)
+            for listener in self._listeners:
+                listener.on_replicas_lost(lost, self.journal.committed.metadata, Offset(end_offset - 1))
 
     def _tell_of_unclean_elections(self) -> None:
         """Say of each what it is, and count it. The leader says which records it has."""
@@ -264,11 +291,3 @@ class Controller:
                 *(each.topic_partition, each.leader, each.leader_epoch, each.ordered_by),
                 *(list(each.was_in_sync) or "not known", each.leader),
             )
-
-
-def _nobody_asked(*_: object) -> None:
-    pass
-
-
-def _nobody_told(_: BrokerId) -> None:
-    pass

@@ -189,9 +189,8 @@ class MetadataQuorum:
         self._foreign = ForeignClusters(cluster_id, clock=self._clock)
         self.key = ReplicaKey(self.node_id, opened.directory_id)
         self._peers = QuorumPeers(
-            self.node_id, cluster_id, self.config.settings, self, network=self._network, rng=self._rng
+            self.node_id, cluster_id, endpoints, self.config.settings, self, network=self._network, rng=self._rng
         )
-        self._peers.endpoints = endpoints
         self._namesake = Namesake(self.node_id, self.config.settings, is_controller=self.config.is_controller)
         self.storage = storage = MetadataStorage(
             opened,

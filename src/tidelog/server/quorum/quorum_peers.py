@@ -22,6 +22,7 @@ from tidelog.net.backoff import Backoff
 from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings
+from tidelog.server.settings.quorum_config import Endpoints
 from tidelog.wire.api import ApiKey
 
 logger = logging.getLogger("tidelog.server.quorum")
@@ -60,15 +61,16 @@ class QuorumPeers:
         self,
         node_id: BrokerId,
         cluster_id: ClusterId,
+        endpoints: Endpoints,
         settings: QuorumSettings,
         asks: Asks,
         *,
         network: Network,
         rng: Rng,
     ) -> None:
-        self.endpoints: tuple[tuple[str, str, int], ...] = ()
         self.fetch_version_max: int | None = None
         self._cluster_id = cluster_id
+        self._endpoints = endpoints
         self._settings = settings
         self._asks = asks
         self._addresses: dict[BrokerId, Address] = {}
@@ -135,7 +137,7 @@ class QuorumPeers:
         request_class, version = CONTROL_REQUESTS, None
         timeout_ms = self._settings.request_timeout_ms
         try:
-            message, response_type = request_of(asked, self._cluster_id, target, self.endpoints)
+            message, response_type = request_of(asked, self._cluster_id, target, self._endpoints)
             if isinstance(asked, QuorumFetch):
                 request_class, timeout_ms = FETCH_REQUESTS, timeout_ms + asked.wait_ms_max
             connection = await self.connection(target, request_class)

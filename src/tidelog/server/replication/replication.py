@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Protocol
 
 from tidelog.base.errors import CorruptLogError, DiskError, InvariantBrokenError
-from tidelog.base.ids import BrokerEpoch, BrokerId
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
 from tidelog.base.ports import Clock, Network, Rng
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.configs.broker import NUM_REPLICA_FETCHERS
@@ -31,6 +31,7 @@ from tidelog.server.replication.replication_throttles import Throttle, replicati
 from tidelog.server.replication.silent_followers import SilentFollowers
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.log_files import LogFiles
 
 CONNECT_BACKOFF_FIRST_MS = 20
@@ -47,15 +48,19 @@ class Replicated(Protocol):
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None: ...
 
+    def on_cut(self, replica: Replica, end_offset: Offset) -> None:
+        """A log is about to be truncated."""
+        ...
+
 
 class Replication:
     """The host of every partition that is led or followed here.
 
     Args:
+        broker: whoever has the partitions; asked for nothing before the first image.
         alter_partitions: asks the active controller for ISRs.
 
     Attributes:
-        broker: whoever has the partitions; set by it.
         broker_epoch: of this incarnation, as the metadata has it; None before it is registered.
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
         followers: of partitions that are led here, and which of them are silent.
@@ -66,6 +71,7 @@ class Replication:
 
     def __init__(
         self,
+        broker: Replicated,
         broker_id: BrokerId,
         files: LogFiles,
         alter_partitions: AlterPartitions,
@@ -75,12 +81,12 @@ class Replication:
         clock: Clock,
         rng: Rng,
     ) -> None:
-        self.broker: Replicated | None = None
         self.broker_epoch: BrokerEpoch | None = None
         self.active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.truncated = TruncatedRecords()
+        self._broker = broker
         self._broker_id = broker_id
         self._files = files
         self._settings = settings
@@ -187,7 +193,7 @@ class Replication:
             self.followers.on_fetch(broker_id, min(wait_ms_max, self._settings.silence_ms_max))
 
     def _on_follower_changed(self, broker_id: BrokerId, is_silent: bool, now_ms: int) -> None:
-        for partition in [] if self.broker is None else self.broker.partitions:
+        for partition in self._broker.partitions:
             if partition.leading is not None:
                 partition.leading.on_follower_changed(broker_id, is_silent, now_ms)
 
@@ -212,7 +218,7 @@ class Replication:
 
     async def cut(self, partition: Partition, truncation: Truncation) -> None:
         """Truncate a log. Raises CorruptLogError, DiskError."""
-        await self._files.cut(partition, truncation)
+        await self._files.cut(partition, truncation, on_cut=self._broker.on_cut)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
@@ -220,10 +226,8 @@ class Replication:
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
         """A log cannot be written any more, or has no room."""
-        if self.broker is not None:
-            self.broker.on_log_failed(partition, error)
+        self._broker.on_log_failed(partition, error)
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold of a partition does not."""
-        if self.broker is not None:
-            self.broker.on_bug(partition, error)
+        self._broker.on_bug(partition, error)

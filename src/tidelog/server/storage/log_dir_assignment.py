@@ -61,18 +61,20 @@ class WantedLog(NamedTuple):
 class LogDirAssignment:
     """See the module. `place` runs on one of the executor's threads.
 
+    Args:
+        room: see `LogFiles`.
+
     Attributes:
         preferred: where logs are to be made that are not here yet, if somebody said so (KIP-113).
         interrupted: where logs were on their way to at the last stop.
-        room: how many logs may be made, each of which keeps a file open; None for any number.
     """
 
-    def __init__(self, files: LogFiles, *, clock: Clock) -> None:
+    def __init__(self, files: LogFiles, *, clock: Clock, room: Callable[[], int | None]) -> None:
         self.preferred: dict[TopicPartition, LogDir] = {}
         self.interrupted: dict[TopicPartition, LogDir] = {}
-        self.room: Callable[[], int | None] = lambda: None
         self._files = files
         self._clock = clock
+        self._room = room
 
     def place(
         self, wanted: Sequence[WantedLog], image: MetadataImage, configs: Mapping[str, LogConfig], *, makes: bool
@@ -89,7 +91,7 @@ class LogDirAssignment:
         """
         placed: list[LogDir | TidelogError | None] = []
         made: dict[LogDir, dict[TopicPartition, TopicId]] = {}
-        room = self.room() if makes else None
+        room = self._room() if makes else None
         for each in wanted:
             try:
                 log_dir = self._find(each, image, configs[each.topic_partition.topic], makes=makes)

@@ -56,25 +56,35 @@ WRITTEN_TOGETHER_MAX = 1024
 class LogFiles:
     """The log directories of one node, the metadata log's included, and the logs in them.
 
+    Args:
+        room_for_logs: how many logs may be made, each of which keeps a file open; None for any number.
+
     Attributes:
         log_dir_assignment: where each log lies, or is to be made.
         file_delete_delay_ms: how long files stay on the disk that were deleted; changes while the node runs.
         removed: replicas of this node that the metadata log has removed since it began to be replayed.
         serves_what_is_left: whether a log that lacks records is served, as that of an only replica.
-        on_cut: told on the loop of each log that is about to be truncated, and where.
     """
 
-    def __init__(self, config: NodeConfig, *, disk: Disk, clock: Clock, rng: Rng, executor: Executor) -> None:
+    def __init__(
+        self,
+        config: NodeConfig,
+        *,
+        disk: Disk,
+        clock: Clock,
+        rng: Rng,
+        executor: Executor,
+        room_for_logs: Callable[[], int | None],
+    ) -> None:
         self._config = config
         self.file_delete_delay_ms = BrokerSettings.of(config.static)[LOG_SEGMENT_DELETE_DELAY_MS]
         self._disk = disk
         self._clock = clock
         self._executor = executor
         self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
-        self.log_dir_assignment = LogDirAssignment(self, clock=clock)
+        self.log_dir_assignment = LogDirAssignment(self, clock=clock, room=room_for_logs)
         self.removed = RemovedReplicas()
         self.serves_what_is_left = False
-        self.on_cut: Callable[[Replica, Offset], None] = lambda replica, end_offset: None
         self._metadata: MetadataFiles | None = None
         self._log_dir_of: dict[TopicPartition, LogDir] = {}  # where each open log lies
         self._removals: list[asyncio.TimerHandle] = []
@@ -481,18 +491,23 @@ class LogFiles:
         async with partition.log_lock:
             await self._executor.run(partition.log.flush)
 
-    async def cut(self, partition: LockedReplica, truncation: Truncation) -> None:
+    async def cut(
+        self, partition: LockedReplica, truncation: Truncation, *, on_cut: Callable[[Replica, Offset], None]
+    ) -> None:
         """Truncate a log that follows another; return once that outlasts a loss of power.
 
         Order: what was thought committed, and is not to be kept, is so no more; the records go; the log counts as
         synced no further than it now is. Whoever syncs or compacts it waits.
+
+        Args:
+            on_cut: told on the loop where, when nobody else has the log.
 
         Raises:
             CorruptLogError: what is left cannot be read; DiskError: the log is out of use.
         """
         async with partition.log_lock:
             log_dir = self._log_dir_of[partition.topic_partition]
-            self.on_cut(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
+            on_cut(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
             await self._executor.run(partial(_cut, log_dir, partition, truncation))
 
     async def persist_log_starts(self, partitions: Iterable[Replica]) -> None:

@@ -46,7 +46,7 @@ class LateStops:
 
     def listen_to(self, process: Node) -> None:
         """Keep what this node pushes from now on."""
-        process.replica_stops.on_pushed = self._keep
+        process.replica_stops.push_listeners.append(self._keep)
 
     async def run(self, is_over: Callable[[], bool] = lambda: False) -> None:
         """Deliver one after the other until it is over."""
