@@ -144,7 +144,6 @@ class World:
 
     @property
     def replication(self) -> Replication:
-        assert self.node.broker.replication is not None
         return self.node.broker.replication
 
     def put(self, value: str | bytes = "v", *, acks_all: bool = False, **settings: Any) -> Code:

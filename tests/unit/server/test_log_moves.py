@@ -403,7 +403,6 @@ def test_the_rate_of_moves_is_a_setting_of_the_broker(after: str) -> None:
             await node.stop()
             node = await started(disk, "a,b")
         replication = node.broker.replication
-        assert replication is not None
         limits = (
             node.broker.moves.throttle.limit,
             replication.leader_throttle.limit,

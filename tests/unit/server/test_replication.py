@@ -385,7 +385,6 @@ def test_partitions_are_spread_over_several_fetchers() -> None:
 def test_another_number_of_fetchers_loses_nothing_that_is_under_way(fetchers: int) -> None:
     async def story(cluster: ReplicatedCluster) -> None:
         async def resize(broker: ReplicatedBroker, turn: int) -> None:
-            assert broker.broker.replication is not None
             settings = BrokerSettings.of({"num.replica.fetchers": str(fetchers + turn)})
             broker.broker.replication.on_settings(None, SettingsInForce(settings, {}))
 

@@ -146,7 +146,6 @@ def test_what_an_unclean_election_lost_is_reported_by_those_that_had_it(caplog: 
         assert f"in leader epoch {cluster.state().unclean_epoch}" in election
         (loss,) = (line for line in caplog.messages if "COMMITTED RECORDS ARE LOST" in line)
         assert "offsets 1 to 2 " in loss
-        assert first.broker.replication is not None
         assert first.broker.replication.truncated == (2, 0, 0)
         directory = first.files.directory_of(PARTITION)
         assert directory is not None

@@ -171,7 +171,6 @@ def test_lists_that_are_taken(text: str) -> None:
 
 def throttle_of(broker: ReplicatedBroker, side: str) -> Throttle:
     replication = broker.broker.replication
-    assert replication is not None
     return replication.leader_throttle if side == "leader" else replication.follower_throttle
 
 

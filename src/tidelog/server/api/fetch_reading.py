@@ -86,8 +86,8 @@ class FetchReading:
         self._size_bytes = 0
         self._look_ups = 0
         self._unread: list[FetchedPartition] = []  # due, the next one last
-        self._throttle = None if broker.replication is None else broker.replication.leader_throttle
-        if self._replica_id >= 0 and broker.replication is not None:
+        self._throttle = broker.replication.leader_throttle
+        if self._replica_id >= 0:
             broker.replication.on_follower_fetched(BrokerId(self._replica_id), request.max_wait_ms)
         self._throttled: set[FetchedPartition] = set()  # those whose bytes count
 
@@ -160,7 +160,7 @@ class FetchReading:
         session, count = self._session, 0
         for fetched, row in told:
             count += 1
-            if fetched in self._throttled and row.records and self._throttle is not None:
+            if fetched in self._throttled and row.records:
                 self._throttle.record(len(row.records))
             if row.current_leader is not None:
                 self.leaders.append(row.current_leader.leader_id)
@@ -224,7 +224,7 @@ class FetchReading:
             records=b"",
         )
         fetched.watch(partition)
-        if self._rack and broker.replication is not None and partition.replica is not None:
+        if self._rack and partition.replica is not None:
             preferred = broker.replication.preferred_read_replica(partition.replica, self._rack, wanted.fetch_offset)
             if preferred is not None:
                 self.must_answer = True
@@ -269,7 +269,7 @@ class FetchReading:
         if wanted.fetch_offset == log.log_end_offset:
             return row
         room_bytes = self._room_bytes(partition, fetched, fetch.follower)
-        if room_bytes <= 0 and self._throttle is not None:
+        if room_bytes <= 0:
             fetched.hold_back(self._throttle)
             return row
         return self._read_records(
@@ -279,7 +279,7 @@ class FetchReading:
     def _room_bytes(self, partition: Partition, fetched: FetchedPartition, follower: BrokerId) -> int:
         """How much a follower may be sent. Who is in sync is not held back, but what it is sent counts (KIP-73)."""
         throttle = self._throttle
-        if throttle is None or not throttle.covers(partition.topic_partition):
+        if not throttle.covers(partition.topic_partition):
             self._throttled.discard(fetched)
             return self._size_bytes_max
         self._throttled.add(fetched)
