@@ -422,6 +422,28 @@ def test_what_was_not_read_yet_when_a_fetch_ended_is_read_by_the_next(monkeypatc
     run(scenario)
 
 
+def test_what_an_overtaken_fetch_did_not_read_is_answered_by_the_fetch_that_overtook_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fetch_reading, "READ_AT_ONCE_MAX", 1)
+
+    async def scenario() -> None:
+        node = ToyNode(3)
+        for index in range(3):
+            node.broker.append(index)
+        reader = SessionReader(followed={index: View() for index in range(3)})
+        assert reader.on_answer(await node.fetch(reader.request()))
+        node.broker.append(2)
+        partway = asyncio.ensure_future(node.fetch(reader.request(wait_ms=WAIT_MS)))
+        await asyncio.sleep(0)
+        reader.epoch += 1  # against the rules: it never saw the answer
+        assert reader.on_answer(await node.fetch(reader.request(wait_ms=WAIT_MS)))
+        assert (await partway).error_code == Code.INVALID_FETCH_SESSION_EPOCH
+        assert reader.read == {0: [0], 1: [0], 2: [0, 1]}
+
+    run(scenario)
+
+
 def test_an_older_segment_is_answered_though_it_holds_less_than_was_asked_for() -> None:
     node = ToyNode(1)
     node.broker.append(0)

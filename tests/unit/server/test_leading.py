@@ -82,7 +82,7 @@ def led(host: Host, state: PartitionImage, *, min_insync: int = 1) -> Partition:
 def fetch(partition: Partition, follower: BrokerId, host: Host) -> None:
     broker_epoch = BrokerEpoch(10 * follower)
     asked = FollowerFetch(follower, Offset(0), LeaderEpoch(0), None, broker_epoch, host.time_ms)
-    assert partition.on_fetched(asked) is None
+    assert partition.on_fetched(asked, log_start_offset=0) is None
 
 
 def append(partition: Partition) -> None:

@@ -34,7 +34,9 @@ class Replicated(Led):
     def fetch(self, offset: int) -> None:
         """The follower asks, and so has all below."""
         epoch = self.partition.known_leader_epoch
-        self.partition.on_fetched(FollowerFetch(FOLLOWER, Offset(offset), epoch, None, BrokerEpoch(1), 0))
+        self.partition.on_fetched(
+            FollowerFetch(FOLLOWER, Offset(offset), epoch, None, BrokerEpoch(1), 0), log_start_offset=0
+        )
 
 
 def test_a_commit_is_answered_when_everyone_in_sync_has_it() -> None:

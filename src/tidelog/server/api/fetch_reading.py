@@ -83,13 +83,10 @@ class FetchReading:
         self._isolation_level = request.isolation_level
         self._size_bytes_max = min(request.max_bytes, size_bytes_max)
         self._min_bytes = min(request.min_bytes, self._size_bytes_max)
-        self._size_bytes = 0
         self._look_ups = 0
-        self._unread: list[FetchedPartition] = []  # due, the next one last
         self._throttle = broker.replication.leader_throttle
         if self._replica_id >= 0:
             broker.replication.on_follower_fetched(BrokerId(self._replica_id), request.max_wait_ms)
-        self._throttled: set[FetchedPartition] = set()  # those whose bytes count
 
     @property
     def is_overtaken(self) -> bool:
@@ -98,55 +95,31 @@ class FetchReading:
 
     @property
     def has_enough(self) -> bool:
-        return self.must_answer or self._size_bytes >= self._min_bytes
-
-    @property
-    def is_partway(self) -> bool:
-        """Whether `read_due` left some for another turn."""
-        return bool(self._unread)
+        return self.must_answer or self._session.found_bytes >= self._min_bytes
 
     def read_due(self) -> None:
         """Read what is due, as far as the limits of the request allow, and as one turn of the loop allows."""
-        session, unread = self._session, self._unread
-        found = session.found
-        if not unread:
+        if not self._session.is_partway:
             self._look_ups += 1
             self.not_cached.clear()
-            unread = self._unread = session.take_due()
-            unread.reverse()
-        for _ in range(min(len(unread), READ_AT_ONCE_MAX)):
-            fetched = unread.pop()
-            before = found.pop(fetched, None)
-            if before is not None and before.records is not None:
-                self._size_bytes -= len(before.records)
-            row = self._read(fetched)
-            if row is not None:
-                found[fetched] = row
-
-    def give_back(self) -> None:
-        """It ends before its time: what was not read stays due, unless it is not wanted any more."""
-        session = self._session
-        for fetched in reversed(self._unread):
-            if session.follows(fetched):
-                session.due[fetched] = None
-        self._unread.clear()
+        self._session.read_due(self._read, READ_AT_ONCE_MAX)
 
     @property
     def is_long(self) -> bool:
         """Whether so much was found that to tell it takes more than one turn of the loop."""
-        return len(self._session.found) > READ_AT_ONCE_MAX
+        return self._session.found_count > READ_AT_ONCE_MAX
 
     def answer(self) -> FetchResponse:
         """What the reader is told: in a session, what it does not know yet."""
         topics: dict[object, FetchableTopicResponse] = {}
-        self._tell(self._session.tell(), topics)
+        self._tell(self._session.take_updates(), topics)
         return self._response(topics)
 
     async def answer_in_turns(self) -> FetchResponse:
         """As `answer`, with turns for others in between."""
         topics: dict[object, FetchableTopicResponse] = {}
-        told = self._session.tell()
-        while self._tell(islice(told, READ_AT_ONCE_MAX), topics):
+        updates = self._session.take_updates()
+        while self._tell(islice(updates, READ_AT_ONCE_MAX), topics):
             await asyncio.sleep(0)
         return self._response(topics)
 
@@ -160,7 +133,7 @@ class FetchReading:
         session, count = self._session, 0
         for fetched, row in told:
             count += 1
-            if fetched in self._throttled and row.records:
+            if fetched.is_throttled and row.records:
                 self._throttle.record(len(row.records))
             if row.current_leader is not None:
                 self.leaders.append(row.current_leader.leader_id)
@@ -173,7 +146,7 @@ class FetchReading:
         return count
 
     def _read(self, fetched: FetchedPartition) -> PartitionData | None:
-        """What is there; None if that cannot be told yet, be it for lack of room or of the disk. It stays due then."""
+        """What is there; None if that cannot be told yet, be it for lack of room or of the disk."""
         broker, wanted = self._broker, fetched.wanted
         partition = None
         try:
@@ -184,7 +157,6 @@ class FetchReading:
             return self._read_from(partition, fetched)
         except NotCachedError as error:
             self.not_cached.append(error)
-            self._session.due[fetched] = None
             return None
         except InvariantBrokenError as error:
             if partition is not None:
@@ -250,9 +222,7 @@ class FetchReading:
             None if self._replica_epoch < 0 else BrokerEpoch(self._replica_epoch),
             self._now_ms(),
         )
-        diverging = partition.on_fetched(fetch)
-        if diverging is None and partition.leading is not None:
-            partition.leading.on_log_start_told(fetch.follower, wanted.log_start_offset)
+        diverging = partition.on_fetched(fetch, wanted.log_start_offset)
         log = partition.log
         row = PartitionData(
             partition_index=wanted.partition,
@@ -279,15 +249,10 @@ class FetchReading:
     def _room_bytes(self, partition: Partition, fetched: FetchedPartition, follower: BrokerId) -> int:
         """How much a follower may be sent. Who is in sync is not held back, but what it is sent counts (KIP-73)."""
         throttle = self._throttle
-        if not throttle.covers(partition.topic_partition):
-            self._throttled.discard(fetched)
+        fetched.is_throttled = throttle.covers(partition.topic_partition)
+        if not fetched.is_throttled or follower in partition.leader().isr:
             return self._size_bytes_max
-        self._throttled.add(fetched)
-        if partition.replica is not None and follower in partition.replica.isr:
-            return self._size_bytes_max
-        found = self._session.found
-        rows = (found[one] for one in self._throttled if one in found)
-        return throttle.room_bytes - sum(len(row.records or b"") for row in rows)
+        return throttle.room_bytes - self._session.throttled_bytes
 
     def _diverged(self, row: PartitionData, diverging: tuple[int, int]) -> PartitionData:
         self.must_answer = True
@@ -304,24 +269,24 @@ class FetchReading:
         to_follower: bool,
         size_bytes_max: int = INT32_MAX,
     ) -> PartitionData | None:
-        wanted = fetched.wanted
-        left = min(self._size_bytes_max - self._size_bytes, size_bytes_max)
+        wanted, found_bytes = fetched.wanted, self._session.found_bytes
+        left = min(self._size_bytes_max - found_bytes, size_bytes_max)
         records = partition.read(
             wanted.fetch_offset,
             sent_leader_epoch=-1,
             size_bytes_max=min(wanted.partition_max_bytes, left),
             isolation_level=self._isolation_level,
-            at_least_one=self._size_bytes == 0,
+            at_least_one=found_bytes == 0,
             may_wait=self._look_ups > LOOK_UPS_MAX,
             to_follower=to_follower,
         )
-        if records is not None and len(records):
+        if records is not None and (size_bytes := len(records)):
             row.records = records
-            self._size_bytes += len(records)
-            if not self.has_enough and wanted.fetch_offset < partition.log.segment_base_offsets[-1]:
+            is_enough = found_bytes + size_bytes >= self._min_bytes
+            if not is_enough and wanted.fetch_offset < partition.log.segment_base_offsets[-1]:
                 self.must_answer = True  # there is more than one segment can give
         elif wanted.fetch_offset < end_offset:
             self.must_answer = True  # no more fits
-            self._session.due[fetched] = None  # the first in turn at the next fetch
+            self._session.keep_due(fetched)  # the first in turn at the next fetch
             return row if fetched.is_update(row) else None
         return row

@@ -6,13 +6,15 @@ Pure. A session holds the partitions that its reader follows, what it was last t
                  ▲             └─ records, an error ──► found ──► told
                  └──────────────── stays due: there may be more ───┘
 
+Whoever reads for a fetch (`FetchReading`) says what there is of a partition; the session alone knows whose turn it is.
+
 So a fetch looks at what changed, however many partitions its session has. `due` is a queue: who was given records goes
 to its end, and none starves. A fetch without a session is one that is forgotten with its answer.
 
 No answer may be lost unnoticed. Each request carries the session's next epoch, and a reader that did not get an answer
 cannot have that: it is refused, or starts anew, and is then told everything.
 
-Kafka: `FetchSession`, `FetchManager`, `FetchSessionCache`.
+Kafka: `FetchSession`, `FetchContext`, `FetchManager`, `FetchSessionCache`.
 """
 
 from __future__ import annotations
@@ -67,6 +69,8 @@ class FetchedPartition:
         wanted: from where on, and what the reader believes, as it said last.
         high_watermark: as the reader was last told; None if it is to be told again, whatever it is.
         log_start_offset: likewise.
+        is_throttled: whether the bytes that were found count towards the throttle of replication.
+        throttle: what holds it back, until there is room.
     """
 
     session: FetchSession
@@ -76,8 +80,8 @@ class FetchedPartition:
     high_watermark: int | None = None
     log_start_offset: int | None = None
     watched: Watchable | None = None
+    is_throttled: bool = False
     throttle: Throttling | None = None
-    """What holds it back, until there is room."""
 
     def watch(self, partition: Watchable) -> None:
         """Be due again when the partition changes."""
@@ -118,7 +122,7 @@ class FetchedPartition:
 
     def on_committed(self) -> None:
         """The high watermark moved, which a follower is told with its next answer, and is not answered for."""
-        self.session.due[self] = None
+        self.session.keep_due(self)
 
     def is_update(self, row: PartitionData) -> bool:
         """Whether the reader has to be told, or knows it all."""
@@ -133,29 +137,32 @@ class FetchedPartition:
 
 
 class FetchSession:
-    """What one reader follows. Attributes are only to be read, but for what the reading of a fetch puts there.
+    """What one reader follows. Attributes are only to be read, but for `on_due`.
 
     Attributes:
         session_id: 0 for a fetch without a session.
         epoch: that the next request must carry.
-        due: to be read, in this order.
-        found: what was read and not told yet.
-        on_due: called when something becomes due, by whoever waits for it.
+        found_bytes: of the records that were read and not told yet.
+        throttled_bytes: those of them that count towards the throttle of replication.
+        on_due: called when something becomes due; set by the fetch that waits for it.
     """
 
     __slots__ = (
+        "_due",
+        "_found",
         "_is_closed",
         "_knows_all",
+        "_unread",
         "created_ms",
-        "due",
         "epoch",
         "eviction_key",
-        "found",
+        "found_bytes",
         "is_by_id",
         "is_follower",
         "on_due",
         "partitions",
         "session_id",
+        "throttled_bytes",
         "used_ms",
     )
 
@@ -166,8 +173,10 @@ class FetchSession:
         self.is_follower = is_follower
         self.created_ms = self.used_ms = now_ms
         self.partitions: dict[tuple[str | UUID, int], FetchedPartition] = {}
-        self.due: dict[FetchedPartition, None] = {}
-        self.found: dict[FetchedPartition, PartitionData] = {}
+        self.found_bytes = self.throttled_bytes = 0
+        self._due: dict[FetchedPartition, None] = {}  # in this order
+        self._unread: list[FetchedPartition] = []  # those of them whose turn it is, the next one last
+        self._found: dict[FetchedPartition, PartitionData] = {}  # read, and not told yet
         self.on_due: Callable[[], None] | None = None
         self.eviction_key: tuple[bool, int, int] | None = None
         self._knows_all = False  # the first answer speaks of every partition
@@ -176,9 +185,10 @@ class FetchSession:
 
     def update(self, request: FetchRequest) -> None:
         """Take in what a request says: partitions that are new or read from elsewhere, and those no longer wanted."""
-        self.due.update(dict.fromkeys(self.found))  # an answer that was never given
-        self.found.clear()
-        partitions, due = self.partitions, self.due
+        partitions, due = self.partitions, self._due
+        due.update(dict.fromkeys(reversed(self._unread)))  # a fetch that ended before its time
+        self._unread.clear()
+        due.update(dict.fromkeys(self._take_found()))  # an answer that was never given
         is_by_id = self.is_by_id
         for topic in request.topics:
             name, topic_id = topic.topic, topic.topic_id
@@ -199,27 +209,73 @@ class FetchSession:
                     gone.unwatch()
                     due.pop(gone, None)
 
-    def follows(self, fetched: FetchedPartition) -> bool:
-        """Whether the reader still wants it."""
-        of_topic = fetched.topic_id if self.is_by_id else fetched.topic
-        return self.partitions.get((of_topic, fetched.wanted.partition)) is fetched
-
     def on_due_again(self, fetched: FetchedPartition) -> None:
         """It is to be read."""
-        self.due[fetched] = None
+        self._due[fetched] = None
         if self.on_due is not None:
             self.on_due()
 
-    def take_due(self) -> list[FetchedPartition]:
-        """What is to be read now. Each goes into `found`, or back to `due`."""
-        due = list(self.due)
-        self.due.clear()
-        return due
+    def keep_due(self, fetched: FetchedPartition) -> None:
+        """It is to be read when the session is looked at next; no fetch is woken for it."""
+        self._due[fetched] = None
 
-    def tell(self) -> Iterator[tuple[FetchedPartition, PartitionData]]:
-        """What of `found` the reader does not know yet; it counts as told."""
-        found, self.found = self.found, {}
-        for fetched, row in found.items():
+    @property
+    def has_due(self) -> bool:
+        """Whether anything is to be read."""
+        return bool(self._due or self._unread)
+
+    @property
+    def is_partway(self) -> bool:
+        """Whether `read_due` left some for another turn."""
+        return bool(self._unread)
+
+    @property
+    def found_count(self) -> int:
+        """Of how many partitions something is to be told."""
+        return len(self._found)
+
+    def read_due(self, read: Callable[[FetchedPartition], PartitionData | None], count_max: int) -> None:
+        """Read what is due by now, or what an earlier turn left of it.
+
+        Kafka: `FetchContext.foreachPartition`.
+
+        Args:
+            read: returns what is there; None if that cannot be told yet: it stays due then.
+            count_max: partitions, before others have their turn.
+        """
+        unread, found = self._unread, self._found
+        if not unread:
+            unread.extend(reversed(self._due))
+            self._due.clear()
+        for _ in range(min(len(unread), count_max)):
+            fetched = unread.pop()
+            before = found.pop(fetched, None)
+            if before is not None and before.records:
+                self._count(fetched, -len(before.records))
+            row = read(fetched)
+            if row is None:
+                self._due[fetched] = None
+                continue
+            found[fetched] = row
+            if row.records:
+                self._count(fetched, len(row.records))
+
+    def _count(self, fetched: FetchedPartition, size_bytes: int) -> None:
+        self.found_bytes += size_bytes
+        if fetched.is_throttled:
+            self.throttled_bytes += size_bytes
+
+    def _take_found(self) -> dict[FetchedPartition, PartitionData]:
+        found, self._found = self._found, {}
+        self.found_bytes = self.throttled_bytes = 0
+        return found
+
+    def take_updates(self) -> Iterator[tuple[FetchedPartition, PartitionData]]:
+        """What was found and the reader does not know yet; it counts as told.
+
+        Kafka: `FetchContext.updateAndGenerateResponseData`.
+        """
+        for fetched, row in self._take_found().items():
             if not self._knows_all or fetched.is_update(row):
                 yield fetched, row
             if row.error_code:
@@ -227,7 +283,7 @@ class FetchSession:
             else:
                 fetched.high_watermark, fetched.log_start_offset = row.high_watermark, row.log_start_offset
             if row.error_code or row.records or row.diverging_epoch is not None or row.preferred_read_replica >= 0:
-                self.due[fetched] = None  # unless the reader says something new, it gets the same again
+                self._due[fetched] = None  # unless the reader says something new, it gets the same again
         self._knows_all = True
 
     def close(self) -> None:

@@ -131,13 +131,16 @@ class LeaderDriver:
         self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
         self.settle()
 
-    def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
+    def on_fetched(self, fetch: FollowerFetch, log_start_offset: int) -> EpochEntry | None:
         """A follower asks for records; see `Partition.on_fetched`."""
         accepted = self.replica.accept_fetch(fetch)
         if not isinstance(accepted, AcceptedFetch):
             return accepted
         self.replica.on_fetch(accepted)
         self.settle()
+        self._log_starts[fetch.follower] = log_start_offset
+        if self._deletions:
+            self._settle_deletions()
         return None
 
     def on_state(self, state: PartitionImage) -> None:
@@ -213,12 +216,6 @@ class LeaderDriver:
         cut_off_from_ms = self.replica.cut_off_from_ms
         self._due_at(deadline_ms if cut_off_from_ms is None else min(deadline_ms, cut_off_from_ms))
         return future
-
-    def on_log_start_told(self, follower: BrokerId, log_start_offset: int) -> None:
-        """A follower whose fetch was accepted says where its log starts."""
-        self._log_starts[follower] = log_start_offset
-        if self._deletions:
-            self._settle_deletions()
 
     def deleted(self, offset: int) -> asyncio.Future[bool]:
         """See `Partition.deleted`."""

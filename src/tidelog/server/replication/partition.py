@@ -289,8 +289,11 @@ class Partition:
             return self.leading.deleted(offset)
         return _done(False)
 
-    def on_fetched(self, fetch: FollowerFetch) -> EpochEntry | None:
+    def on_fetched(self, fetch: FollowerFetch, log_start_offset: int) -> EpochEntry | None:
         """A follower asks for records, which proves what it has, if it is accepted (rule 3).
+
+        Args:
+            log_start_offset: where the follower's log starts.
 
         Returns:
             None if it is; or where the follower's log ceased to be a prefix of ours.
@@ -300,7 +303,7 @@ class Partition:
         """
         self.leader(-1 if fetch.leader_epoch is None else fetch.leader_epoch)
         assert self.leading is not None
-        return self.leading.on_fetched(fetch)
+        return self.leading.on_fetched(fetch, log_start_offset)
 
     def append_as_coordinator(self, batch: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
         """Append what the coordinator on this partition wrote in `leader_epoch`.

@@ -100,7 +100,7 @@ def _read(
     try:
         reading.read_due()
         is_done = reading.has_enough or request.max_wait_ms <= 0
-        if is_done and not reading.not_cached and not reading.is_partway and not reading.is_long:
+        if is_done and not reading.not_cached and not session.is_partway and not reading.is_long:
             return _answer(node, reading, context)
         has_ended = False
     finally:
@@ -141,20 +141,18 @@ async def _wait(
         news.set()
 
     on_due = session.on_due = news.set
-    if session.due:
-        news.set()  # what became due before anybody was told
     timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_deadline)
     try:
         while True:
-            if reading.is_partway:
+            if session.is_partway:
                 await asyncio.sleep(0)
             elif reading.not_cached:
                 await node.broker.bring_into_memory(reading.not_cached)
             if reading.is_overtaken:
                 return FetchResponse(error_code=Code.INVALID_FETCH_SESSION_EPOCH, session_id=session.session_id)
-            if reading.is_partway or session.due:
+            if session.has_due:
                 reading.read_due()
-            if not reading.not_cached and not reading.is_partway:
+            if not reading.not_cached and not session.is_partway:
                 if reading.has_enough or is_late:
                     if reading.is_long:
                         return await _answer_in_turns(node, reading, context)
@@ -163,6 +161,5 @@ async def _wait(
                 await news.wait()
     finally:
         timer.cancel()
-        reading.give_back()
         if session.on_due is on_due:
             session.on_fetch_ended()
