@@ -258,12 +258,7 @@ class CoordinatorPartition(Generic[M]):
 
     def _on_done(self, request_id: RequestId, future: asyncio.Future[object]) -> None:
         if future.cancelled() and self._waiting.pop(request_id, None) is not None and self.refusal is None:
-            self._on_disconnected(request_id)
-
-    def _on_disconnected(self, request_id: RequestId) -> None:
-        self._tell(
-            lambda coordinator, now_ms, wall_ms: coordinator.on_disconnected(request_id, now_ms=now_ms, wall_ms=wall_ms)
-        )
+            self._tell(partial(_disconnect, (request_id,)))
 
     @property
     def _cut_off(self) -> KafkaError | None:
@@ -280,11 +275,11 @@ class CoordinatorPartition(Generic[M]):
     def _refuse_waiting(self, error: KafkaError) -> None:
         """What they asked for may be committed yet; they ask again, here or elsewhere."""
         waiting, self._waiting = self._waiting, {}
-        for request_id, future in waiting.items():
+        for future in waiting.values():
             if not future.done():
                 future.set_result(error)
-            if not self._is_over:
-                self._on_disconnected(RequestId(request_id))
+        if waiting:
+            self._tell(partial(_disconnect, [RequestId(one) for one in waiting]))
 
     def _on_sent(self, send_id: SendId, outcome: object) -> None:
         self._tell(
@@ -336,7 +331,7 @@ class CoordinatorPartition(Generic[M]):
         if self._is_over:
             return
         self._tell(_nothing)
-        cut_off = self._cut_off
+        cut_off = None if self._is_over else self._cut_off
         if cut_off is not None:
             self._refuse_waiting(cut_off)
 
@@ -504,6 +499,11 @@ class CoordinatorPartition(Generic[M]):
 
 def _nothing(coordinator: CoordinatorMachine, now_ms: int, wall_ms: int) -> None:
     """What is committed by now is looked at anyway."""
+
+
+def _disconnect(request_ids: Iterable[RequestId], coordinator: CoordinatorMachine, now_ms: int, wall_ms: int) -> None:
+    for request_id in request_ids:
+        coordinator.on_disconnected(request_id, now_ms=now_ms, wall_ms=wall_ms)
 
 
 def _commit(end_offset: Offset, coordinator: CoordinatorMachine, now_ms: int, wall_ms: int) -> None:
