@@ -107,7 +107,7 @@ def has_log(stage: Stage, number: int) -> bool:
 
 
 def is_serving(stage: Stage, number: int) -> bool:
-    return stage.replica(number).has_role
+    return stage.replica(number).role.is_active
 
 
 async def settled(stage: Stage) -> None:
@@ -369,7 +369,7 @@ def test_an_order_about_a_log_whose_topic_is_not_heard_of_yet_does_not_hold_it_u
 
         def serves() -> bool:
             partition = process_of(stage, slow).broker.replica_of(later)
-            return partition is not None and partition.has_role
+            return partition is not None and partition.role.is_active
 
         await stage.until(serves, seconds_max=2 * STOPPED_SECONDS_MAX)
         assert not process_of(stage, slow).broker.stops.stopped
@@ -398,9 +398,9 @@ def test_an_order_that_waits_while_the_metadata_brings_its_replica_stops_that() 
         assert await sent == (Code.NONE, [Code.NONE])
         partition = process_of(stage, slow).broker.replica_of(TopicPartition("later", FIRST))
         assert partition is not None
-        assert not partition.has_role
+        assert not partition.role.is_active
         await reassign(stage, 3, 2, 1)
-        await stage.until(lambda: partition.has_role)
+        await stage.until(lambda: partition.role.is_active)
 
     tell(story)
 

@@ -61,8 +61,8 @@ class Host:
         partition.log.truncate_to(truncation.end_offset)
 
 
-def followed(host: Host, *, high_watermark: int | None = None, unclean_epoch: int | None = None) -> Partition:
-    """A partition of three records of epoch 0, which follows the leader of epoch 1."""
+def followed(host: Host, *, high_watermark: int | None = None, unclean_epoch: int | None = None) -> FollowerDriver:
+    """The role of a partition of three records of epoch 0, which follows the leader of epoch 1."""
     log = Log.open(
         MemoryDisk(), "logs/flights-0", PARTITION, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
     )
@@ -84,8 +84,9 @@ def followed(host: Host, *, high_watermark: int | None = None, unclean_epoch: in
     machine = FollowerReplica(
         PARTITION, BROKER, state, partition.bounds, log.lineage, settings=FollowerSettings(fetch_backoff_ms=20)
     )
-    partition.follow(FollowerDriver(partition, machine, cast(FollowingHost, host)))
-    return partition
+    following = FollowerDriver(partition, machine, cast(FollowingHost, host))
+    partition.follow(following)
+    return following
 
 
 def test_what_a_leader_had_cut_is_not_cut_in_the_next_epoch() -> None:
@@ -93,14 +94,13 @@ def test_what_a_leader_had_cut_is_not_cut_in_the_next_epoch() -> None:
 
     async def story(is_stopped: bool) -> tuple[Offset, list[Truncation]]:
         host = Host()
-        partition = followed(host)
-        assert partition.following is not None
-        partition.following.on_epoch_end(host.asked[0].number, (LeaderEpoch(0), Offset(1)))
+        following = followed(host)
+        following.on_epoch_end(host.asked[0].number, (LeaderEpoch(0), Offset(1)))
         if is_stopped:
-            partition.stop(LeaderEpoch(2))
+            following.partition.stop(LeaderEpoch(2))
         for work in host.started:
             await work
-        return partition.log.log_end_offset, host.cuts
+        return following.partition.log.log_end_offset, host.cuts
 
     assert asyncio.run(story(is_stopped=False)) == (1, [Truncation(Offset(1))])
     assert asyncio.run(story(is_stopped=True)) == (3, [])
@@ -127,10 +127,9 @@ def test_what_a_truncation_removes_is_said_as_loudly_as_it_deserves(
 ) -> None:
     async def story() -> None:
         host = Host()
-        partition = followed(host, high_watermark=high_watermark, unclean_epoch=unclean_epoch)
-        assert partition.following is not None
+        following = followed(host, high_watermark=high_watermark, unclean_epoch=unclean_epoch)
         with caplog.at_level("INFO"):
-            partition.following.on_epoch_end(host.asked[0].number, (LeaderEpoch(0), Offset(1)))
+            following.on_epoch_end(host.asked[0].number, (LeaderEpoch(0), Offset(1)))
             for work in host.started:
                 await work
         assert [line.levelname for line in caplog.records] == [level]

@@ -58,6 +58,9 @@ class Host:
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         self.cut_off.append(is_cut_off)
 
+    def on_read_error(self, partition: Partition) -> None:
+        pass
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         raise error
 
@@ -101,17 +104,17 @@ def test_who_lags_is_found_out_though_a_producer_waits_for_longer() -> None:
             fetch(partition, follower, host)
         assert host.proposed == [[LEADER, TWO, THREE]]
         host.time_ms = LAG_MS_MAX + 1
-        assert partition.leading is not None
-        partition.leading.on_due(host.time_ms)  # of the start: nobody lags
+        leading = partition.role.leading()
+        leading.on_due(host.time_ms)  # of the start: nobody lags
         append(partition)
         waiting = partition.committed(1, 1_000_000)
         assert host.due_ms[-1] == host.time_ms + 1_000_000
-        partition.on_state(state_of([LEADER, TWO, THREE], 2))
+        partition.role.on_state(state_of([LEADER, TWO, THREE], 2))
         assert host.due_ms[-1] == host.time_ms + LAG_MS_MAX + 1
         host.time_ms = host.due_ms[-1]
-        partition.leading.on_due(host.time_ms)
+        leading.on_due(host.time_ms)
         assert host.proposed[-1] == [LEADER]
-        partition.on_state(state_of([LEADER], 3))
+        partition.role.on_state(state_of([LEADER], 3))
         assert await waiting is Code.NONE
 
     asyncio.run(story())
@@ -123,8 +126,7 @@ def test_who_waits_on_a_leader_that_is_cut_off_is_told_before_its_time_is_up() -
     async def story() -> None:
         host = Host()
         partition = led(host, state_of([LEADER, TWO, THREE], 1), min_insync=2)
-        leading = partition.leading
-        assert leading is not None
+        leading = partition.role.leading()
         for follower in (TWO, THREE):
             fetch(partition, follower, host)
         append(partition)
@@ -153,8 +155,7 @@ def test_a_leader_that_has_to_wait_for_more_of_them_looks_whether_it_is_cut_off(
     async def story() -> None:
         host = Host()
         partition = led(host, state_of([LEADER, TWO, THREE], 1))
-        leading = partition.leading
-        assert leading is not None
+        leading = partition.role.leading()
         leading.on_settings(ReplicationSettings(2, lag_ms_max=LAG_MS_MAX, silence_ms_max=SILENCE_MS_MAX))
         assert host.due_ms[-1] == SILENCE_MS_MAX + 1
 
@@ -166,10 +167,10 @@ def test_a_deletion_that_nobody_waits_for_any_more_is_forgotten() -> None:
 
     async def story() -> None:
         partition = led(Host(), state_of([LEADER, TWO], 1))
-        assert partition.leading is not None
+        leading = partition.role.leading()
         for offset in range(1, 4):
-            partition.leading.deleted(offset).cancel()
-        last = partition.leading.deleted(4)
-        assert [future for _, future in partition.leading._deletions] == [last]
+            leading.deleted(offset).cancel()
+        last = leading.deleted(4)
+        assert [future for _, future in leading._deletions] == [last]
 
     asyncio.run(story())

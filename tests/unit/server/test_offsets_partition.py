@@ -88,7 +88,7 @@ def test_a_new_leader_serves_nobody_before_it_knows_that_all_it_loaded_is_commit
         for _ in range(100):
             await asyncio.sleep(0)
         assert again.committed() is Code.COORDINATOR_LOAD_IN_PROGRESS
-        again.partition.on_state(state_of((1,), leader_epoch=1, partition_epoch=1))  # broker 2 is out of sync
+        again.partition.role.on_state(state_of((1,), leader_epoch=1, partition_epoch=1))  # broker 2 is out of sync
         await settle(again)
         assert again.committed() == {"t": 3}
 

@@ -33,7 +33,7 @@ class Replicated(Led):
 
     def fetch(self, offset: int) -> None:
         """The follower asks, and so has all below."""
-        epoch = self.partition.known_leader_epoch
+        epoch = self.partition.role.leader_epoch
         self.partition.on_fetched(
             FollowerFetch(FOLLOWER, Offset(offset), epoch, None, BrokerEpoch(1), 0), log_start_offset=0
         )

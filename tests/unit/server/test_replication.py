@@ -13,6 +13,7 @@ from tidelog.controller import ConfigChange, ConfigsToAlter, TopicToDelete
 from tidelog.metadata import ConfigResource, ResourceType
 from tidelog.metadata.configs import BrokerSettings
 from tidelog.server.broker.cleaner import Cleaner
+from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.server.settings.in_force import SettingsInForce
 
 
@@ -254,9 +255,9 @@ def test_a_follower_serves_nobody_before_the_leader_of_the_epoch_has_accepted_a_
             Code.FENCED_LEADER_EPOCH
         )
         cluster.world.network.heal()
-        await until(lambda: follower.partition().following is not None)
-        following = follower.partition().following
-        assert following is not None
+        await until(lambda: isinstance(follower.partition().role, FollowerDriver))
+        following = follower.partition().role
+        assert isinstance(following, FollowerDriver)
         await until(lambda: following.replica.is_reconciled)
         assert values_of((await cluster.fetch(0, broker=follower.broker_id, epoch=epoch)).records) == [b"a"]
 

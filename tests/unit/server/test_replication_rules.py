@@ -11,6 +11,7 @@ from support.fixtures.replicated_brokers import PARTITION, PORT, TOPIC, Replicat
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.controller import ElectionType
+from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -135,7 +136,7 @@ def test_what_an_unclean_election_lost_is_reported_by_those_that_had_it(caplog: 
         cluster.controller.fence(first.broker_id)
         await second.start()
         assert cluster.state().leader is None
-        assert second.partition().following is not None
+        assert isinstance(second.partition().role, FollowerDriver)
         cluster.controller.decide(lambda state: state.decide_elect_leaders(ElectionType.UNCLEAN, [PARTITION]))
         await cluster.caught_up()
         await cluster.produce("b")

@@ -219,7 +219,7 @@ def test_a_directory_that_fails_takes_its_partitions_along_and_no_others(
         if how == "write":
             assert await produce(node, "flights", index, b"lost") == Code.KAFKA_STORAGE_ERROR
         elif how == "read":
-            node.broker.partition("flights", index).on_read_error()
+            node.broker.on_read_error(node.broker.partition("flights", index))
         else:
             node.broker.on_suspicion(held)
         await settle()

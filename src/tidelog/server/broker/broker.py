@@ -40,6 +40,7 @@ from tidelog.server.broker.assignments import Assigned, assigned, is_held, taken
 from tidelog.server.broker.replica_log_dir_mover import ReplicaLogDirMover
 from tidelog.server.broker.stop_orders import StopOrders
 from tidelog.server.replication.follower_driver import BACKOFF_FIRST_MS, FollowerDriver
+from tidelog.server.replication.leader_driver import LeaderDriver
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replicated, Replication
 from tidelog.server.storage.checkpoints import Replica
@@ -324,7 +325,7 @@ class Broker:
         await self.take_roles(ours, image)
         if delta.changed_brokers:
             for partition in self.partitions:
-                partition.on_brokers(self.replication.active_brokers)
+                partition.role.on_brokers(self.replication.active_brokers)
         for listener in self._listeners:
             listener.on_image_changed(delta, image)
         self.image = image
@@ -479,12 +480,11 @@ class Broker:
                 one.topic_partition,
                 self.broker_id,
             )
-            following = partition.following
-            role = partition.replica if leads else None if following is None else following.replica
+            role, wanted = partition.role, LeaderDriver if leads else FollowerDriver
             if not self._is_registered or self.stops.is_stopped(partition):
                 self.stop_serving(partition, one.state.leader_epoch)
-            elif role is not None and role.leader_epoch == one.state.leader_epoch:
-                partition.on_state(one.state)
+            elif role.leader_epoch == one.state.leader_epoch and isinstance(role, wanted):
+                role.on_state(one.state)
             else:
                 self.stop_serving(partition, one.state.leader_epoch)
                 await self._cut_off(partition)
@@ -548,7 +548,6 @@ class Broker:
             high_watermark=self._files.high_watermark(one.topic_partition),
             host=self.replication,
         )
-        partition.on_read_error = partial(self.on_read_error, partition)
         self._offline.pop(one.topic_partition, None)
         self._by_name[one.topic_partition] = partition
         self._by_id[one.topic_id, one.topic_partition.partition] = partition

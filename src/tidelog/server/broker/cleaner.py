@@ -174,7 +174,7 @@ class Cleaner:
         """
         topic, index = partition.topic_partition
         try:
-            return partition.has_role and self._broker.partition(topic, index) is partition
+            return partition.role.is_active and self._broker.partition(topic, index) is partition
         except KafkaError:
             return False
 

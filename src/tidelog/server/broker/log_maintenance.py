@@ -107,7 +107,7 @@ class LogMaintenance:
         moved: dict[LogDir, list[Partition]] = {}
         for each in partitions:
             log_dir = self._files.directory_of(each.topic_partition)
-            if log_dir is None or not each.has_role or each.log_lock.locked():
+            if log_dir is None or not each.role.is_active or each.log_lock.locked():
                 continue
             try:
                 if self._move_log_start(each):

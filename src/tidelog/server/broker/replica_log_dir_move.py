@@ -330,7 +330,7 @@ class ReplicaLogDirMove:
 
     def _is_settled(self, future: FutureLog) -> bool:
         """Without a role, a new leader epoch may be being written to the log that is there."""
-        is_whole = self._is_ours and self.partition.has_role and self._cut is None
+        is_whole = self._is_ours and self.partition.role.is_active and self._cut is None
         return is_whole and future.catch_up(self._moves.wall_ms())
 
     async def _remove_former(self, former: LogDir) -> None:

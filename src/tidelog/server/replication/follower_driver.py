@@ -22,6 +22,7 @@ from tidelog.log.follower_append import append_fetched
 from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Halt, Truncation
+from tidelog.server.replication.role import Role
 from tidelog.server.storage.log_dir import is_full
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class FollowingHost(Protocol):
         ...
 
 
-class FollowerDriver:
+class FollowerDriver(Role):
     """See the module.
 
     Attributes:
@@ -111,13 +112,14 @@ class FollowerDriver:
         "_records",
         "_retry_append_ms",
         "cutting",
-        "partition",
         "replica",
     )
 
+    is_active = True
+
     def __init__(self, partition: Partition, replica: FollowerReplica, host: FollowingHost) -> None:
         """Do nothing until `run`."""
-        self.partition = partition
+        super().__init__(partition, partition.high_watermark, replica.leader_epoch)
         self.replica = replica
         self.cutting: asyncio.Task[None] | None = None
         self._host = host
@@ -133,6 +135,15 @@ class FollowerDriver:
         self.replica.on_stopped()
         self._records = b""
         self._host.forget(self)
+
+    def check_serves(self, sent_leader_epoch: int) -> None:
+        """See `Partition.check_serves`."""
+        self.replica.check_serves(None if sent_leader_epoch < 0 else LeaderEpoch(sent_leader_epoch))
+
+    def _move_high_watermark(self, high_watermark: Offset) -> None:
+        if high_watermark != self._high_watermark:
+            self._high_watermark = high_watermark
+            self.partition.on_high_watermark(high_watermark)
 
     # What the leader said.
 
@@ -243,8 +254,7 @@ class FollowerDriver:
             except DiskError as error:
                 self._host.on_log_failed(partition, error)
                 return
-            if ready.high_watermark != partition.high_watermark:
-                partition.on_committed(ready.high_watermark)
+            self._move_high_watermark(ready.high_watermark)
             if ready.request is not None:
                 self._host.ask(self, ready.request)
             if ready.append is None:
@@ -285,9 +295,7 @@ class FollowerDriver:
         self._tell(self._tell_appended)
 
     def _begin_to_cut(self, truncation: Truncation) -> None:
-        partition = self.partition
-        if truncation.end_offset < partition.high_watermark:
-            partition.on_committed(truncation.end_offset)
+        self._move_high_watermark(min(truncation.end_offset, self.high_watermark))
         self.cutting = self._host.start(self._cut(truncation))
 
     def _tell_truncation(self, truncation: Truncation) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from tidelog.base.errors import Code, InvariantBrokenError
-from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, Offset
+from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, Offset
 from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
@@ -24,13 +24,14 @@ from tidelog.replica import (
     LeaderReplica,
     ReplicationSettings,
 )
+from tidelog.server.replication.role import Role
 
 if TYPE_CHECKING:
     from tidelog.server.replication.partition import Partition
 
 
-class LeadingHost(Protocol):
-    """The broker, as far as a partition that is led needs it."""
+class PartitionHost(Protocol):
+    """The broker, as far as a partition needs it, and most of all one that is led."""
 
     def now_ms(self) -> int: ...
 
@@ -48,6 +49,10 @@ class LeadingHost(Protocol):
 
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         """Too few fetch from this leader for it to commit anything; or enough do again."""
+        ...
+
+    def on_read_error(self, partition: Partition) -> None:
+        """The disk refused to read at some place of the log."""
         ...
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
@@ -73,12 +78,15 @@ class NoHost:
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         """There is nobody to be cut off from."""
 
+    def on_read_error(self, partition: Partition) -> None:
+        """Nobody looks at the disk."""
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """Nobody else would hear of it."""
         raise error
 
 
-class LeaderDriver:
+class LeaderDriver(Role):
     """See the module.
 
     Attributes:
@@ -94,13 +102,14 @@ class LeaderDriver:
         "_last_correlation_id",
         "_log_starts",
         "_waiting",
-        "partition",
         "replica",
     )
 
-    def __init__(self, partition: Partition, replica: LeaderReplica, host: LeadingHost) -> None:
+    is_active = True
+
+    def __init__(self, partition: Partition, replica: LeaderReplica, host: PartitionHost) -> None:
         """Do nothing until `settle`."""
-        self.partition = partition
+        super().__init__(partition, replica.high_watermark, replica.leader_epoch)
         self.replica = replica
         self._host = host
         self._waiting: dict[CorrelationId, asyncio.Future[Code]] = {}
@@ -124,12 +133,37 @@ class LeaderDriver:
         if self._is_cut_off:
             self._host.on_cut_off(self, False)
 
+    @property
+    def leader_replica(self) -> LeaderReplica:
+        """See `Role`."""
+        return self.replica
+
+    @property
+    def high_watermark(self) -> Offset:
+        """See `Role`."""
+        return self.replica.high_watermark
+
+    def leading(self, sent_leader_epoch: int = -1) -> LeaderDriver:
+        """See `Role`."""
+        if sent_leader_epoch >= 0:
+            self.replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
+        return self
+
+    def diverging(self, last_fetched_epoch: LeaderEpoch, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
+        """See `Partition.diverging`."""
+        return self.replica.diverging(last_fetched_epoch, fetch_offset)
+
     # What happened.
 
     def on_appended(self) -> None:
         """The log grew."""
         self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
         self.settle()
+        self.partition.tell_followers()
+
+    def on_log_start_moved(self) -> None:
+        """See `Role`."""
+        self.replica.on_log_start_moved(self.partition.log.log_start_offset)
 
     def on_fetched(self, fetch: FollowerFetch, log_start_offset: int) -> EpochEntry | None:
         """A follower asks for records; see `Partition.on_fetched`."""
@@ -245,7 +279,7 @@ class LeaderDriver:
         before = replica.high_watermark
         high_watermark, acks, proposal = replica.take_ready()
         if high_watermark != before:
-            self.partition.on_committed(high_watermark)
+            self.partition.on_high_watermark(high_watermark)
         for ack in acks:
             self._tell(ack.correlation_id, ack.code)
         if proposal is not None:

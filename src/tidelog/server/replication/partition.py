@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
 from struct import Struct
-from typing import TYPE_CHECKING, TypeVar
 
 from tidelog.base.errors import (
     Code,
@@ -21,36 +19,19 @@ from tidelog.base.errors import (
     TidelogError,
     refusal,
 )
-from tidelog.base.ids import (
-    BrokerEpoch,
-    BrokerId,
-    LeaderEpoch,
-    Offset,
-    TopicId,
-    TopicPartition,
-)
+from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.log import AppendResult, Log, LogConfig, LogSlice, TimestampOffset, without_waiting
-from tidelog.metadata import PartitionImage
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.records import as_sent, split_batches
 from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
 from tidelog.records.lineage import EpochEntry
-from tidelog.replica import (
-    FollowerFetch,
-    LeaderReplica,
-    LogBounds,
-    ReplicationSettings,
-    check_leader_epoch,
-)
-from tidelog.server.replication.leader_driver import LeaderDriver, LeadingHost, NoHost
+from tidelog.replica import FollowerFetch, LeaderReplica, LogBounds, ReplicationSettings
+from tidelog.server.replication.follower_driver import FollowerDriver
+from tidelog.server.replication.leader_driver import LeaderDriver, NoHost, PartitionHost
 from tidelog.server.replication.partition_listeners import LogEndListener, PartitionListener, PartitionListeners
-
-if TYPE_CHECKING:
-    from tidelog.server.replication.follower_driver import FollowerDriver
+from tidelog.server.replication.role import Role
 
 logger = logging.getLogger("tidelog.server.partition")
-
-T = TypeVar("T")
 
 READ_UNCOMMITTED = 0
 
@@ -58,25 +39,17 @@ LENGTH_END = 12
 _LENGTH_AND_ATTRIBUTES = Struct(">8xi9xh")
 
 
-def _done(outcome: T) -> asyncio.Future[T]:
-    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-    future.set_result(outcome)
-    return future
-
-
 class Partition:
-    """Serves one partition while this broker leads it, or follows its leader.
+    """A replica: a log, and the role that this broker has for it.
 
-    The log holds the records; `LeaderReplica` says what is committed and who is fenced, `FollowerReplica` what is to be
-    copied; `Partition` joins them (`LeaderDriver` and `FollowerDriver` drive the machines), and notifies its listeners
-    when something changes that a fetch could be answered with: the high watermark, the log start, the leadership. The
-    listeners of followers are notified as well when the log grows.
+    The log holds the records. The role drives the machine that decides about them (`LeaderDriver`, `FollowerDriver`).
+    The partition answers requests from both, and notifies its listeners when something changes that a fetch could be
+    answered with: the high watermark, the log start, the leadership. The listeners of followers are notified as well
+    when the log grows.
 
     Attributes:
         is_internal: whether its records are its coordinator's.
-        replica: the leader's machine; None while this broker does not lead.
-        leading: what drives it.
-        following: what drives the follower's machine; None while this broker does not follow.
+        role: what this broker is to the partition.
         log_lock: held by whatever works on the log's files off the loop: a truncation has them for itself.
         produced_bytes: that producers had appended here since the node started, for whoever counts.
         opened_end_offset: the log end when the log was opened; `opened_start_offset` likewise its start.
@@ -84,21 +57,16 @@ class Partition:
 
     __slots__ = (
         "_follower_listeners",
-        "_high_watermark",
         "_host",
         "_listeners",
-        "following",
         "is_internal",
-        "known_leader_epoch",
-        "leading",
         "log",
         "log_lock",
-        "on_read_error",
         "opened_end_offset",
         "opened_start_offset",
         "produced_batches",
         "produced_bytes",
-        "replica",
+        "role",
         "topic_id",
         "topic_partition",
     )
@@ -110,7 +78,7 @@ class Partition:
         log: Log,
         *,
         high_watermark: Offset | None = None,
-        host: LeadingHost | None = None,
+        host: PartitionHost | None = None,
     ) -> None:
         """Serve nothing yet.
 
@@ -121,55 +89,28 @@ class Partition:
         self.is_internal = topic_partition.topic in INTERNAL_TOPICS
         self.topic_id = topic_id
         self.log = log
-        self.replica: LeaderReplica | None = None
-        self.known_leader_epoch: LeaderEpoch | None = None  # as the metadata has it, whoever leads
-        self.following: FollowerDriver | None = None
-        self.log_lock = asyncio.Lock()
-        self.leading: LeaderDriver | None = None
-        self._host: LeadingHost = NoHost() if host is None else host
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
-        self._high_watermark = bounds.clamped_high_watermark  # while nobody is led
+        self.role = Role(self, bounds.clamped_high_watermark, None)
+        self.log_lock = asyncio.Lock()
+        self._host: PartitionHost = NoHost() if host is None else host
         self._listeners: PartitionListeners[PartitionListener] = PartitionListeners()
         self._follower_listeners: PartitionListeners[LogEndListener] = PartitionListeners()
-        self.on_read_error: Callable[[], None] = lambda: None  # told on the loop that the disk refused a read
         self.produced_batches = 0
         self.produced_bytes = 0
         self.opened_end_offset = log.log_end_offset
         self.opened_start_offset = log.log_start_offset
 
-    # What the metadata says.
+    # Its role.
     def lead(self, replica: LeaderReplica) -> None:
         """Serve as the leader of `replica.leader_epoch`, which the lineage holds already (rule 1)."""
-        self.replica = replica
-        self.leading = LeaderDriver(self, replica, self._host)
-        self.known_leader_epoch = replica.leader_epoch
-        self.leading.settle()
+        leading = LeaderDriver(self, replica, self._host)
+        self.role = leading
+        leading.settle()
 
     def follow(self, following: FollowerDriver) -> None:
         """Follow the leader of an epoch. Ends with `stop`."""
-        self.following = following
-        self.known_leader_epoch = following.replica.leader_epoch
+        self.role = following
         following.run()
-
-    @property
-    def bounds(self) -> LogBounds:
-        """Where the log stands, for the machine of the next role."""
-        return LogBounds(self.log.log_start_offset, self.log.log_end_offset, self.high_watermark)
-
-    @property
-    def has_role(self) -> bool:
-        """Whether this broker leads or follows: it is registered, and the partition is assigned to it."""
-        return self.leading is not None or self.following is not None
-
-    def on_state(self, state: PartitionImage) -> None:
-        """Something newer about the partition, within the epoch that this broker leads or follows in."""
-        if self.leading is not None:
-            self.leading.on_state(state)
-
-    def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
-        """Who is neither fenced nor shutting down, in which incarnation."""
-        if self.leading is not None:
-            self.leading.on_brokers(active)
 
     def stop(self, leader_epoch: LeaderEpoch | None = None) -> None:
         """Serve no more: not the leader, or deleted. Whoever watches is told to look again.
@@ -177,15 +118,25 @@ class Partition:
         Args:
             leader_epoch: of which the metadata tells; None for no news.
         """
-        if leader_epoch is not None:
-            self.known_leader_epoch = leader_epoch
-        role = self.leading or self.following
-        self._high_watermark = self.high_watermark
-        self.replica = self.leading = self.following = None
-        if role is not None:
-            role.stop()
+        role = self.role
+        self.role = Role(self, role.high_watermark, role.leader_epoch if leader_epoch is None else leader_epoch)
+        role.stop()
         self.tell_followers()
         self._listeners.notify()
+
+    @property
+    def replica(self) -> LeaderReplica | None:
+        """The leader's machine; None while this broker does not lead."""
+        return self.role.leader_replica
+
+    @property
+    def high_watermark(self) -> Offset:
+        return self.role.high_watermark
+
+    @property
+    def bounds(self) -> LogBounds:
+        """Where the log stands, for the machine of the next role."""
+        return LogBounds(self.log.log_start_offset, self.log.log_end_offset, self.high_watermark)
 
     # Who waits for news.
     def watch(self, listener: PartitionListener) -> None:
@@ -209,15 +160,20 @@ class Partition:
     def configure(self, config: LogConfig, settings: ReplicationSettings) -> None:
         """The settings of the topic, or those behind it, changed."""
         self.log.configure(config)
-        if self.leading is not None:
-            self.leading.on_settings(settings)
+        self.role.on_settings(settings)
 
     def on_log_start_moved(self) -> None:
         """Retention or DeleteRecords removed records from the start of the log."""
-        if self.replica is not None:
-            self.replica.on_log_start_moved(self.log.log_start_offset)
+        self.role.on_log_start_moved()
         self.tell_followers()
         self._listeners.notify()
+
+    def on_high_watermark(self, high_watermark: Offset) -> None:
+        """The role moved the high watermark: as the leader's machine decided, or as a follower learnt."""
+        self.log.producers.on_high_watermark(high_watermark)
+        self._listeners.notify()
+        for listener in self._follower_listeners.waiting:
+            listener.on_committed()
 
     def on_cut_off(self) -> None:
         """Too few followers fetch for anything to be committed here; or enough do again."""
@@ -235,15 +191,7 @@ class Partition:
             UnknownLeaderEpochError: the sender knows of a newer one.
             KafkaError: NOT_LEADER_OR_FOLLOWER, where the epochs agree: where they differ, that says more.
         """
-        replica = self.replica
-        if replica is None:
-            known = self.known_leader_epoch
-            if known is not None and 0 <= sent_leader_epoch != known:
-                check_leader_epoch(self.topic_partition, sent=LeaderEpoch(sent_leader_epoch), leader_epoch=known)
-            raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{self.topic_partition}: this broker is not its leader")
-        if sent_leader_epoch >= 0:
-            replica.check_leader_epoch(LeaderEpoch(sent_leader_epoch))
-        return replica
+        return self.role.leading(sent_leader_epoch).replica
 
     def append(self, batch: memoryview, *, acks_all: bool, now_ms: int) -> AppendResult:
         """Append a producer's batch.
@@ -257,37 +205,28 @@ class Partition:
             KafkaError: nothing was changed.
             DiskError: nothing was appended; the partition has to go offline.
         """
-        replica = self.leader()
+        leading = self.role.leading()
         if acks_all:
-            replica.check_enough_replicas()
+            leading.replica.check_enough_replicas()
         self._check_batch(batch)
-        result = self.log.append_as_leader(batch, leader_epoch=replica.leader_epoch, now_ms=now_ms)
+        result = self.log.append_as_leader(batch, leader_epoch=leading.replica.leader_epoch, now_ms=now_ms)
         if not result.is_duplicate:
             self.produced_batches += 1
             self.produced_bytes += len(batch)
-            self._on_appended()
+            leading.on_appended()
         return result
-
-    def _on_appended(self) -> None:
-        assert self.leading is not None
-        self.leading.on_appended()
-        self.tell_followers()
 
     def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
         """Tell when all below `end_offset` (exclusive), which was appended here, is committed, or why that is not to be
         waited for: see `Acknowledgement`. A duplicate's is that of its original (rule 10).
         """
-        if self.leading is not None:
-            return self.leading.committed(end_offset, timeout_ms)
-        return _done(Code.NOT_LEADER_OR_FOLLOWER)
+        return self.role.committed(end_offset, timeout_ms)
 
     def deleted(self, offset: int) -> asyncio.Future[bool]:
         """Tell when no replica that is up keeps anything below `offset`, where the log starts here; whoever leads next
         does not bring it back then. False: the leadership ended first.
         """
-        if self.leading is not None:
-            return self.leading.deleted(offset)
-        return _done(False)
+        return self.role.deleted(offset)
 
     def on_fetched(self, fetch: FollowerFetch, log_start_offset: int) -> EpochEntry | None:
         """A follower asks for records, which proves what it has, if it is accepted (rule 3).
@@ -301,9 +240,8 @@ class Partition:
         Raises:
             KafkaError: see `leader` and `LeaderReplica.accept_fetch`.
         """
-        self.leader(-1 if fetch.leader_epoch is None else fetch.leader_epoch)
-        assert self.leading is not None
-        return self.leading.on_fetched(fetch, log_start_offset)
+        leading = self.role.leading(-1 if fetch.leader_epoch is None else fetch.leader_epoch)
+        return leading.on_fetched(fetch, log_start_offset)
 
     def append_as_coordinator(self, batch: memoryview, *, leader_epoch: LeaderEpoch, now_ms: int) -> AppendResult:
         """Append what the coordinator on this partition wrote in `leader_epoch`.
@@ -312,9 +250,9 @@ class Partition:
             KafkaError: another epoch has begun; nothing was changed.
             DiskError: as `append`.
         """
-        self.leader(leader_epoch)
+        leading = self.role.leading(leader_epoch)
         result = self.log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin="coordinator")
-        self._on_appended()
+        leading.on_appended()
         return result
 
     def delete_records(self, offset: int | None) -> Offset:
@@ -450,7 +388,7 @@ class Partition:
         """Damage at one place: who reads there is refused, with the place in the log; the rest is served."""
         logger.error("%s cannot be read: %s", self.topic_partition, error)
         if isinstance(error, DiskError):
-            self.on_read_error()
+            self._host.on_read_error(self)
         return refusal(Code.KAFKA_STORAGE_ERROR, str(error))
 
     def check_serves(self, sent_leader_epoch: int = -1) -> None:
@@ -460,28 +398,12 @@ class Partition:
         Raises:
             KafkaError: as `leader`; NOT_LEADER_OR_FOLLOWER also while a follower may have records that are about to go.
         """
-        following = self.following
-        if following is None:
-            self.leader(sent_leader_epoch)
-        else:
-            following.replica.check_serves(None if sent_leader_epoch < 0 else LeaderEpoch(sent_leader_epoch))
+        self.role.check_serves(sent_leader_epoch)
 
     def _out_of_range(self, offset: int) -> OffsetOutOfRangeError:
         """As in Kafka, a follower says so too of what it lacks yet: whoever reads there asks the leader then."""
         start, end = self.log.log_start_offset, self.log.log_end_offset
         return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
-
-    @property
-    def high_watermark(self) -> Offset:
-        return self._high_watermark if self.replica is None else self.replica.high_watermark
-
-    def on_committed(self, high_watermark: Offset) -> None:
-        """The high watermark moved: as the leader's machine decided, or as a follower learnt."""
-        self._high_watermark = high_watermark
-        self.log.producers.on_high_watermark(high_watermark)
-        self._listeners.notify()
-        for listener in self._follower_listeners.waiting:
-            listener.on_committed()
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -493,9 +415,6 @@ class Partition:
     def diverging(self, last_fetched_epoch: int, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
         """Where the fetcher's log ceased to be a prefix of ours, or None if it still is (KIP-320, KIP-595).
 
-        A follower that serves has a prefix of its leader's log: where an epoch ends that another one succeeds, it
-        knows as well. Where the latest ends, the leader alone knows, so a follower calls no such position diverging.
-
         Args:
             last_fetched_epoch: the leader epoch of the last record the fetcher has; -1 if it says nothing.
             fetch_offset: the offset after that record.
@@ -506,10 +425,4 @@ class Partition:
         """
         if last_fetched_epoch < 0:
             return None
-        if self.replica is not None:
-            return self.replica.diverging(LeaderEpoch(last_fetched_epoch), fetch_offset)
-        log = self.log
-        known = log.lineage.end_offset_for(LeaderEpoch(last_fetched_epoch), log.log_end_offset)
-        if known is None or (known[0] == log.lineage.latest_leader_epoch and fetch_offset > log.log_end_offset):
-            raise self._out_of_range(fetch_offset)
-        return known if known[0] < last_fetched_epoch or known[1] < fetch_offset else None
+        return self.role.diverging(LeaderEpoch(last_fetched_epoch), fetch_offset)

@@ -46,6 +46,8 @@ class Replicated(Protocol):
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None: ...
 
+    def on_read_error(self, partition: Partition) -> None: ...
+
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None: ...
 
     def on_cut(self, replica: Replica, end_offset: Offset) -> None:
@@ -194,8 +196,7 @@ class Replication:
 
     def _on_follower_changed(self, broker_id: BrokerId, is_silent: bool, now_ms: int) -> None:
         for partition in self._broker.partitions:
-            if partition.leading is not None:
-                partition.leading.on_follower_changed(broker_id, is_silent, now_ms)
+            partition.role.on_follower_changed(broker_id, is_silent, now_ms)
 
     def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
         """Send a request to a leader."""
@@ -227,6 +228,10 @@ class Replication:
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
         """A log cannot be written any more, or has no room."""
         self._broker.on_log_failed(partition, error)
+
+    def on_read_error(self, partition: Partition) -> None:
+        """Some place in a log could not be read."""
+        self._broker.on_read_error(partition)
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
         """What must hold of a partition does not."""

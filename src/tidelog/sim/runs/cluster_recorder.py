@@ -341,7 +341,7 @@ class ClusterRecorder(ClientRecorder):
                 continue
             leader = replica.replica
             isr = None if leader is None else leader.isr
-            said = (leader, replica.known_leader_epoch, replica.high_watermark, isr)
+            said = (leader, replica.role.leader_epoch, replica.high_watermark, isr)
             if known.said.get(node_id) != said:
                 known.said[node_id] = said
                 known.is_touched = True
@@ -456,4 +456,4 @@ class ClusterRecorder(ClientRecorder):
         for partition in broker.partitions:
             if ReplicaId(partition.topic_id, partition.topic_partition.partition) in broker.stops.stopped:
                 what = f"node {node_id} was told to stop {partition.topic_partition}, and serves on"
-                self.expect(not partition.has_role, StoppedMeansStopped.name, what)
+                self.expect(not partition.role.is_active, StoppedMeansStopped.name, what)

@@ -103,7 +103,7 @@ def _replica_view(node_id: BrokerId, replica: Partition | None, stored: StoredRe
         node_id,
         is_up=replica is not None,
         leads=leader is not None,
-        leader_epoch=None if replica is None else replica.known_leader_epoch,
+        leader_epoch=None if replica is None else replica.role.leader_epoch,
         log_start_offset=stored.start_offset,
         records=stored.records,
         lineage=() if replica is None else replica.log.lineage.entries,
