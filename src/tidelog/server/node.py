@@ -26,6 +26,7 @@ from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
 from tidelog.server.broker.log_maintenance import LogMaintenance
+from tidelog.server.cluster_member import ClusterMember
 from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.broker_watch import BrokerWatch
@@ -70,6 +71,7 @@ class Node:
 
     Attributes:
         failure: done when this node cannot go on, be it while it starts or later, with the reason.
+        member: what takes part in the cluster; None until the files are open and the ports are bound.
         metrics: what is counted; None unless somebody wants to know.
     """
 
@@ -138,31 +140,17 @@ class Node:
         self.broker_watch = BrokerWatch(self, clock=clock, network=network)
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.executor = executor
-        self.quorum = MetadataQuorum(
-            config.node_id,
-            config.quorum,
-            self.files,
-            network=network,
-            clock=clock,
-            rng=rng,
-            executor=executor,
-            on_failed=self._fail,
-        )
-        self.voter_requests = VoterRequests(self.quorum, clock=clock)
         self.replica_stops = ReplicaStops(
             config.node_id,
             fetch_settings.listener_name,
-            lambda: None if self._controller is None else self._controller.leader_epoch,
+            lambda: None if self.active_controller is None else self.active_controller.leader_epoch,
             network=network,
             rng=rng,
         )
         self._disk = disk
         self._network = network
         self._executor = executor
-        self._controller: Controller | None = None
-        self._channel: ControllerChannel | None = None
-        self._lifecycle: BrokerLifecycle | None = None
-        self._producer_ids: ProducerIds | None = None
+        self.member: ClusterMember | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._has_started = False
         self._not_ready: str | None = "it starts: its files are being opened"
@@ -212,29 +200,43 @@ class Node:
     @property
     def active_controller(self) -> Controller | None:
         """As `controller`, for whoever can do without."""
-        controller = self._controller
-        return controller if controller is not None and controller.is_active else None
+        return None if self.member is None else self.member.active_controller
 
     @property
     def unclean_elections(self) -> int:
         """How many its controller held while it was active."""
-        return 0 if self._controller is None else self._controller.unclean_elections
+        return 0 if self.member is None else self.member.controller.unclean_elections
 
     @property
     def metadata_heard_end_offset(self) -> Offset:
         """Exclusive: so much of the metadata is known to be committed here, be it applied by the broker or not."""
-        return Offset(0) if self._controller is None else self._controller.journal.committed_end_offset
+        return Offset(0) if self.member is None else self.member.controller.journal.committed_end_offset
 
     @property
-    def channel(self) -> ControllerChannel:
-        """To the active controller, wherever it is.
+    def joined(self) -> ClusterMember:
+        """As `member`, for whoever cannot do without.
 
         Raises:
             KafkaError: BROKER_NOT_AVAILABLE: this node only starts.
         """
-        if self._channel is None:
-            raise refusal(Code.BROKER_NOT_AVAILABLE, "this node starts: it knows no controller yet")
-        return self._channel
+        if self.member is None:
+            raise refusal(Code.BROKER_NOT_AVAILABLE, "this node starts: it takes no part in a cluster yet")
+        return self.member
+
+    @property
+    def quorum(self) -> MetadataQuorum:
+        """Its share in the metadata quorum. Raises as `joined`."""
+        return self.joined.quorum
+
+    @property
+    def voter_requests(self) -> VoterRequests:
+        """Raises as `joined`."""
+        return self.joined.voter_requests
+
+    @property
+    def channel(self) -> ControllerChannel:
+        """To the active controller, wherever it is. Raises as `joined`."""
+        return self.joined.channel
 
     @property
     def controller_id(self) -> BrokerId | None:
@@ -249,7 +251,7 @@ class Node:
     @property
     def broker_epoch(self) -> BrokerEpoch | None:
         """Of the broker's present incarnation; None before it is registered, and where there is no broker."""
-        return None if self._lifecycle is None else self._lifecycle.broker_epoch
+        return None if self.member is None else self.member.broker_epoch
 
     @property
     def listener_names(self) -> tuple[str, ...]:
@@ -272,9 +274,7 @@ class Node:
 
     async def next_producer_id(self) -> ProducerId:
         """An id that nobody was given before, over all restarts. Raises KafkaError: see `ProducerIds`."""
-        if self._producer_ids is None:
-            self._producer_ids = ProducerIds(self.config.node_id, lambda: self.broker_epoch, self.channel)
-        return await self._producer_ids.next()
+        return await self.joined.producer_ids.next()
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> tuple[CreatedTopic, ...]:
         """Create topics, wherever the controller is; what was created can be written to when this returns.
@@ -322,11 +322,11 @@ class Node:
 
     async def caught_up(self) -> None:
         """Return once this broker's image reflects all that the controller has answered it by now (own writes)."""
-        controller, channel = self.active_controller, self._channel
+        controller, last_offset = self.active_controller, self.channel.last_offset
         if controller is not None:
             await self.broker.applied(controller.journal.committed_end_offset)
-        if channel is not None and channel.last_offset is not None:
-            await self.broker.applied(Offset(channel.last_offset + 1))
+        if last_offset is not None:
+            await self.broker.applied(Offset(last_offset + 1))
 
     async def _alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Ask the active controller for ISRs."""
@@ -354,15 +354,18 @@ class Node:
         await self._executor.run(self.files.open)
         self.listeners.bind()
         self._not_ready = "it starts: the metadata log is being read"
-        await self._start_quorum()
-        self._start_task(self.voter_requests.keep_told())
+        self.member = member = await self._join()
+        self.listeners.accept(CONTROLLER)  # the quorum's other nodes must reach this one before it can be elected
+        await member.quorum.start()
+        self._start_task(member.voter_requests.keep_told())
         self._start_task(self.broker_watch.run())
         if self.config.leader_balance_interval_seconds is not None:
             balancing = LeaderBalancing(self, interval_seconds=self.config.leader_balance_interval_seconds)
             self._start_task(balancing.run())
-        if self.config.broker_listeners:
+        if member.lifecycle is not None:
             self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
-            await self._start_broker()
+            await member.lifecycle.start()
+            self._dynamic_configs.tell_what_does_not_count(self.image)
             self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead
             await self.broker.set_strays_aside()
         maintenance = LogMaintenance(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
@@ -394,21 +397,24 @@ class Node:
         """
         self._not_ready = "it stops"
         is_clean = self._has_started and not self.failure.done()
-        if self._lifecycle is not None and is_clean:
-            await self._lifecycle.shut_down()
+        member = self.member
+        lifecycle = None if member is None else member.lifecycle
+        if lifecycle is not None and is_clean:
+            await lifecycle.shut_down()
         self.listeners.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._lifecycle is not None:
-            await self._lifecycle.stop()
+        if lifecycle is not None:
+            await lifecycle.stop()
         await self.replica_stops.stop()
         await self.broker.stop()  # whoever waits is answered now
-        if self._channel is not None:
-            await self._channel.close()
-        await self.quorum.resign()
+        if member is not None:
+            await member.channel.close()
+            await member.quorum.resign()
         await self.listeners.close_connections()
-        await self.quorum.stop()
+        if member is not None:
+            await member.quorum.stop()
         if self._metrics_listener is not None:
             await self._metrics_listener.stop()
         is_clean = is_clean and not self.failure.done()
@@ -462,10 +468,62 @@ class Node:
         await self._metrics_listener.start(listener.host, listener.port)
         self._start_task(self.metrics.watch_loop())
 
-    async def _start_quorum(self) -> None:
-        """Take part in the metadata quorum. Its other nodes must reach this one before it can be elected."""
+    async def _join(self) -> ClusterMember:
+        """Make what takes part in the cluster, of what is on disk. Raises TidelogError: the files cannot be read."""
+        config, node_id = self.config, self.config.node_id
+        opened = await self._executor.run(self.files.open_metadata_log)
+        first_metadata_version = await self._executor.run(self.files.read_bootstrap_level)
+        told = [self.listener(one.name) for one in config.controller_listeners]
+        quorum = MetadataQuorum(
+            node_id,
+            self.cluster_id,
+            config.quorum,
+            opened,
+            self.files,
+            endpoints=tuple((one.name, one.host, one.port) for one in told),
+            new_controller=lambda quorum: Controller(
+                ControllerState(self._controller_settings()),
+                quorum,
+                on_committed=self.broker.on_committed,
+                listeners=(self.broker_watch, self.replica_stops),
+                first_metadata_version=first_metadata_version,
+            ),
+            network=self._network,
+            clock=self.clock,
+            rng=self.rng,
+            executor=self._executor,
+            on_failed=self._fail,
+        )
+        if opened.snapshot is not None:
+            await quorum.controller.on_snapshot(opened.snapshot)
+        if self.files.previous.registers is not None:
+            self.broker.incarnation_id = self.files.previous.registers
+        channel = ControllerChannel(node_id, self.cluster_id, quorum, network=self._network, rng=self.rng)
+        return ClusterMember(
+            quorum=quorum,
+            controller=quorum.controller,
+            voter_requests=VoterRequests(quorum, clock=self.clock),
+            channel=channel,
+            producer_ids=ProducerIds(node_id, lambda: self.broker_epoch, channel),
+            lifecycle=self._new_lifecycle(channel) if config.broker_listeners else None,
+        )
+
+    def _new_lifecycle(self, channel: ControllerChannel) -> BrokerLifecycle:
+        told = [self.listener(one.name) for one in self.config.broker_listeners]
+        return BrokerLifecycle(
+            self.config,
+            self.cluster_id,
+            [Endpoint(one.name, one.host, one.port) for one in told],
+            broker=self.broker,
+            files=self.files,
+            channel=channel,
+            rng=self.rng,
+            on_failed=self._fail,
+        )
+
+    def _controller_settings(self) -> ControllerSettings:
         config = self.config
-        settings = ControllerSettings(
+        return ControllerSettings(
             cluster_id=self.cluster_id,
             num_partitions=config.num_partitions,
             replication_factor=config.default_replication_factor,
@@ -474,37 +532,3 @@ class Node:
             node_id=config.node_id,
             partition_changes_max=config.controller_partition_changes_max,
         )
-        self._controller = Controller(
-            ControllerState(settings),
-            self.quorum,
-            on_committed=self.broker.on_committed,
-            listeners=(self.broker_watch, self.replica_stops),
-            first_metadata_version=await self._executor.run(self.files.read_bootstrap_level),
-        )
-        told = [self.listener(one.name) for one in config.controller_listeners]
-        endpoints = tuple((one.name, one.host, one.port) for one in told)
-        await self.quorum.open(self._controller, self.cluster_id, endpoints)
-        if self.files.previous.registers is not None:
-            self.broker.incarnation_id = self.files.previous.registers
-        self.listeners.accept(CONTROLLER)
-        await self.quorum.start()
-
-    async def _start_broker(self) -> None:
-        """Return once this broker is a part of the cluster and leads what it is to lead."""
-        config = self.config
-        self._channel = ControllerChannel(
-            config.node_id, self.cluster_id, self.quorum, network=self._network, rng=self.rng
-        )
-        told = [self.listener(one.name) for one in config.broker_listeners]
-        self._lifecycle = BrokerLifecycle(
-            config,
-            self.cluster_id,
-            [Endpoint(one.name, one.host, one.port) for one in told],
-            broker=self.broker,
-            files=self.files,
-            channel=self._channel,
-            rng=self.rng,
-            on_failed=self._fail,
-        )
-        await self._lifecycle.start()
-        self._dynamic_configs.tell_what_does_not_count(self.image)

@@ -48,6 +48,7 @@ from tidelog.server.quorum.quorum_askers import QuorumAskers
 from tidelog.server.quorum.quorum_peers import Namesake, QuorumPeers
 from tidelog.server.settings.quorum_config import Endpoints, QuorumConfig
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.storage.metadata_files import OpenedMetadata
 
 R = TypeVar("R")
 
@@ -61,33 +62,35 @@ RECORDS_PER_TURN = 500
 class MetadataQuorum:
     """This node's share in the metadata quorum, be it a voter or an observer. See the module.
 
+    Others can be answered once it is started. A snapshot that was found on disk is the controller's before that.
+
     Args:
+        opened: what is on disk.
+        endpoints: where this node listens for controllers; empty if it does not.
+        new_controller: makes the one that replays what is committed, and decides while this node leads.
         on_failed: told when the metadata log cannot be written any more; the node has to stop.
 
     Attributes:
         key: of this node's log.
+        controller: what `new_controller` made.
         storage: the log and its snapshots.
         askers: others whose requests wait.
-        endpoints: where it listens for controllers; empty if it does not.
         high_watermark: exclusive end of what is committed and here; None while that is not known.
-    """
 
-    key: ReplicaKey
-    cluster_id: ClusterId
-    endpoints: Endpoints
-    _foreign: ForeignClusters
-    _controller: Controller
-    storage: MetadataStorage
-    _machine: QuorumNode
-    _peers: QuorumPeers
-    _namesake: Namesake
+    Raises:
+        CorruptLogError: what this node kept for the quorum is lost, and no other node is known to have it.
+    """
 
     def __init__(
         self,
         node_id: BrokerId,
+        cluster_id: ClusterId,
         config: QuorumConfig,
+        opened: OpenedMetadata,
         files: LogFiles,
         *,
+        endpoints: Endpoints,
+        new_controller: Callable[[MetadataQuorum], Controller],
         network: Network,
         clock: Clock,
         rng: Rng,
@@ -95,27 +98,62 @@ class MetadataQuorum:
         on_failed: Callable[[str], None],
     ) -> None:
         self.node_id = node_id
+        self.cluster_id = cluster_id
         self.config = config
+        self.endpoints = endpoints
+        self.key = ReplicaKey(node_id, opened.directory_id)
         self.high_watermark: Offset | None = None
-        self._files = files
-        self._network = network
+        self.askers = QuorumAskers()
         self._clock = clock
-        self._rng = rng
         self._executor = executor
         self._on_failed = on_failed
-        self._is_open = False
         self._is_busy = True  # until it is started
         self._is_ended = False
         self._error: Exception | None = None
         self._is_loading = False
-        self._is_lost = False
+        self._is_lost = opened.state.is_lost
         self._known_leader: tuple[BrokerId | None, LeaderEpoch | None] = (None, None)
         self._leader_changed = Notifier()
         self._commit_changed = Notifier()
-        self.askers = QuorumAskers()
         self._carrying_out: asyncio.Task[None] | None = None
         self._replaying: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._foreign = ForeignClusters(cluster_id, clock=clock)
+        self._peers = QuorumPeers(node_id, cluster_id, endpoints, config.settings, self, network=network, rng=rng)
+        self._namesake = Namesake(node_id, config.settings, is_controller=config.is_controller)
+        self.storage = storage = MetadataStorage(
+            opened,
+            config,
+            config.first_voters(node_id, endpoints),
+            persist=files.write_quorum_state,
+            clock=clock,
+            executor=executor,
+            on_voters=self._on_voters,
+            on_synced=lambda end_offset: self._on(self._machine.on_synced, end_offset),
+            on_failed=self.give_up,
+        )
+        if opened.state.is_lost and storage.voters.current.ids == (node_id,):
+            raise CorruptLogError(
+                f"{storage.log.directory}: what this node kept for the metadata quorum is lost, and it is the only "
+                "voter that it knows of. If there are others, which it knew of by what is lost, they have it: format "
+                "an empty directory with --lost for this node, and start again. Else nobody has it: Put back a copy "
+                "of this directory that is whole; or, to go on without what only this node had, set tidelogIsLost to "
+                "false in its quorum-state and start again"
+            )
+        self._on_voters(storage.voters.current)
+        log = storage.log
+        self._machine = storage.machine = QuorumNode(
+            self.key,
+            storage.voters.current,
+            opened.state,
+            QuorumLog(log.log_start_offset, log.log_end_offset, log.lineage, log.snapshot),
+            settings=config.settings,
+            rng=rng,
+            now_ms=clock.now_ms(),
+            voters_end_offset=storage.voters.end_offset,
+            previous_voters=storage.voters.previous,
+        )
+        self.controller = new_controller(self)
 
     # Who leads, and where everybody is.
 
@@ -134,7 +172,7 @@ class MetadataQuorum:
 
     @property
     def is_leader(self) -> bool:
-        return self._is_open and self._machine.role is Role.LEADER
+        return self._machine.role is Role.LEADER
 
     @property
     def voters(self) -> VoterSet:
@@ -174,80 +212,23 @@ class MetadataQuorum:
 
     # Start and stop.
 
-    async def open(self, controller: Controller, cluster_id: ClusterId, endpoints: Endpoints) -> None:
-        """Read what is on disk. From here on others can be answered, once it is started.
-
-        Args:
-            controller: replays what is committed, and decides while this node leads.
-            endpoints: where this node listens for controllers; empty if it does not.
-
-        Raises:
-            TidelogError: the files cannot be read; the text says why and what to do.
-        """
-        opened = await self._executor.run(self._files.open_metadata_log)
-        self.cluster_id, self._controller, self.endpoints = cluster_id, controller, endpoints
-        self._foreign = ForeignClusters(cluster_id, clock=self._clock)
-        self.key = ReplicaKey(self.node_id, opened.directory_id)
-        self._peers = QuorumPeers(
-            self.node_id, cluster_id, endpoints, self.config.settings, self, network=self._network, rng=self._rng
-        )
-        self._namesake = Namesake(self.node_id, self.config.settings, is_controller=self.config.is_controller)
-        self.storage = storage = MetadataStorage(
-            opened,
-            self.config,
-            self.config.first_voters(self.node_id, endpoints),
-            persist=self._files.write_quorum_state,
-            clock=self._clock,
-            executor=self._executor,
-            on_voters=self._on_voters,
-            on_synced=lambda end_offset: self._on(self._machine.on_synced, end_offset),
-            on_failed=self.give_up,
-        )
-        if opened.state.is_lost and storage.voters.current.ids == (self.node_id,):
-            raise CorruptLogError(
-                f"{storage.log.directory}: what this node kept for the metadata quorum is lost, and it is the only "
-                "voter that it knows of. If there are others, which it knew of by what is lost, they have it: format "
-                "an empty directory with --lost for this node, and start again. Else nobody has it: Put back a copy "
-                "of this directory that is whole; or, to go on without what only this node had, set tidelogIsLost to "
-                "false in its quorum-state and start again"
-            )
-        self._on_voters(storage.voters.current)
-        if opened.snapshot is not None:
-            await controller.on_snapshot(opened.snapshot)
-        log = storage.log
-        self._machine = storage.machine = QuorumNode(
-            self.key,
-            storage.voters.current,
-            opened.state,
-            QuorumLog(log.log_start_offset, log.log_end_offset, log.lineage, log.snapshot),
-            settings=self.config.settings,
-            rng=self._rng,
-            now_ms=self._clock.now_ms(),
-            voters_end_offset=storage.voters.end_offset,
-            previous_voters=storage.voters.previous,
-        )
-        self._is_lost = opened.state.is_lost
-        self._is_open = True
-
     async def start(self) -> None:
         """Take part from now on; a node that is alone leads when this returns. Raises what `give_up` was told."""
         self._is_busy = False
         self._on(self._machine.on_tick)
-        while self.voters.ids == (self.node_id,) and not self._controller.is_active and not self._is_ended:
+        while self.voters.ids == (self.node_id,) and not self.controller.is_active and not self._is_ended:
             await self.leader_changed()
         if self._error is not None:
             raise self._error
 
     async def resign(self) -> None:
         """Lead no more, and tell the others who should be next; what was decided is synced first."""
-        if self._is_open and not self._is_ended:
+        if not self._is_ended:
             await self.storage.synced()
             self._on(self._machine.on_resign)
 
     async def stop(self) -> None:
         """Take part no more. Whoever waits is answered that this is not the controller."""
-        if not self._is_open:
-            return
         await self.resign()
         while self._carrying_out is not None:
             await asyncio.gather(self._carrying_out, return_exceptions=True)
@@ -263,7 +244,7 @@ class MetadataQuorum:
 
     def _forget_askers(self) -> None:
         """Nothing more is decided, or answered, here."""
-        self._controller.on_lost()
+        self.controller.on_lost()
         self.askers.give_up()
         self._leader_changed.notify()
         self._commit_changed.notify()
@@ -278,7 +259,7 @@ class MetadataQuorum:
 
     def check_asker(self, cluster_id: str | None, peer: str, claimant: int | None = None) -> None:
         """Raises KafkaError: this node does not listen to that one, or not to who would lead by it (`claimant`)."""
-        if not self._is_open or self._is_ended:
+        if self._is_ended:
             raise refusal(Code.BROKER_NOT_AVAILABLE, "this node is not in the quorum at present")
         self._foreign.check(cluster_id, peer)
         if claimant is not None and not self.is_reconfigurable:
@@ -309,8 +290,8 @@ class MetadataQuorum:
     def _write_for_prober(self) -> None:
         """A voter that recovers waits for a record that is written after it asked: now, if nothing is under way."""
         machine, log_end_offset = self._machine, self.storage.log.log_end_offset
-        if self._controller.is_active and not self._is_ended and machine.high_watermark == log_end_offset:
-            self._controller.append_nothing()
+        if self.controller.is_active and not self._is_ended and machine.high_watermark == log_end_offset:
+            self.controller.append_nothing()
 
     # What the peers tell.
 
@@ -329,7 +310,7 @@ class MetadataQuorum:
 
     def on_hung_up(self, node_id: BrokerId) -> None:
         if node_id == self.leader_id:
-            self._controller.on_leader_gone(node_id)
+            self.controller.on_leader_gone(node_id)
         self._on(self._machine.on_peer_closed, node_id)
 
     def on_address(self, node_id: BrokerId, address: Address) -> None:
@@ -358,7 +339,7 @@ class MetadataQuorum:
         """
         machine = self._machine
         voters = decide(machine)
-        if not self._controller.is_active or self._is_ended:
+        if not self.controller.is_active or self._is_ended:
             raise refusal(Code.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum")
         if voters == machine.voters:
             return self.storage.voters.end_offset
@@ -368,7 +349,7 @@ class MetadataQuorum:
             self.give_up(error)
             raise refusal(Code.KAFKA_STORAGE_ERROR, f"the metadata log failed: {error}") from error
         logger.info("the voters of the metadata quorum are %s", ", ".join(map(str, voters.ids)))
-        self._controller.on_control_appended(end_offset)
+        self.controller.on_control_appended(end_offset)
         self._advance()
         return end_offset
 
@@ -461,7 +442,7 @@ class MetadataQuorum:
         """Let the controller have what is committed. Returns whether there was anything new."""
         if high_watermark is None:
             return False
-        controller = self._controller
+        controller = self.controller
         end_offset = min(high_watermark, self.storage.log.log_end_offset)
         has_moved = end_offset != self.high_watermark
         self.high_watermark = end_offset
@@ -501,7 +482,7 @@ class MetadataQuorum:
         """Whole batches, as many as a turn takes, and publish what they say. Returns whether there is no more; while a
         snapshot is loaded, what lies behind it waits for that.
         """
-        controller, end_offset = self._controller, self.high_watermark
+        controller, end_offset = self.controller, self.high_watermark
         if end_offset is None or self._is_loading or controller.is_active:
             return True
         count, replayed_end_offset = 0, controller.journal.committed_end_offset
@@ -516,7 +497,7 @@ class MetadataQuorum:
 
     def _lead_if_all_is_known(self) -> None:
         """The controller becomes active where this node leads, and all that is committed was replayed."""
-        controller, machine, storage = self._controller, self._machine, self.storage
+        controller, machine, storage = self.controller, self._machine, self.storage
         if controller.is_active or machine.role is not Role.LEADER or storage.opened is None:
             return
         leader_epoch, opened_end_offset = storage.opened
@@ -527,7 +508,7 @@ class MetadataQuorum:
 
     def _note_role(self) -> None:
         """What the machine has become: an active controller that leads no more is none from this moment on."""
-        machine, controller = self._machine, self._controller
+        machine, controller = self._machine, self.controller
         if controller.is_active:
             leads = machine.role is Role.LEADER and machine.leader_epoch == controller.leader_epoch
             if not leads:
@@ -557,7 +538,7 @@ class MetadataQuorum:
 
     def _make_snapshot(self) -> None:
         if self.storage.scheduler.is_due:
-            self._peers.start(self.storage.make_snapshot(self._controller.image()))
+            self._peers.start(self.storage.make_snapshot(self.controller.image()))
 
     async def _load(self, snapshot_id: SnapshotId) -> None:
         """Fetch a snapshot from the leader, and go on behind it."""
@@ -566,7 +547,7 @@ class MetadataQuorum:
         loading = SnapshotLoading(self.key, self.cluster_id, self._peers, self.storage, executor=self._executor)
         try:
             snapshot = await loading.load(snapshot_id, timeout_ms=self.config.settings.request_timeout_ms)
-            await self._controller.on_snapshot(snapshot)
+            await self.controller.on_snapshot(snapshot)
             self._advance()
         except (NetworkError, KafkaError, CorruptLogError) as error:
             logger.warning("the snapshot of the metadata up to offset %d: %s", snapshot_id.end_offset, error)

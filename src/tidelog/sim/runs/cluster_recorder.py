@@ -324,11 +324,12 @@ class ClusterRecorder(ClientRecorder):
                 break
 
     def _listen(self, node_id: BrokerId, process: Node) -> None:
-        quorum = process.quorum
-        seen = (quorum.leader_epoch, quorum.leader_id, quorum.is_leader, quorum.high_watermark)
-        if self._quorum_seen.get(node_id) != seen:
-            self._quorum_seen[node_id] = seen
-            self._is_quorum_touched = True
+        if process.member is not None:
+            quorum = process.member.quorum
+            seen = (quorum.leader_epoch, quorum.leader_id, quorum.is_leader, quorum.high_watermark)
+            if self._quorum_seen.get(node_id) != seen:
+                self._quorum_seen[node_id] = seen
+                self._is_quorum_touched = True
         broker = process.broker
         before = self._images.get(node_id)
         if before is None or broker.image is not before[1]:

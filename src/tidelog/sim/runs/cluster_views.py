@@ -29,7 +29,7 @@ def running(node: SimulatedNode) -> Node | None:
 def quorum_of(node: SimulatedNode) -> MetadataQuorum | None:
     """Its part in the metadata quorum, once it has one."""
     process = running(node)
-    return None if process is None else process.quorum
+    return None if process is None or process.member is None else process.member.quorum
 
 
 def hosted(node: SimulatedNode, partition: TopicPartition) -> Partition | None:
