@@ -92,7 +92,7 @@ def test_a_voter_has_one_vote_in_an_epoch() -> None:
 def test_who_lost_its_disk_has_forgotten_its_votes() -> None:
     checkers = QuorumCheckers((A, B, C))
     look(checkers, node(A, epoch=2, voted=(2, C)))
-    checkers.on_disk_lost(A)
+    checkers.on_votes_lost(A)
     assert look(checkers, node(A, epoch=1), node(A, epoch=2, voted=(2, B))) == []
 
 
@@ -118,13 +118,13 @@ def test_what_is_committed_is_on_the_disks_of_a_majority() -> None:
     assert look(QuorumCheckers((A, B)), *observed, committed=committed) != [], "an observer does not count"
 
 
-def test_what_a_voter_said_before_it_lost_its_disk_counts() -> None:
+def test_what_a_voter_said_before_it_lost_its_log_counts() -> None:
     """Its fetch was on its way; whoever hears of it commits, rightly."""
     checkers, committed = QuorumCheckers((A, B, C)), log("a@1 b@1")
     assert look(checkers, node(A, "a@1 b@1"), node(B, "a@1 b@1", leads=True), node(C)) == []
-    checkers.on_disk_lost(A)
+    checkers.on_log_lost(A)
     assert look(checkers, node(A), node(B, "a@1 b@1", leads=True), node(C), committed=committed) == []
     checkers = QuorumCheckers((A, B, C))
     assert look(checkers, node(A, "a@1 b@1", synced=1), node(B, "a@1 b@1", leads=True), node(C)) == []
-    checkers.on_disk_lost(A)
+    checkers.on_log_lost(A)
     assert look(checkers, node(A), node(B, "a@1 b@1", leads=True), node(C), committed=committed) != []

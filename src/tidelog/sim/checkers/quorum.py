@@ -73,16 +73,19 @@ class QuorumCheckers:
         self._led: set[tuple[BrokerId, LeaderEpoch]] = set()
         self._majority_end_offset = 0  # up to which it was looked at
         self._latest: dict[BrokerId, QuorumView] = {}
-        self._lost: dict[BrokerId, QuorumView] = {}  # as they were when their disks went
+        self._lost: dict[BrokerId, QuorumView] = {}  # as they were when their logs went
 
     def on_voters(self, voters: Sequence[BrokerId]) -> None:
         """Others vote from now on."""
         self._voters = tuple(voters)
 
-    def on_disk_lost(self, node: BrokerId) -> None:
-        """It has forgotten everything, which is not its fault. What it told the leader may still be on its way."""
+    def on_log_lost(self, node: BrokerId) -> None:
+        """The disk of a voter forgets its log. A fetch of its last process may arrive after that."""
         if node in self._latest:
             self._lost[node] = self._latest[node]._replace(records=tuple(self._latest[node].records))
+
+    def on_votes_lost(self, node: BrokerId) -> None:
+        """The disk of a voter forgets its epoch and its votes."""
         self._epochs.pop(node, None)
         for key in [key for key in self._votes if key[0] == node]:
             del self._votes[key]
@@ -142,7 +145,7 @@ class QuorumCheckers:
     def _check_majority(self, views: Sequence[QuorumView], committed: Sequence[Record]) -> Iterator[Broken]:
         """What is committed survives the loss of power of all, and the loss of any minority for good.
 
-        A voter that lost its disk counts with what was on it: its fetch may arrive after that, and commit a record.
+        A voter that lost its log counts with what was in it: its fetch may arrive after that, and commit a record.
         """
         end_offset = len(committed)
         if end_offset <= self._majority_end_offset:

@@ -235,8 +235,7 @@ class ClusterFaultInjector:
             else:
                 node.end(without_power=False)
             if self._may_lose_metadata(node_id):  # else another one has lost its own meanwhile
-                if what != "log":
-                    self._recorder.before_votes_lost(node_id)
+                self._recorder.before_metadata_lost(node_id, is_log_lost=what != "votes", are_votes_lost=what != "log")
                 for path in [path for path in disk.files if path.startswith(f"{METADATA_DIRECTORY}/")]:
                     if what == "directory" or (path == QUORUM_STATE) == (what == "votes"):
                         disk.remove(path)

@@ -181,12 +181,16 @@ class ClusterRecorder(ClientRecorder):
     def before_disk_lost(self, node_id: BrokerId) -> None:
         """As a loss of power, and nothing of what it had will be there."""
         self.before_end(node_id, without_power=True)
-        self._quorum.on_disk_lost(node_id)
+        self._quorum.on_log_lost(node_id)
+        self._quorum.on_votes_lost(node_id)
 
-    def before_votes_lost(self, node_id: BrokerId) -> None:
-        """It has ended, and what it voted is about to go."""
+    def before_metadata_lost(self, node_id: BrokerId, *, is_log_lost: bool, are_votes_lost: bool) -> None:
+        """It has ended, and its metadata log, or what it voted, is about to go."""
         self.look_at_all()
-        self._quorum.on_disk_lost(node_id)
+        if is_log_lost:
+            self._quorum.on_log_lost(node_id)
+        if are_votes_lost:
+            self._quorum.on_votes_lost(node_id)
 
     def may_lose_log(self, node_id: BrokerId, partition: TopicPartition) -> bool:
         """Whether the run allows the loss of one replica of a partition more."""

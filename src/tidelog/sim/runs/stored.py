@@ -37,6 +37,7 @@ class StoredRecords:
         self._disk = disk
         self._inside = f"{directory}/"
         self._read_up_to: dict[str, int] = {}
+        self._unread: set[str] = set()  # files that were written to since, or that end within a batch
         self._batch_ends: list[tuple[Offset, str, int]] = []  # offset, file, position in it
         self._is_to_be_read_again = True
 
@@ -44,8 +45,11 @@ class StoredRecords:
         """The disk is about to change. Returns whether that may be a change of the records."""
         if not path.startswith(self._inside):
             return False
+        if not path.endswith(LOG_SUFFIX) and not operation.endswith(LOG_SUFFIX):  # "rename to X.log"
+            return False
         if operation == "write":
-            return path.endswith(LOG_SUFFIX)
+            self._unread.add(path)
+            return True
         if operation not in {"sync", "create"}:
             self._is_to_be_read_again = True
             return True
@@ -70,7 +74,8 @@ class StoredRecords:
         self._batch_ends = []
         paths = sorted(path for path in self._disk.files if path.startswith(self._inside) and path.endswith(LOG_SUFFIX))
         self.start_offset = Offset(_base_offset(paths[0]) if paths else 0)
-        self._read_up_to = dict.fromkeys(paths, 0)
+        self._read_up_to = {}
+        self._unread = set(paths)
         self._is_to_be_read_again = False
         self._read_new()
         begin = max(began_at, self.start_offset)  # what lies below is of one of the two only
@@ -92,11 +97,13 @@ class StoredRecords:
         return self.start_offset
 
     def _read_new(self) -> None:
-        files = self._disk.files
-        for path in [path for path in files if path.startswith(self._inside) and path.endswith(LOG_SUFFIX)]:
+        for path in sorted(self._unread):  # in the order of their base offsets
             start = self._read_up_to.get(path, 0)
-            data = bytes(memoryview(files[path].data)[start:])
-            self._read_up_to[path] = start + self._take(path, start, data)
+            data = bytes(memoryview(self._disk.files[path].data)[start:])
+            taken = self._take(path, start, data)
+            self._read_up_to[path] = start + taken
+            if taken == len(data):
+                self._unread.remove(path)
 
     def _take(self, path: str, start: int, data: bytes) -> int:
         """Take whole batches that follow what is known. Returns how many bytes they are."""
