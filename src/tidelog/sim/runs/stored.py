@@ -43,17 +43,21 @@ class StoredRecords:
 
     def on_change(self, operation: str, path: str) -> bool:
         """The disk is about to change. Returns whether that may be a change of the records."""
-        if not path.startswith(self._inside):
+        kind, _, target = operation.partition(" to ")
+        if kind in {"rename", "remove"} and any(
+            each and self._inside.startswith(f"{each}/") for each in (path, target)
+        ):
+            self._is_to_be_read_again = True  # the directory itself comes or goes
+            return True
+        if not any(each.startswith(self._inside) and each.endswith(LOG_SUFFIX) for each in (path, target)):
             return False
-        if not path.endswith(LOG_SUFFIX) and not operation.endswith(LOG_SUFFIX):  # "rename to X.log"
-            return False
-        if operation == "write":
+        if kind == "write":
             self._unread.add(path)
             return True
-        if operation not in {"sync", "create"}:
-            self._is_to_be_read_again = True
-            return True
-        return False
+        if kind in {"sync", "create"}:
+            return False
+        self._is_to_be_read_again = True
+        return True
 
     def forget(self) -> None:
         """Anything may have changed."""
