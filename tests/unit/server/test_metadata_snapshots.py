@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from random import Random
 from typing import TypeVar
 from uuid import UUID
 
@@ -19,7 +20,7 @@ from tidelog.log.directory import LogDirectory
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import FeatureLevelRecord
 from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
-from tidelog.records import ControlType, read_control_record, read_records, split_batches
+from tidelog.records import ControlType, read_control_record, read_records, split_batches, split_whole_batches
 from tidelog.server.quorum.metadata_log import MetadataLog, encode_decision
 from tidelog.server.quorum.snapshot_scheduler import SnapshotScheduler
 from tidelog.server.storage.log_dir import LogDir
@@ -32,6 +33,7 @@ from tidelog.server.storage.metadata_snapshots import (
     parse_snapshot,
     parse_snapshot_name,
 )
+from tidelog.sim.world.disk import SimulatedDisk
 from tidelog.sim.world.rng import SeededRng
 
 T = TypeVar("T")
@@ -251,6 +253,38 @@ def test_one_that_came_from_the_leader_meanwhile_stays_the_latest() -> None:
 
     asyncio.run(story())
     assert told == [(9, loaded)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_loss_of_power_leaves_no_hole_before_the_segment_that_a_snapshot_begins(seed: int) -> None:
+    """What a leader has appended and not synced yet is in the segment that the snapshot closes."""
+    disk, clock = SimulatedDisk(), SetClock()
+    snapshots = MetadataSnapshots(DIRECTORY, disk=disk)
+    held = open_log(disk)
+    log = MetadataLog(held, snapshots, clock=clock)
+
+    class AtOnce:
+        async def run(self, work: Callable[[], T]) -> T:
+            return work()
+
+        compute = run
+
+    async def story() -> None:
+        scheduler = SnapshotScheduler(
+            log, snapshots, log_lock=asyncio.Lock(), clock=clock, executor=AtOnce(), after_bytes=1, after_ms=None
+        )
+        log.append(encode_decision(RECORDS[:3], 0), LeaderEpoch(1))
+        log.sync(log.log_end_offset)
+        log.append(encode_decision(RECORDS[3:6], 0), LeaderEpoch(1))
+        await scheduler.make(MetadataImage(last_offset=Offset(2)), None, lambda start, latest: None)
+        log.append(encode_decision(RECORDS[6:9], 0), LeaderEpoch(1))
+
+    asyncio.run(story())
+    assert held.segment_base_offsets == (0, 6)
+    held.release()
+    disk.lose_power(Random(seed))
+    closed = f"{DIRECTORY}/{0:020}.log"
+    assert [header.next_offset for _, header in split_whole_batches(disk.read_bytes(closed))] == [3, 6]
 
 
 def test_after_long_enough_one_is_made_whatever_its_size() -> None:

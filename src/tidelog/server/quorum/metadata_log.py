@@ -192,8 +192,13 @@ class MetadataLog:
         self._log.assign_leader_epoch(snapshot.leader_epoch)
         self._log.flush()
 
+    @property
+    def is_synced(self) -> bool:
+        """Whether a loss of power would leave all of it."""
+        return self._log.recovery_point >= self.log_end_offset
+
     def roll(self) -> None:
-        """Start a new segment, so that those before it can go one day."""
+        """Start a new segment. Where not all is synced, a loss of power may leave a hole before it."""
         self._log.roll(self._clock.wall_ms())
 
     def trim(self, log_start_offset: Offset) -> None:

@@ -25,6 +25,7 @@ from tidelog.server.storage.metadata_snapshots import MetadataSnapshots, Snapsho
 logger = logging.getLogger("tidelog.server.quorum")
 
 KEPT_COUNT = 2
+SYNCS_BEFORE_ROLL_MAX = 10
 
 
 class SnapshotScheduler:
@@ -83,6 +84,18 @@ class SnapshotScheduler:
     def _due_ms(self, since_ms: int) -> int:
         return since_ms + self._after_ms if self._after_ms is not None else since_ms + (1 << 62)
 
+    async def _roll(self) -> None:
+        """Start a new segment, so that those before it can go one day, once all that they hold is synced.
+
+        Else a loss of power could shorten a segment that has a successor. A start takes that for damage to what was
+        committed, and refuses. A leader that appends all the time rolls with the next snapshot.
+        """
+        for _ in range(SYNCS_BEFORE_ROLL_MAX):
+            if self._log.is_synced:
+                self._log.roll()
+                return
+            await self._executor.run(partial(self._log.sync, self._log.log_end_offset))
+
     async def make(
         self, image: MetadataImage, voters: VoterSet | None, on_trimmed: Callable[[Offset, SnapshotId], None]
     ) -> None:
@@ -105,7 +118,7 @@ class SnapshotScheduler:
         try:
             snapshot_id = SnapshotId(Offset(image.last_offset + 1), leader_epoch)
             async with self._log_lock:
-                self._log.roll()
+                await self._roll()
             timestamp_ms = self._clock.wall_ms()
 
             def write() -> None:
