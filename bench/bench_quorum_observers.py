@@ -42,7 +42,7 @@ class Change(NamedTuple):
 def spread(observers: int, version: int) -> list[Change]:
     """Append one change after the other, at any moment of the fetches that wait."""
     conditions = Conditions(
-        (DELAY_MS, DELAY_MS), (SYNC_MS, SYNC_MS), sends_high_watermark=version >= 18, asks_pre_votes=True
+        (DELAY_MS, DELAY_MS), (SYNC_MS, SYNC_MS), sends_high_watermark=version >= 18, sends_pre_votes=True
     )
     world = QuorumWorld(3, observers, seed=observers, conditions=conditions)
     world.start()

@@ -61,7 +61,7 @@ class Registers:
             executor=machine.executor,
             rng=machine.new_rng(),
             create_topics=node.create_topics,
-            ask_leader=partial(self.other.ask, number),
+            send_to_leader=partial(self.other.ask, number),
         )
 
     async def begin(self, *numbers: int) -> None:
@@ -96,7 +96,7 @@ class Registers:
         """One node, once. Returns its answer, or the code of its refusal."""
 
         async def run() -> object:
-            answer = self._at[number].ask("any", command)
+            answer = self._at[number].submit("any", command)
             return await answer if isinstance(answer, asyncio.Future) else answer
 
         answer = await self._stage.nodes[BrokerId(number)].machine.do(run)

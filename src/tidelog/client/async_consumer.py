@@ -225,12 +225,12 @@ class AsyncConsumer:
     async def partitions_for(self, topic: str) -> list[PartitionIndex]:
         """The partitions of a topic, sorted; none if there is no such topic."""
 
-        async def ask() -> list[PartitionIndex]:
+        async def send_request() -> list[PartitionIndex]:
             await self._cluster.fetch_metadata([topic])
             view = self._cluster.metadata.topics.get(topic)
             return [] if view is None else list(view.partitions)
 
-        return await self._cluster.retrying(f"the partitions of {topic!r}", ask)
+        return await self._cluster.retrying(f"the partitions of {topic!r}", send_request)
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndEpoch]:
         """The first offset of each log, and the leader epoch of the record there."""

@@ -97,7 +97,7 @@ class Cluster:
         self._keeper: asyncio.Task[None] | None = None
         self._passed_on: Connection | None = None
         self._unchanged = 0  # answers in a row that brought nothing new
-        self._asked_last: Address | None = None
+        self._last_requested: Address | None = None
         self._behind: dict[Address, float] = {}  # who was, and until when others are asked first, in the loop's time
         self._in_vain: set[Address] = set()  # who gave them when something was missing, or gave none
         self._changed = asyncio.Event()
@@ -132,7 +132,7 @@ class Cluster:
         """
         self._check_open()
         connection = await self._any_broker()
-        self._asked_last = connection.address
+        self._last_requested = connection.address
         return connection
 
     async def _any_broker(self) -> Connection:
@@ -203,11 +203,11 @@ class Cluster:
             create: let the broker make those that are not there, if it is set up to. Once they were there, nobody
                 makes them again: whoever deletes a topic means it.
         """
-        asked = set(topics)
+        requested = set(topics)
         if create:
-            self._to_create |= asked - self.metadata.topics.keys()
-        if asked - self._wanted:
-            self._wanted |= asked
+            self._to_create |= requested - self.metadata.topics.keys()
+        if requested - self._wanted:
+            self._wanted |= requested
             self.refresh_soon()
 
     def on_changes(self, listener: Callable[[MetadataChanges], None]) -> None:
@@ -244,18 +244,18 @@ class Cluster:
     async def _fetch_metadata(
         self, topics: Iterable[str] | None, informant: Connection, *, create: bool
     ) -> MetadataResponse:
-        asked = None if topics is None else sorted(set(topics))
+        requested = None if topics is None else sorted(set(topics))
         request = MetadataRequest(
-            topics=None if asked is None else [MetadataRequestTopic(name=name) for name in asked],
+            topics=None if requested is None else [MetadataRequestTopic(name=name) for name in requested],
             allow_auto_topic_creation=create,
         )
         connection, response = await self._first_answer(request, informant)
-        self._asked_last = connection.address
+        self._last_requested = connection.address
         if response.error_code:
             raise refusal(code_of(response.error_code), f"{connection.address} refused Metadata")
-        if asked and all(code_of(topic.error_code) is Code.STALE_METADATA for topic in response.topics):
+        if requested and all(code_of(topic.error_code) is Code.STALE_METADATA for topic in response.topics):
             raise refusal(Code.STALE_METADATA, f"the metadata of {connection.address} is older than the token")
-        changes = self.metadata.on_metadata(response, asked=asked)
+        changes = self.metadata.on_metadata(response, requested=requested)
         if changes:
             self._unchanged = 0
             self._in_vain.clear()
@@ -277,25 +277,25 @@ class Cluster:
         Raises:
             TidelogError: what the last of them failed with.
         """
-        asked: dict[asyncio.Future[MetadataResponse], Connection] = {}
+        requested: dict[asyncio.Future[MetadataResponse], Connection] = {}
         patience_ms = PATIENCE_MS_MIN
         try:
             while True:
-                if connection not in asked.values():
+                if connection not in requested.values():
                     future = connection.send(
                         request, MetadataResponse, timeout_ms=self._config.request_timeout_ms, min_version=4
                     )
-                    asked[future] = connection
-                done, _ = await asyncio.wait(asked, timeout=patience_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+                    requested[future] = connection
+                done, _ = await asyncio.wait(requested, timeout=patience_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
                 for future in done:
-                    if len(asked) == 1 or future.exception() is None:
-                        return asked[future], future.result()
-                    del asked[future]
+                    if len(requested) == 1 or future.exception() is None:
+                        return requested[future], future.result()
+                    del requested[future]
                 self._in_vain.add(connection.address)
                 patience_ms *= 2
                 connection = await self._informant()
         finally:
-            for future in asked:
+            for future in requested:
                 future.cancel()  # nobody waits for it any more
 
     async def _informant(self) -> Connection:
@@ -326,7 +326,7 @@ class Cluster:
         while not self._closed:
             self._stale.clear()
             before = self._refreshed
-            asked_at = loop.time()
+            requested_at = loop.time()
             try:
                 async with asyncio.timeout(self._config.request_timeout_ms / 1000):
                     await self._fetch_wanted()
@@ -350,7 +350,7 @@ class Cluster:
                 continue
             # Whatever made it stale may need a moment to heal; asking at once, again and again, heals nothing.
             delay_ms = self.backoff.delay_ms(1 if self._unchanged < PROMPT_ANSWERS else self._unchanged)
-            wait_s = asked_at + delay_ms / 1000 - loop.time()
+            wait_s = requested_at + delay_ms / 1000 - loop.time()
             if wait_s > 0:
                 await asyncio.sleep(wait_s)
 
@@ -368,16 +368,16 @@ class Cluster:
             await self._fetch_metadata(missing, await self._informant(), create=True)
         if self._wanted - missing or not missing:
             await self._fetch_metadata(self._wanted - missing, await self._informant(), create=False)
-        if self._unchanged > unchanged and self._asked_last is not None:
-            self._in_vain.add(self._asked_last)
+        if self._unchanged > unchanged and self._last_requested is not None:
+            self._in_vain.add(self._last_requested)
 
     def _is_behind(self, error: BaseException) -> bool:
         """Whether an error says that the broker which was asked has older metadata than this client: note it."""
         if not isinstance(error, KafkaError) or error.code is not Code.STALE_METADATA:
             return False
         self._passed_on = None
-        if self._asked_last is not None:
-            self._behind[self._asked_last] = asyncio.get_running_loop().time() + BEHIND_SECONDS
+        if self._last_requested is not None:
+            self._behind[self._last_requested] = asyncio.get_running_loop().time() + BEHIND_SECONDS
         return True
 
     def _on_failure(self, error: TidelogError | TimeoutError, failures: int) -> None:

@@ -14,8 +14,8 @@ from tidelog.base.ports import Clock
 from tidelog.client.cluster import Cluster, is_retriable
 from tidelog.client.core.fetch_messages import (
     LAST_FETCH_VERSION_WITH_NAMES,
-    AskedByPartition,
     FetchSettings,
+    RequestsByPartition,
     epoch_end_request,
     fetch_request,
     look_up_request,
@@ -130,16 +130,16 @@ class Fetching:
             return
         now_ms = self._clock.now_ms()
         plan = self._subscription.plan(now_ms)
-        for broker_id, asked in plan.look_ups.items():
-            self._start(asked, partial(self._look_up, broker_id, asked))
-        for broker_id, asked in plan.validations.items():
-            self._start(asked, partial(self._validate, broker_id, asked))
+        for broker_id, requested in plan.look_ups.items():
+            self._start(requested, partial(self._look_up, broker_id, requested))
+        for broker_id, requested in plan.validations.items():
+            self._start(requested, partial(self._validate, broker_id, requested))
         for broker_id, wanted in plan.fetches.items():
             request_class = next((one for one in _REQUEST_CLASSES if (broker_id, one) not in self._busy_classes), None)
             if request_class is not None:
                 self._busy_classes.add((broker_id, request_class))
-                asked = self._subscription.start_fetches(wanted)
-                self._start(asked, partial(self._fetch, broker_id, request_class, asked))
+                requested = self._subscription.start_fetches(wanted)
+                self._start(requested, partial(self._fetch, broker_id, request_class, requested))
         if plan.needs_metadata:
             self._cluster.refresh_soon()
         self._tell_resets()
@@ -179,8 +179,8 @@ class Fetching:
         self.pump_soon()
 
     # To ask.
-    def _start(self, asked: AskedByPartition, ask: Callable[[], Awaitable[set[str]]]) -> None:
-        task = asyncio.get_running_loop().create_task(self._settle(asked, ask))
+    def _start(self, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]) -> None:
+        task = asyncio.get_running_loop().create_task(self._settle(requested, send_request))
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
 
@@ -190,35 +190,35 @@ class Fetching:
             logger.error("%s: a request failed unexpectedly", self._config.client_id, exc_info=task.exception())
         self.pump_soon()
 
-    async def _settle(self, asked: AskedByPartition, ask: Callable[[], Awaitable[set[str]]]) -> None:
+    async def _settle(self, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]) -> None:
         """Ask, and see to it that no partition waits for an answer that will not come."""
         try:
-            stale_topics = await ask()
+            stale_topics = await send_request()
         except TidelogError as error:
             logger.debug("%s: %s", self._config.client_id, error)
             if isinstance(error, NetworkError) or is_retriable(error):
-                on_no_answer(asked.values(), self._clock.now_ms())
+                on_no_answer(requested.values(), self._clock.now_ms())
                 self._cluster.last_error = error
                 self._cluster.refresh_soon()
             else:
-                self._stop(asked, error)
+                self._stop(requested, error)
         except Exception as error:
             logger.exception("%s: a bug in Tidelog: an answer was not understood", self._config.client_id)
-            self._stop(asked, InvariantBrokenError(f"a bug in Tidelog's consumer: {type(error).__name__}: {error}"))
+            self._stop(requested, InvariantBrokenError(f"a bug in Tidelog's consumer: {type(error).__name__}: {error}"))
         else:
             if stale_topics:
                 self._cluster.refresh_soon()
 
     @staticmethod
-    def _stop(asked: AskedByPartition, error: TidelogError) -> None:
+    def _stop(requested: RequestsByPartition, error: TidelogError) -> None:
         """Whoever reads these partitions is told, instead of waiting for ever."""
-        for question in asked.values():
+        for question in requested.values():
             question.reader.stop(question.generation, error)
 
-    async def _fetch(self, broker_id: BrokerId, request_class: str, asked: AskedByPartition) -> set[str]:
+    async def _fetch(self, broker_id: BrokerId, request_class: str, requested: RequestsByPartition) -> set[str]:
         try:
             connection = await self._cluster.reached(broker_id, request_class)
-            request, has_ids = fetch_request(asked, self._settings, self._config.fetch_max_wait_ms)
+            request, has_ids = fetch_request(requested, self._settings, self._config.fetch_max_wait_ms)
             highest = None if has_ids else LAST_FETCH_VERSION_WITH_NAMES
             response = await connection.request(
                 request,
@@ -226,22 +226,22 @@ class Fetching:
                 timeout_ms=self._config.request_timeout_ms + self._config.fetch_max_wait_ms,
                 version=connection.versions.version(ApiKey.FETCH, max_version=highest),
             )
-            return on_fetch_response(asked, response, self._settings, self._clock.now_ms())
+            return on_fetch_response(requested, response, self._settings, self._clock.now_ms())
         finally:
             self._busy_classes.discard((broker_id, request_class))
 
-    async def _look_up(self, broker_id: BrokerId, asked: AskedByPartition) -> set[str]:
+    async def _look_up(self, broker_id: BrokerId, requested: RequestsByPartition) -> set[str]:
         connection = await self._cluster.reached(broker_id)
         response = await connection.request(
-            look_up_request(asked, self._isolation_level),
+            look_up_request(requested, self._isolation_level),
             ListOffsetsResponse,
             timeout_ms=self._config.request_timeout_ms,
         )
-        return on_look_up_response(asked, response, self._clock.now_ms())
+        return on_look_up_response(requested, response, self._clock.now_ms())
 
-    async def _validate(self, broker_id: BrokerId, asked: AskedByPartition) -> set[str]:
+    async def _validate(self, broker_id: BrokerId, requested: RequestsByPartition) -> set[str]:
         connection = await self._cluster.reached(broker_id)
         response = await connection.request(
-            epoch_end_request(asked), OffsetForLeaderEpochResponse, timeout_ms=self._config.request_timeout_ms
+            epoch_end_request(requested), OffsetForLeaderEpochResponse, timeout_ms=self._config.request_timeout_ms
         )
-        return on_epoch_end_response(asked, response, self._clock.now_ms())
+        return on_epoch_end_response(requested, response, self._clock.now_ms())

@@ -62,9 +62,11 @@ class Leaders:
 
         min_version = _MAX_TIMESTAMP_VERSION if MAX_TIMESTAMP in timestamps.values() else 0
 
-        async def ask(connection: Connection, asked: list[TopicPartition]) -> Answers[OffsetAndEpoch | None]:
-            epochs = {partition: self._leader_epoch(partition) for partition in asked}
-            wanted = {partition: timestamps[partition] for partition in asked}
+        async def send_request(
+            connection: Connection, requested: list[TopicPartition]
+        ) -> Answers[OffsetAndEpoch | None]:
+            epochs = {partition: self._leader_epoch(partition) for partition in requested}
+            wanted = {partition: timestamps[partition] for partition in requested}
             response = await connection.request(
                 list_offsets_request(wanted, epochs, isolation_level),
                 ListOffsetsResponse,
@@ -73,7 +75,7 @@ class Leaders:
             )
             found: Answers[OffsetAndEpoch | None] = {}
             rows = list_offsets_rows(response)
-            for partition in asked:
+            for partition in requested:
                 row = rows.get(partition)
                 code = Code.UNKNOWN_SERVER_ERROR if row is None else code_of(row.error_code)
                 if row is None or code is not Code.NONE:
@@ -86,7 +88,7 @@ class Leaders:
                     found[partition] = OffsetAndEpoch(row.offset, epoch, timestamp)
             return found
 
-        answers = await self._ask_all("list offsets", timestamps, ask)
+        answers = await self._request_all("list offsets", timestamps, send_request)
         found: dict[TopicPartition, OffsetAndEpoch | None] = {}
         for partition in timestamps:
             answer = answers[partition]
@@ -109,11 +111,11 @@ class Leaders:
             TimedOutError: not within the time; names the last reason.
         """
 
-        async def ask(
-            connection: Connection, asked: list[TopicPartition]
+        async def send_request(
+            connection: Connection, requested: list[TopicPartition]
         ) -> Answers[tuple[LeaderEpoch, Offset] | None]:
             wanted = {}
-            for partition in asked:
+            for partition in requested:
                 current, epoch = questions[partition]
                 wanted[partition] = (self._leader_epoch(partition) if current is None else current, epoch)
             response = await connection.request(
@@ -123,13 +125,13 @@ class Leaders:
             )
             rows = epoch_end_rows(response)
             found: Answers[tuple[LeaderEpoch, Offset] | None] = {}
-            for partition in asked:
+            for partition in requested:
                 code, answer = rows.get(partition, (Code.UNKNOWN_SERVER_ERROR, None))
                 found[partition] = answer if code is Code.NONE else _refusal("offset for leader epoch", partition, code)
             return found
 
         fenced = {partition for partition, (current, _) in questions.items() if current is not None}
-        answers = await self._ask_all("offset for leader epoch", questions, ask, fenced=fenced)
+        answers = await self._request_all("offset for leader epoch", questions, send_request, fenced=fenced)
         return {partition: answers[partition] for partition in questions}
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
@@ -143,9 +145,9 @@ class Leaders:
             KafkaError: one was refused, as OFFSET_OUT_OF_RANGE. Of others the records may be gone.
         """
 
-        async def ask(connection: Connection, asked: list[TopicPartition]) -> Answers[Offset]:
+        async def send_request(connection: Connection, requested: list[TopicPartition]) -> Answers[Offset]:
             by_topic: dict[str, list[DeleteRecordsPartition]] = {}
-            for partition in asked:
+            for partition in requested:
                 row = DeleteRecordsPartition(partition.partition, before[partition])
                 by_topic.setdefault(partition.topic, []).append(row)
             topics = [DeleteRecordsTopic(name, rows) for name, rows in by_topic.items()]
@@ -156,7 +158,7 @@ class Leaders:
             )
             rows = {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
             found: Answers[Offset] = {}
-            for partition in asked:
+            for partition in requested:
                 answer = rows.get((partition.topic, partition.partition))
                 code = Code.UNKNOWN_SERVER_ERROR if answer is None else code_of(answer.error_code)
                 if answer is None or code is not Code.NONE:
@@ -165,7 +167,7 @@ class Leaders:
                     found[partition] = Offset(answer.low_watermark)
             return found
 
-        answers = await self._ask_all("delete records", before, ask)
+        answers = await self._request_all("delete records", before, send_request)
         found: dict[TopicPartition, Offset] = {}
         for partition in before:
             answer = answers[partition]
@@ -174,11 +176,11 @@ class Leaders:
             found[partition] = answer
         return found
 
-    async def _ask_all(
+    async def _request_all(
         self,
         what: str,
         partitions: Iterable[TopicPartition],
-        ask: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[A]]],
+        send_request: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[A]]],
         *,
         fenced: Iterable[TopicPartition] = (),
     ) -> Answers[A]:
@@ -190,8 +192,8 @@ class Leaders:
         async def attempt() -> None:
             last: TidelogError | None = None
             by_leader = await self._by_leader(left)
-            asked = [self._ask_one(broker_id, group, ask) for broker_id, group in by_leader.items()]
-            for found in await asyncio.gather(*asked):
+            requested = [self._request_one(broker_id, group, send_request) for broker_id, group in by_leader.items()]
+            for found in await asyncio.gather(*requested):
                 if isinstance(found, TidelogError):
                     last = found
                     continue
@@ -210,31 +212,31 @@ class Leaders:
             await self._cluster.retrying(what, attempt, timeout_ms=self._timeout_ms)
         return answers
 
-    async def _ask_one(
+    async def _request_one(
         self,
         broker_id: BrokerId,
         partitions: list[TopicPartition],
-        ask: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[A]]],
+        send_request: Callable[[Connection, list[TopicPartition]], Awaitable[Answers[A]]],
     ) -> Answers[A] | TidelogError:
-        async def ask_leader() -> Answers[A]:
-            return await ask(await self._cluster.broker(broker_id), partitions)
+        async def send_to_leader() -> Answers[A]:
+            return await send_request(await self._cluster.broker(broker_id), partitions)
 
-        asking = asyncio.ensure_future(ask_leader())
+        request_task = asyncio.ensure_future(send_to_leader())
         patience_ms: float = PATIENCE_MS_MIN
         try:
-            while not (await asyncio.wait({asking}, timeout=patience_ms / 1000))[0]:
+            while not (await asyncio.wait({request_task}, timeout=patience_ms / 1000))[0]:
                 if not any(self._leads(broker_id, partition) for partition in partitions):
                     raise NetworkError(f"broker {broker_id} has not answered, and others lead in its place by now")
                 self._cluster.refresh_soon()
                 patience_ms = self._cluster.backoff.delay_ms(1)
-            return asking.result()
+            return request_task.result()
         except TidelogError as error:
             if not is_retriable(error):
                 raise
             self._cluster.refresh_soon()
             return error
         finally:
-            asking.cancel()
+            request_task.cancel()
 
     def _leads(self, broker_id: BrokerId, partition: TopicPartition) -> bool:
         view = self._cluster.metadata.partition(partition)

@@ -336,7 +336,7 @@ class SenderTask:
     async def _fetch_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=self._config.request_timeout_ms)
 
-        async def ask() -> InitProducerIdResponse:
+        async def send_request() -> InitProducerIdResponse:
             connection = await self._cluster.any_broker()
             answer = await connection.request(
                 request, InitProducerIdResponse, timeout_ms=self._config.request_timeout_ms
@@ -346,7 +346,7 @@ class SenderTask:
             return answer
 
         try:
-            answer = await self._cluster.retrying("a producer id", ask)
+            answer = await self._cluster.retrying("a producer id", send_request)
         except TidelogError as error:
             if not isinstance(error, TimedOutError) and not is_retriable(error):  # else the pump sees it is missing
                 with self._lock:

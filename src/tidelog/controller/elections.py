@@ -39,18 +39,18 @@ def decide_elect_leaders(
     is_active = is_active_in(metadata)
     records: list[object] = []
     results: list[ElectedLeader] = []
-    for asked in dict.fromkeys(partitions):
+    for requested in dict.fromkeys(partitions):
         try:
-            topic = _find(metadata, asked)
-            before = topic.partitions[asked.partition]
+            topic = _find(metadata, requested)
+            before = topic.partitions[requested.partition]
             may_lead = with_replica_online(is_active, metadata.brokers, before)
             after = elect_leader(before, kind, min_insync_replicas=rules.min_insync(topic.name), is_active=may_lead)
         except KafkaError as error:
             if not is_of_all or error.code not in (Code.ELECTION_NOT_NEEDED, Code.UNKNOWN_TOPIC_OR_PARTITION):
-                results.append(ElectedLeader(asked, error.code, str(error)))
+                results.append(ElectedLeader(requested, error.code, str(error)))
             continue
-        records.append(change_record(topic.topic_id, asked.partition, before, arrived(before, after)))
-        results.append(ElectedLeader(asked, Code.NONE))
+        records.append(change_record(topic.topic_id, requested.partition, before, arrived(before, after)))
+        results.append(ElectedLeader(requested, Code.NONE))
     return Decision(tuple(records), tuple(results))
 
 
@@ -66,8 +66,8 @@ def partitions_to_elect(metadata: MetadataView, kind: ElectionType) -> list[Topi
     ]
 
 
-def _find(metadata: MetadataView, asked: TopicPartition) -> TopicImage:
-    topic = metadata.topics_by_name.get(asked.topic)
-    if topic is None or not 0 <= asked.partition < len(topic.partitions):
-        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {asked}")
+def _find(metadata: MetadataView, requested: TopicPartition) -> TopicImage:
+    topic = metadata.topics_by_name.get(requested.topic)
+    if topic is None or not 0 <= requested.partition < len(topic.partitions):
+        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {requested}")
     return topic

@@ -186,12 +186,12 @@ def alter_partition(
     return changed if moved is None else replace(moved, partition_epoch=changed.partition_epoch)
 
 
-def _find(metadata: MetadataView, asked: PartitionToAlter) -> TopicImage:
-    topic = metadata.topics_by_id.get(asked.topic_id)
+def _find(metadata: MetadataView, requested: PartitionToAlter) -> TopicImage:
+    topic = metadata.topics_by_id.get(requested.topic_id)
     if topic is None:
-        raise refusal(Code.UNKNOWN_TOPIC_ID, f"there is no topic {asked.topic_id}")
-    if not 0 <= asked.partition < len(topic.partitions):
-        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {asked.partition}")
+        raise refusal(Code.UNKNOWN_TOPIC_ID, f"there is no topic {requested.topic_id}")
+    if not 0 <= requested.partition < len(topic.partitions):
+        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name} has no partition {requested.partition}")
     return topic
 
 

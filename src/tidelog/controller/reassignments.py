@@ -60,14 +60,15 @@ def decide_alter_reassignments(
     records: list[object] = []
     results: list[ReassignedPartition] = []
     for one in partitions:
-        asked = one.topic_partition
+        requested = one.topic_partition
         try:
-            if counts[asked] > 1:
+            if counts[requested] > 1:
                 raise refusal(
-                    Code.INVALID_REQUEST, f"the request names {asked} {counts[asked]} times: say where it is to go once"
+                    Code.INVALID_REQUEST,
+                    f"the request names {requested} {counts[requested]} times: say where it is to go once",
                 )
-            topic = _find(metadata, asked)
-            before = topic.partitions[asked.partition]
+            topic = _find(metadata, requested)
+            before = topic.partitions[requested.partition]
             min_insync = rules.min_insync(topic.name)
             after: PartitionImage | None
             message = None
@@ -85,11 +86,11 @@ def decide_alter_reassignments(
                 )
                 message = _waits_for(before if after is None else after, is_active)
         except KafkaError as error:
-            results.append(ReassignedPartition(asked, error.code, str(error)))
+            results.append(ReassignedPartition(requested, error.code, str(error)))
             continue
         if after is not None:
-            records.append(change_record(topic.topic_id, asked.partition, before, after))
-        results.append(ReassignedPartition(asked, Code.NONE, message))
+            records.append(change_record(topic.topic_id, requested.partition, before, after))
+        results.append(ReassignedPartition(requested, Code.NONE, message))
     return Decision(tuple(records), tuple(results))
 
 
@@ -106,21 +107,21 @@ def reassignments(
         ]
     else:
         found = []
-        for asked in dict.fromkeys(partitions):
-            topic = metadata.topics_by_name.get(asked.topic)
-            if topic is not None and 0 <= asked.partition < len(topic.partitions):
-                found.append((asked, topic.partitions[asked.partition]))
+        for requested in dict.fromkeys(partitions):
+            topic = metadata.topics_by_name.get(requested.topic)
+            if topic is not None and 0 <= requested.partition < len(topic.partitions):
+                found.append((requested, topic.partitions[requested.partition]))
     return tuple(
-        OngoingReassignment(asked, state.replicas, state.adding_replicas, state.removing_replicas)
-        for asked, state in sorted(found, key=lambda each: each[0])
+        OngoingReassignment(requested, state.replicas, state.adding_replicas, state.removing_replicas)
+        for requested, state in sorted(found, key=lambda each: each[0])
         if is_moving(state)
     )
 
 
-def _find(metadata: MetadataView, asked: TopicPartition) -> TopicImage:
-    topic = metadata.topics_by_name.get(asked.topic)
-    if topic is None or not 0 <= asked.partition < len(topic.partitions):
-        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {asked}")
+def _find(metadata: MetadataView, requested: TopicPartition) -> TopicImage:
+    topic = metadata.topics_by_name.get(requested.topic)
+    if topic is None or not 0 <= requested.partition < len(topic.partitions):
+        raise refusal(Code.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {requested}")
     return topic
 
 

@@ -57,7 +57,7 @@ class Send:
 
     Attributes:
         destination: the leader of this partition is asked, whoever that is at each attempt.
-        request: whatever the driver's `ask_leader` understands. It may arrive more than once.
+        request: whatever the driver's `send_to_leader` understands. It may arrive more than once.
     """
 
     send_id: SendId

@@ -7,12 +7,12 @@ from tidelog.quorum.roles import TRANSITIONS, Cause
 from tidelog.quorum.state_file import QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.quorum.values import (
     Answer,
-    Asked,
     EpochAnswer,
     EpochBegun,
     EpochEnded,
     FetchAnswer,
     LeaderChange,
+    PeerRequest,
     QuorumFetch,
     QuorumReady,
     QuorumReply,
@@ -22,8 +22,8 @@ from tidelog.quorum.values import (
     Role,
     SnapshotId,
     VoteAnswer,
-    VoteAsked,
     Voter,
+    VoteRequested,
     VoterSet,
 )
 from tidelog.quorum.voter_changes import check_may_change, decide_add_voter, decide_remove_voter, decide_update_voter
@@ -31,13 +31,13 @@ from tidelog.quorum.voter_changes import check_may_change, decide_add_voter, dec
 __all__ = [
     "TRANSITIONS",
     "Answer",
-    "Asked",
     "Cause",
     "EpochAnswer",
     "EpochBegun",
     "EpochEnded",
     "FetchAnswer",
     "LeaderChange",
+    "PeerRequest",
     "QuorumDescription",
     "QuorumFetch",
     "QuorumLog",
@@ -53,7 +53,7 @@ __all__ = [
     "Role",
     "SnapshotId",
     "VoteAnswer",
-    "VoteAsked",
+    "VoteRequested",
     "Voter",
     "VoterSet",
     "check_may_change",

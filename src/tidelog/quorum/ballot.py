@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tidelog.base.ids import BrokerId
 from tidelog.quorum.log import QuorumLog
-from tidelog.quorum.values import ReplicaKey, Role, VoteAsked, VoterSet
+from tidelog.quorum.values import ReplicaKey, Role, VoteRequested, VoterSet
 
 
 class Ballot:
@@ -39,7 +39,7 @@ class Ballot:
 
 
 def may_grant(
-    asked: VoteAsked,
+    requested: VoteRequested,
     *,
     role: Role,
     voted: ReplicaKey | None,
@@ -52,11 +52,11 @@ def may_grant(
     One vote an epoch, and to nobody whose log has less than ours: whatever is committed is in ours or in that of
     another voter of any majority. A pre-vote costs no vote; it is refused while the leader is heard of.
     """
-    is_up_to_date = log.has_no_more_than(asked.last_leader_epoch, asked.log_end_offset)
-    if asked.is_pre_vote:
+    is_up_to_date = log.has_no_more_than(requested.last_leader_epoch, requested.log_end_offset)
+    if requested.is_pre_vote:
         return is_up_to_date and role is not Role.LEADER and not is_leader_alive
     if voted is not None:
-        return is_same_replica(voted, asked.candidate)
+        return is_same_replica(voted, requested.candidate)
     return is_up_to_date and leader_id is None
 
 
@@ -67,7 +67,7 @@ def is_same_replica(one: ReplicaKey, other: ReplicaKey) -> bool:
     return None in (one.directory_id, other.directory_id) or one.directory_id == other.directory_id
 
 
-def yields_to(asked: VoteAsked, own: ReplicaKey, log: QuorumLog) -> bool:
+def yields_to(requested: VoteRequested, own: ReplicaKey, log: QuorumLog) -> bool:
     """Of two that ask each other for a pre-vote at once, who lets the other go first: else both split the votes."""
-    theirs = (asked.last_leader_epoch, asked.log_end_offset, -asked.candidate.node_id)
+    theirs = (requested.last_leader_epoch, requested.log_end_offset, -requested.candidate.node_id)
     return theirs > (log.last_leader_epoch, log.log_end_offset, -own.node_id)

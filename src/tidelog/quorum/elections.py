@@ -10,22 +10,22 @@ from collections.abc import Iterable
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch
 from tidelog.base.ports import Rng
-from tidelog.quorum.asking import Asking
 from tidelog.quorum.ballot import Ballot, is_same_replica, may_grant, yields_to
 from tidelog.quorum.log import QuorumLog
+from tidelog.quorum.outstanding_requests import OutstandingRequests
 from tidelog.quorum.roles import Cause
 from tidelog.quorum.standing import Standing
 from tidelog.quorum.values import (
     Answer,
-    Asked,
     EpochAnswer,
     EpochBegun,
     EpochEnded,
+    PeerRequest,
     QuorumSettings,
     ReplicaKey,
     Role,
     VoteAnswer,
-    VoteAsked,
+    VoteRequested,
     VoterSet,
 )
 
@@ -63,9 +63,9 @@ class Elections:
         "_rng",
         "_settings",
         "_yield_ms",
-        "asking",
         "granting",
         "is_leaving",
+        "outstanding",
         "standing",
         "voters",
     )
@@ -77,7 +77,7 @@ class Elections:
         self.standing = standing
         self.voters = voters
         self.is_leaving = False
-        self.asking: Asking | None = None
+        self.outstanding: OutstandingRequests | None = None
         self.granting: tuple[ReplicaKey, ...] = ()
         self._log = log
         self._settings = settings
@@ -104,14 +104,14 @@ class Elections:
 
     def next_deadline_ms(self, *, is_busy: bool) -> int | None:
         """When `proceed` has something to do because of the time."""
-        known = [] if self.asking is None else [self.asking.next_deadline_ms()]
+        known = [] if self.outstanding is None else [self.outstanding.next_deadline_ms()]
         if self._ballot is not None:
             known += [self._campaign_ms, self._yield_ms]
         elif self._may_campaign and not is_busy:
             known.append(self._campaign_ms)
         return min((one for one in known if one is not None), default=None)
 
-    def message_for(self, target: BrokerId) -> Asked:
+    def message_for(self, target: BrokerId) -> PeerRequest:
         """What our role asks of everybody."""
         standing = self.standing
         voter, key = self.voters.voter(target), standing.key
@@ -122,7 +122,7 @@ class Elections:
             return EpochBegun(standing.leader_epoch, key.node_id, target_key, endpoints)
         if standing.role is Role.RESIGNED:
             return EpochEnded(standing.leader_epoch, key.node_id, self._preferred)
-        return VoteAsked(
+        return VoteRequested(
             standing.leader_epoch,
             key,
             target_key,
@@ -133,24 +133,24 @@ class Elections:
 
     # What others ask.
 
-    def on_vote_asked(self, asked: VoteAsked, now_ms: int) -> VoteAnswer:
+    def on_vote_request(self, requested: VoteRequested, now_ms: int) -> VoteAnswer:
         standing = self.standing
         is_granted = False
-        code = standing.check_sender(asked.leader_epoch, asked.voter)
+        code = standing.check_sender(requested.leader_epoch, requested.voter)
         if code is Code.NONE:
-            self.learn(asked.leader_epoch, None, now_ms)
+            self.learn(requested.leader_epoch, None, now_ms)
             is_granted = standing.may_vote and may_grant(
-                asked,
+                requested,
                 role=standing.role,
                 voted=standing.voted,
                 leader_id=standing.leader_id,
                 is_leader_alive=standing.is_leader_alive(now_ms, self._settings.fetch_timeout_ms),
                 log=self._log,
             )
-            if is_granted and not asked.is_pre_vote:
-                standing.voted = asked.candidate
+            if is_granted and not requested.is_pre_vote:
+                standing.voted = requested.candidate
                 self._campaign_ms = now_ms + self._election_timeout_ms()
-            elif is_granted and standing.role is Role.PROSPECTIVE and yields_to(asked, standing.key, self._log):
+            elif is_granted and standing.role is Role.PROSPECTIVE and yields_to(requested, standing.key, self._log):
                 self._yield_ms = now_ms + YIELD_MS
         return VoteAnswer(code, standing.leader_epoch, standing.leader_id, is_granted)
 
@@ -213,8 +213,8 @@ class Elections:
             is_leader = answer.leader_id == voter == standing.leader_id
             if is_leader and not is_granted and standing.role is Role.PROSPECTIVE:
                 self.hear(now_ms)  # it says so itself
-        elif answer.code is not Code.NONE and self.asking is not None:
-            self.asking.put_off(voter, now_ms)
+        elif answer.code is not Code.NONE and self.outstanding is not None:
+            self.outstanding.put_off(voter, now_ms)
 
     def on_leader_lost(self, now_ms: int) -> None:
         """The connection to the leader closed: it may be gone, or may not; ask at once."""
@@ -251,14 +251,14 @@ class Elections:
         standing.ended = (standing.leader_epoch, standing.key.node_id)
         self._preferred = preferred
         self._move(Cause.RESIGNS)
-        self._ask((key.node_id for key in preferred), now_ms, self._settings.fetch_timeout_ms // 2)
+        self._begin_requests((key.node_id for key in preferred), now_ms, self._settings.fetch_timeout_ms // 2)
         self._campaign_ms = now_ms + self._election_timeout_ms()
 
     def proceed(self, now_ms: int, *, is_busy: bool) -> None:
         """Try, if it is time to and the disk owes nothing, and see whether an election is over."""
         if self._may_campaign and not is_busy and now_ms >= self._campaign_ms:
             self._move(Cause.TIMED_OUT)
-            self._ask_for_votes(now_ms)
+            self._request_votes(now_ms)
         if self._yield_ms is not None and now_ms >= self._yield_ms:
             self._yield_ms = None
         self._count(now_ms)
@@ -270,7 +270,7 @@ class Elections:
         copy._log = log
         copy.standing = self.standing.clone()
         copy._ballot = None if self._ballot is None else self._ballot.clone()
-        copy.asking = None if self.asking is None else self.asking.clone()
+        copy.outstanding = None if self.outstanding is None else self.outstanding.clone()
         return copy
 
     def canonical_key(self) -> tuple[object, ...]:
@@ -279,7 +279,7 @@ class Elections:
             self.standing.canonical_key(),
             self.voters,
             None if self._ballot is None else self._ballot.canonical_key(),
-            None if self.asking is None else self.asking.canonical_key(),
+            None if self.outstanding is None else self.outstanding.canonical_key(),
             (self._is_fresh, self._is_stopping, self._yield_ms is None, self.is_leaving),
             self._preferred,
         )
@@ -306,11 +306,11 @@ class Elections:
         standing = self.standing
         self._move(cause)
         standing.leader_epoch, standing.voted = LeaderEpoch(standing.leader_epoch + 1), standing.key
-        self._ask_for_votes(now_ms)
+        self._request_votes(now_ms)
 
-    def _ask_for_votes(self, now_ms: int) -> None:
+    def _request_votes(self, now_ms: int) -> None:
         self._ballot = Ballot(self.standing.key.node_id)
-        self._ask(self.others, now_ms, 5 * self._settings.retry_backoff_ms)
+        self._begin_requests(self.others, now_ms, 5 * self._settings.retry_backoff_ms)
         self._campaign_ms = now_ms + self._election_timeout_ms()
 
     def _count(self, now_ms: int) -> None:
@@ -332,7 +332,7 @@ class Elections:
         self.granting = tuple(voter.key for voter in self.voters.voters if voter.key.node_id in ballot.granted)
         self._defeats = 0
         self._is_fresh = False
-        self._ask(self.others, now_ms, self._settings.fetch_timeout_ms // 2)
+        self._begin_requests(self.others, now_ms, self._settings.fetch_timeout_ms // 2)
 
     def _lose(self, now_ms: int) -> None:
         """Too many refused, or too few answered: try again after a random while."""
@@ -348,11 +348,11 @@ class Elections:
 
     def _leave(self) -> None:
         """Nothing of the role before goes on."""
-        self._ballot = self.asking = self._yield_ms = None
+        self._ballot = self.outstanding = self._yield_ms = None
 
-    def _ask(self, targets: Iterable[BrokerId], now_ms: int, backoff_ms_max: int) -> None:
+    def _begin_requests(self, targets: Iterable[BrokerId], now_ms: int, backoff_ms_max: int) -> None:
         backoff_ms = self._settings.retry_backoff_ms
-        self.asking = Asking(targets, now_ms, backoff_ms=backoff_ms, backoff_ms_max=backoff_ms_max)
+        self.outstanding = OutstandingRequests(targets, now_ms, backoff_ms=backoff_ms, backoff_ms_max=backoff_ms_max)
 
     def _election_timeout_ms(self) -> int:
         timeout_ms = self._settings.election_timeout_ms

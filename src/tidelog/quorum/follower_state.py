@@ -64,7 +64,7 @@ class FollowerState:
     def is_disk_busy(self) -> bool:
         return self.is_cutting or self.is_appending or self.is_loading
 
-    def whom_to_ask(self, others: tuple[BrokerId, ...]) -> BrokerId | None:
+    def request_target(self, others: tuple[BrokerId, ...]) -> BrokerId | None:
         """Whose turn it is; None if there is nobody."""
         return others[self._turn % len(others)] if others else None
 

@@ -141,11 +141,11 @@ class LeaderState:
         else:
             self._take_up(ticket, fetch, deadline_ms, now_ms)
 
-    def on_snapshot_asked(self, replica: ReplicaKey, now_ms: int) -> None:
+    def on_snapshot_request(self, replica: ReplicaKey, now_ms: int) -> None:
         """It loads a snapshot of ours: it follows us, though it fetches nothing meanwhile."""
         self._heard(self._admit(replica, now_ms), now_ms)
 
-    def on_asker_gone(self, ticket: int) -> None:
+    def on_requester_disconnected(self, ticket: int) -> None:
         """Nobody waits for that answer any more."""
         for key, parked in self._parked.items():
             if parked.ticket == ticket:

@@ -24,11 +24,11 @@ from tidelog.quorum.standing import Standing
 from tidelog.quorum.state_file import QuorumState
 from tidelog.quorum.values import (
     Answer,
-    Asked,
     EpochBegun,
     EpochEnded,
     FetchAnswer,
     LeaderChange,
+    PeerRequest,
     QuorumFetch,
     QuorumReady,
     QuorumReply,
@@ -37,7 +37,7 @@ from tidelog.quorum.values import (
     ReplicaKey,
     Role,
     SnapshotId,
-    VoteAsked,
+    VoteRequested,
     VoterSet,
 )
 from tidelog.records.lineage import LeaderEpochLineage
@@ -159,9 +159,9 @@ class QuorumNode:
 
     # What others ask.
 
-    def on_vote_asked(self, ticket: int, asked: VoteAsked, now_ms: int) -> None:
+    def on_vote_request(self, ticket: int, requested: VoteRequested, now_ms: int) -> None:
         """Vote (52). The vote is on disk before the answer is sent: `take_ready`."""
-        self._reply(ticket, self._elections.on_vote_asked(asked, now_ms))
+        self._reply(ticket, self._elections.on_vote_request(requested, now_ms))
         self._proceed(now_ms)
 
     def on_epoch_begun(self, ticket: int, begun: EpochBegun, now_ms: int) -> None:
@@ -174,28 +174,28 @@ class QuorumNode:
         self._reply(ticket, self._elections.on_epoch_ended(ended, now_ms, is_busy=self._is_busy))
         self._proceed(now_ms)
 
-    def on_fetch_asked(self, ticket: int, fetch: QuorumFetch, now_ms: int) -> None:
+    def on_fetch_request(self, ticket: int, fetch: QuorumFetch, now_ms: int) -> None:
         """Fetch (1) of the metadata log. It may have to wait for its answer."""
         if self._leading is None or fetch.leader_epoch != self.leader_epoch:
             self._reply(ticket, self._elections.standing.refusal(fetch))
             return
         self._leading.on_fetch(ticket, fetch, now_ms)
-        if self._elections.asking is not None:
-            self._elections.asking.finish(fetch.replica.node_id)
+        if self._elections.outstanding is not None:
+            self._elections.outstanding.finish(fetch.replica.node_id)
         self._proceed(now_ms)
 
-    def on_snapshot_asked(self, replica: ReplicaKey, leader_epoch: LeaderEpoch, now_ms: int) -> Code:
+    def on_snapshot_request(self, replica: ReplicaKey, leader_epoch: LeaderEpoch, now_ms: int) -> Code:
         """FetchSnapshot (59): whether we serve it, as the leader in that epoch. Whoever loads one follows us."""
         if self._leading is None or leader_epoch != self.leader_epoch:
             return self._elections.standing.refusal_code(leader_epoch)
-        self._leading.on_snapshot_asked(replica, now_ms)
+        self._leading.on_snapshot_request(replica, now_ms)
         self._proceed(now_ms)
         return Code.NONE
 
-    def on_asker_gone(self, ticket: int) -> None:
+    def on_requester_disconnected(self, ticket: int) -> None:
         """Its connection closed: nobody waits for that answer."""
         if self._leading is not None:
-            self._leading.on_asker_gone(ticket)
+            self._leading.on_requester_disconnected(ticket)
 
     # What becomes of what we asked.
 
@@ -203,7 +203,7 @@ class QuorumNode:
         """An answer. It tells who leads, late or not; else it counts only while it is waited for."""
         elections = self._elections
         awaited = self._following.take_awaited(number)
-        voter = None if elections.asking is None else elections.asking.on_answered(number)
+        voter = None if elections.outstanding is None else elections.outstanding.on_answered(number)
         elections.learn(answer.leader_epoch, answer.leader_id, now_ms)
         elections.on_reached(now_ms)
         if elections.standing.moves != self._moves:
@@ -223,8 +223,8 @@ class QuorumNode:
             is_observing = self.is_lost or not self.is_voter
             if is_observing and awaited.target == self.leader_id:
                 self._elections.standing.is_leader_lost = True  # an observer asks the others; a voter waits for silence
-        elif self._elections.asking is not None:
-            self._elections.asking.on_failed(number, now_ms)
+        elif self._elections.outstanding is not None:
+            self._elections.outstanding.on_failed(number, now_ms)
         self._proceed(now_ms)
 
     def on_peer_closed(self, node_id: BrokerId, now_ms: int) -> None:
@@ -299,8 +299,8 @@ class QuorumNode:
         if self._leading is not None:
             self._leading.on_voters(voters)
             is_new = [one.key.node_id for one in voters.voters if self._leading.progress_of(one.key) is None]
-            if elections.asking is not None:
-                elections.asking.keep(elections.others, set(is_new) & set(elections.others), now_ms)
+            if elections.outstanding is not None:
+                elections.outstanding.keep(elections.others, set(is_new) & set(elections.others), now_ms)
         self._proceed(now_ms)
 
     # Time, and the end.
@@ -389,10 +389,10 @@ class QuorumNode:
             self._commit(min(self._following.leader_high_watermark, self._log.log_end_offset))
             if self.is_lost and self._recovering.is_done(self._log, self._following.leader_high_watermark):
                 self._elections.standing.recover()
-        asking = self._elections.asking
-        if asking is not None:
-            for target in asking.due(now_ms):
-                asking.on_sent(self._send(target, self._elections.message_for(target)), target)
+        outstanding = self._elections.outstanding
+        if outstanding is not None:
+            for target in outstanding.due(now_ms):
+                outstanding.on_sent(self._send(target, self._elections.message_for(target)), target)
         self._fetch(now_ms)
 
     def _note_moves(self, now_ms: int) -> None:
@@ -454,7 +454,7 @@ class QuorumNode:
         if not self._may_fetch or not following.is_due(now_ms):
             return
         is_seeking = standing.leader_id is None or standing.is_leader_lost
-        target = following.whom_to_ask(self._elections.others) if is_seeking else standing.leader_id
+        target = following.request_target(self._elections.others) if is_seeking else standing.leader_id
         if target is None:
             return
         fetch_offset, last_fetched_epoch = self._log.log_end_offset, self._log.last_leader_epoch
@@ -530,7 +530,7 @@ class QuorumNode:
         else:
             self._following.on_refused(now_ms, self._settings.retry_backoff_ms)
 
-    def _send(self, target: BrokerId, message: Asked) -> int:
+    def _send(self, target: BrokerId, message: PeerRequest) -> int:
         self._number += 1
         self._requests.append(QuorumRequest(self._number, target, message))
         return self._number

@@ -125,7 +125,7 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class VoteAsked:
+class VoteRequested:
     """Vote (52). A pre-vote asks whether there would be one, and changes nothing.
 
     Attributes:
@@ -182,7 +182,7 @@ class QuorumFetch:
     sends_high_watermark: bool = True
 
 
-Asked = VoteAsked | EpochBegun | EpochEnded | QuorumFetch
+PeerRequest = VoteRequested | EpochBegun | EpochEnded | QuorumFetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +249,7 @@ class QuorumRequest(NamedTuple):
 
     number: int
     target: BrokerId
-    message: Asked
+    message: PeerRequest
 
 
 class QuorumReply(NamedTuple):

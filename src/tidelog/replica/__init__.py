@@ -3,14 +3,14 @@
 from tidelog.replica.follower import FollowerReplica
 from tidelog.replica.follower_states import FollowerState
 from tidelog.replica.follower_values import (
-    AskEpochEnd,
-    AskLogStart,
-    AskRecords,
+    EpochEndRequest,
     Fetched,
     FollowerReady,
     FollowerRequest,
     FollowerSettings,
     Halt,
+    LogStartRequest,
+    RecordsRequest,
     Truncation,
 )
 from tidelog.replica.isr import IsrProposal, JoinRule, isr_size_min, join_point
@@ -47,11 +47,9 @@ from tidelog.replica.values import (
 __all__ = [
     "AcceptedFetch",
     "Acknowledgement",
-    "AskEpochEnd",
-    "AskLogStart",
-    "AskRecords",
     "Cut",
     "EpochEnd",
+    "EpochEndRequest",
     "Fetched",
     "FollowerFetch",
     "FollowerReady",
@@ -66,8 +64,10 @@ __all__ = [
     "JoinRule",
     "LeaderReplica",
     "LogBounds",
+    "LogStartRequest",
     "OwnLog",
     "Ready",
+    "RecordsRequest",
     "ReplicaId",
     "ReplicationSettings",
     "StopOrder",

@@ -17,14 +17,14 @@ from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica.follower_states import TRANSITIONS, FollowerCause, FollowerState
 from tidelog.replica.follower_values import (
-    AskEpochEnd,
-    AskLogStart,
-    AskRecords,
+    EpochEndRequest,
     Fetched,
     FollowerReady,
     FollowerRequest,
     FollowerSettings,
     Halt,
+    LogStartRequest,
+    RecordsRequest,
     Truncation,
 )
 from tidelog.replica.leader_epoch import check_leader_epoch
@@ -47,7 +47,6 @@ class FollowerReplica:
     __slots__ = (
         "_answer",
         "_append",
-        "_ask_next",
         "_awaited",
         "_epochs",
         "_halt",
@@ -60,6 +59,7 @@ class FollowerReplica:
         "_learnt",
         "_lineage",
         "_moved_log_start",
+        "_next_epoch_to_request",
         "_number",
         "_retry_ms",
         "_settings",
@@ -116,7 +116,7 @@ class FollowerReplica:
         self._number = 0
         self._awaited: FollowerRequest | None = None
         self._retry_ms: int | None = None
-        self._ask_next: LeaderEpoch | None = None
+        self._next_epoch_to_request: LeaderEpoch | None = None
         self._truncation: Truncation | None = None
         self._is_cutting = False
         self._is_nothing_shared = False
@@ -165,30 +165,30 @@ class FollowerReplica:
 
     def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None, now_ms: int) -> None:
         """The leader told where an epoch ends; None is its (-1, -1), which never is a reason to truncate (rule 1)."""
-        asked = self._answered(number)
-        if not isinstance(asked, AskEpochEnd):
+        requested = self._answered(number)
+        if not isinstance(requested, EpochEndRequest):
             return
-        if end is None or end[0] > asked.leader_epoch:
+        if end is None or end[0] > requested.leader_epoch:
             self._back_off(now_ms)
         elif self._walk is not None:
             self._walk.on_answer(*end)
             self._learn()
         else:
-            self._cut(self._truncation_rule(self._own_log, EpochEnd(asked.leader_epoch, *end)))
+            self._cut(self._truncation_rule(self._own_log, EpochEnd(requested.leader_epoch, *end)))
 
     def on_fetched(self, number: int, answer: Fetched, now_ms: int) -> None:
         """The leader answered a fetch. `take_ready` says whether the records are to be appended."""
-        asked = self._answered(number)
-        if not isinstance(asked, AskRecords):
+        requested = self._answered(number)
+        if not isinstance(requested, RecordsRequest):
             return
         diverging = answer.diverging
         if diverging is not None:
             self._is_reconciled = False
-            if asked.last_fetched_epoch is None or diverging.leader_epoch > asked.last_fetched_epoch:
+            if requested.last_fetched_epoch is None or diverging.leader_epoch > requested.last_fetched_epoch:
                 self._back_off(now_ms)
                 return
             self._move(FollowerCause.DIVERGED)
-            self._cut(self._truncation_rule(self._own_log, EpochEnd(asked.last_fetched_epoch, *diverging)))
+            self._cut(self._truncation_rule(self._own_log, EpochEnd(requested.last_fetched_epoch, *diverging)))
             return
         self._is_reconciled = True
         self._answer = answer
@@ -199,7 +199,7 @@ class FollowerReplica:
 
     def on_log_start(self, number: int, log_start_offset: Offset, now_ms: int) -> None:
         """The leader told where its log starts: our offset was out of range, or nothing of our log is to be kept."""
-        if not isinstance(self._answered(number), AskLogStart):
+        if not isinstance(self._answered(number), LogStartRequest):
             return
         if self._is_nothing_shared:
             self._owe(Truncation(log_start_offset, starts_anew=True, below_high_watermark=self.high_watermark))
@@ -216,10 +216,10 @@ class FollowerReplica:
 
         No refusal is a reason to truncate. OFFSET_OUT_OF_RANGE is one to ask where the leader's log starts.
         """
-        asked = self._answered(number)
-        if asked is None:
+        requested = self._answered(number)
+        if requested is None:
             return
-        if code is Code.OFFSET_OUT_OF_RANGE and isinstance(asked, AskRecords):
+        if code is Code.OFFSET_OUT_OF_RANGE and isinstance(requested, RecordsRequest):
             self._is_reconciled = False
             self._move(FollowerCause.OUT_OF_RANGE)
         else:
@@ -240,7 +240,7 @@ class FollowerReplica:
         self.high_watermark = min(self.high_watermark, log_end_offset)
         if self.state is FollowerState.LOCATING or log_end_offset <= self.log_start_offset:
             self.log_start_offset = self.high_watermark = log_end_offset  # no record is left
-            self._ask_next, self._is_lineage_whole = None, False
+            self._next_epoch_to_request, self._is_lineage_whole = None, False
         if self.state is FollowerState.LOCATING:
             self._is_nothing_shared = False
             self._move(FollowerCause.STARTED_ANEW)
@@ -319,7 +319,7 @@ class FollowerReplica:
             self._lineage.entries,
             self._awaited is not None,  # what was asked follows from the rest
             self._retry_ms is not None,
-            self._ask_next,
+            self._next_epoch_to_request,
             self._truncation,
             self._append is not None,
             (self._is_cutting, self._is_appending, self._is_reconciled),
@@ -342,26 +342,26 @@ class FollowerReplica:
 
     def _answered(self, number: int) -> FollowerRequest | None:
         """The request that this is the answer to; None for one that nobody waits for: it came late, or twice."""
-        asked = self._awaited
-        if asked is None or asked.number != number:
+        requested = self._awaited
+        if requested is None or requested.number != number:
             return None
         self._awaited = None
-        return asked
+        return requested
 
     def _back_off(self, now_ms: int) -> None:
         self._retry_ms = now_ms + self._settings.fetch_backoff_ms
 
     def _cut(self, cut: Cut) -> None:
         """Remove what the rule removes, with the epochs that nothing is left of; then ask on, or be reconciled."""
-        self._ask_next = cut.ask_next
+        self._next_epoch_to_request = cut.next_epoch_to_request
         if self._halt_rule(self._own_log, cut.end_offset, self._unclean_epoch):
-            self._ask_next = None
+            self._next_epoch_to_request = None
             self._halt = Halt(cut.end_offset, self.high_watermark, self._own_log.last_leader_epoch)
             self._move(FollowerCause.BELIED)
             return
         has_newer_epochs = cut.agreed_epoch not in (None, self._lineage.latest_leader_epoch)  # they have no record left
         if cut.end_offset < self.log_start_offset:
-            self._ask_next, self._is_nothing_shared = None, True
+            self._next_epoch_to_request, self._is_nothing_shared = None, True
             self._move(FollowerCause.NOTHING_SHARED)
         elif cut.end_offset < self.log_end_offset or has_newer_epochs:
             is_below = cut.end_offset < self.high_watermark
@@ -373,7 +373,7 @@ class FollowerReplica:
         self._truncation, self._is_cutting = truncation, True
 
     def _go_on(self) -> None:
-        if self._ask_next is None:
+        if self._next_epoch_to_request is None:
             self._move(FollowerCause.RECONCILED)
             self._begin_to_learn()
 
@@ -422,12 +422,12 @@ class FollowerReplica:
     def _next_request(self) -> FollowerRequest | None:
         if self._awaited is not None or self._retry_ms is not None or self.leader is None:
             return None
-        question = self._ask_next if self._walk is None else self._walk.question
+        question = self._next_epoch_to_request if self._walk is None else self._walk.question
         number = self._number + 1
         request: FollowerRequest
         if self.state is FollowerState.FETCHING:
             log = self._own_log
-            request = AskRecords(
+            request = RecordsRequest(
                 number,
                 self.leader,
                 self.leader_epoch,
@@ -436,9 +436,9 @@ class FollowerReplica:
                 self.log_start_offset,
             )
         elif self.state is FollowerState.LOCATING:
-            request = AskLogStart(number, self.leader, self.leader_epoch)
+            request = LogStartRequest(number, self.leader, self.leader_epoch)
         elif question is not None and self.state is not FollowerState.STOPPED:
-            request = AskEpochEnd(number, self.leader, self.leader_epoch, question)
+            request = EpochEndRequest(number, self.leader, self.leader_epoch, question)
         else:
             return None
         self._number = number

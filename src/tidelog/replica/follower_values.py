@@ -21,7 +21,7 @@ class FollowerSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class AskEpochEnd:
+class EpochEndRequest:
     """OffsetForLeaderEpoch: where does `leader_epoch` end?
 
     Attributes:
@@ -36,7 +36,7 @@ class AskEpochEnd:
 
 
 @dataclass(frozen=True, slots=True)
-class AskRecords:
+class RecordsRequest:
     """Fetch, which says as well that all below `fetch_offset` is here: it is sent when that is true.
 
     Attributes:
@@ -52,7 +52,7 @@ class AskRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class AskLogStart:
+class LogStartRequest:
     """ListOffsets *earliest*: where does the leader's log start?"""
 
     number: int
@@ -60,7 +60,7 @@ class AskLogStart:
     current_leader_epoch: LeaderEpoch
 
 
-FollowerRequest = AskEpochEnd | AskRecords | AskLogStart
+FollowerRequest = EpochEndRequest | RecordsRequest | LogStartRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -232,12 +232,12 @@ class LeaderReplica:
             )
         return self.high_watermark
 
-    def offset_for_leader_epoch(self, asked: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
-        """Where the records of `asked` end: the largest epoch not above it, and its exclusive end (KIP-101, KIP-279).
+    def offset_for_leader_epoch(self, requested: LeaderEpoch) -> tuple[LeaderEpoch, Offset] | None:
+        """Where the records of `requested` end: the largest epoch not above it, and its end (KIP-101, KIP-279).
 
         None, for an epoch above ours, is spelt (-1, -1) on the wire, and never is a reason to truncate.
         """
-        return self._lineage.end_offset_for(asked, self.log_end_offset)
+        return self._lineage.end_offset_for(requested, self.log_end_offset)
 
     def in_sync_at(self, offset: int) -> dict[BrokerId, Offset]:
         """The followers in sync that are known to have everything below `offset`, with the exclusive ends of what they

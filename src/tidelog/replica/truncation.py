@@ -40,9 +40,9 @@ class OwnLog:
 
 
 class EpochEnd(NamedTuple):
-    """The leader's answer: the largest epoch that it knows and that is not above `asked`, and its exclusive end."""
+    """The leader's answer: the largest epoch that it knows and that is not above `requested`, and its exclusive end."""
 
-    asked: LeaderEpoch
+    requested: LeaderEpoch
     leader_epoch: LeaderEpoch
     end_offset: Offset
 
@@ -53,12 +53,12 @@ class Cut(NamedTuple):
     Attributes:
         end_offset: keep what is below; never above the log end. Below the log start: nothing is to be kept.
         agreed_epoch: the leader's too, and the last one below `end_offset`; None while that is not known.
-        ask_next: the epoch to ask for then; None when the log is a prefix of the leader's.
+        next_epoch_to_request: the epoch to ask for then; None when the log is a prefix of the leader's.
     """
 
     end_offset: Offset
     agreed_epoch: LeaderEpoch | None = None
-    ask_next: LeaderEpoch | None = None
+    next_epoch_to_request: LeaderEpoch | None = None
 
 
 class HaltRule(Protocol):
@@ -110,12 +110,12 @@ def _compared(log: OwnLog, answer: EpochEnd | None) -> Cut:
     next is the epoch of the last record that is left, which need not be the one that was compared.
     """
     if answer is None:
-        return Cut(log.log_end_offset, ask_next=log.last_leader_epoch)
+        return Cut(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
     own = log.lineage.end_offset_for(answer.leader_epoch, log.log_end_offset)
     if own is None:  # the epoch that was asked for is not in our lineage: ask for one that is
-        return Cut(log.log_end_offset, ask_next=log.last_leader_epoch)
+        return Cut(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
     own_epoch, own_end_offset = own
     end_offset = min(own_end_offset, answer.end_offset, log.log_end_offset)
     if own_epoch == answer.leader_epoch:
         return Cut(end_offset, agreed_epoch=own_epoch)
-    return Cut(end_offset, ask_next=log.lineage.epoch_at(Offset(end_offset - 1)))
+    return Cut(end_offset, next_epoch_to_request=log.lineage.epoch_at(Offset(end_offset - 1)))

@@ -18,10 +18,10 @@ from tidelog.base.errors import Code, InvariantBrokenError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
     Answer,
-    Asked,
     EpochBegun,
     EpochEnded,
     FetchAnswer,
+    PeerRequest,
     QuorumFetch,
     QuorumLog,
     QuorumNode,
@@ -31,8 +31,8 @@ from tidelog.quorum import (
     Role,
     SnapshotId,
     VoteAnswer,
-    VoteAsked,
     Voter,
+    VoteRequested,
     VoterSet,
 )
 from tidelog.records.lineage import LeaderEpochLineage
@@ -117,7 +117,7 @@ class Disk(NamedTuple):
 
 class Asking(NamedTuple):
     target: int
-    message: Asked
+    message: PeerRequest
 
 
 class Part(NamedTuple):
@@ -332,7 +332,7 @@ class Bench:
         if node is None:
             return Part(disk, None, 0)
         self._forget_what_is_of_no_effect(node)
-        asking, awaited = node._elections.asking, node._following.awaited
+        asking, awaited = node._elections.outstanding, node._following.awaited
         asks = []
         if awaited is not None:
             is_seeking = node.leader_id is None or node._elections.standing.is_leader_lost
@@ -352,7 +352,7 @@ class Bench:
         if told is not None and told <= (node.high_watermark or 0):
             following.leader_high_watermark = None
         if not self.world.bounds.is_told and node.role in (Role.LEADER, Role.RESIGNED):
-            elections.asking, elections._preferred = None, ()
+            elections.outstanding, elections._preferred = None, ()
 
     def _open(self, node: QuorumNode, leader_epoch: LeaderEpoch) -> None:
         self.opened = leader_epoch
@@ -417,7 +417,7 @@ class SmallQuorum:
             if part.disk.synced < len(part.disk.records):
                 found.append((("sync", at + 1), self._happen(state, at, "sync")))
             for asking in part.asks:
-                if self.bounds.is_told or isinstance(asking.message, QuorumFetch | VoteAsked):
+                if self.bounds.is_told or isinstance(asking.message, QuorumFetch | VoteRequested):
                     self._ask(state, at, asking, found)
         for sent in self.sent.values[state[self.SENT]]:
             after = list(state)
@@ -576,7 +576,7 @@ def _events(bench: Bench) -> dict[str, Callable[..., None]]:
             bench.now_ms = max(bench.now_ms, deadline_ms)
             bench.node.on_tick(bench.now_ms)
         while bench.node.role is Role.PROSPECTIVE and not bench.world.bounds.has_pre_votes:
-            asking, epoch = bench.node._elections.asking, bench.node.leader_epoch
+            asking, epoch = bench.node._elections.outstanding, bench.node.leader_epoch
             assert asking is not None
             granted = VoteAnswer(Code.NONE, epoch, None, is_granted=True)
             bench.node.on_answered(next(iter(asking._awaited)), granted, bench.now_ms)
@@ -585,17 +585,17 @@ def _events(bench: Bench) -> dict[str, Callable[..., None]]:
         assert bench.node is not None
         bench.write((bench.node.leader_epoch,))
 
-    def request(event: tuple[str, int, Asked]) -> None:
+    def request(event: tuple[str, int, PeerRequest]) -> None:
         node, message = bench.node, event[2]
         assert node is not None
-        if isinstance(message, VoteAsked):
-            node.on_vote_asked(0, message, bench.now_ms)
+        if isinstance(message, VoteRequested):
+            node.on_vote_request(0, message, bench.now_ms)
         elif isinstance(message, EpochBegun):
             node.on_epoch_begun(0, message, bench.now_ms)
         elif isinstance(message, EpochEnded):
             node.on_epoch_ended(0, message, bench.now_ms)
         else:
-            node.on_fetch_asked(0, message, bench.now_ms)
+            node.on_fetch_request(0, message, bench.now_ms)
 
     def answer(event: tuple[str, Sent]) -> None:
         assert bench.node is not None
@@ -625,7 +625,7 @@ def _heads(answer: FetchAnswer) -> tuple[Code, LeaderEpoch, BrokerId | None, Off
 
 def _number_of(node: QuorumNode, asking: Asking) -> int:
     """Under which number the node waits for that, on this way to its state."""
-    awaited, others = node._following.awaited, node._elections.asking
+    awaited, others = node._following.awaited, node._elections.outstanding
     if isinstance(asking.message, QuorumFetch):
         return -1 if awaited is None else awaited.number
     found = [] if others is None else [number for number, to in others._awaited.items() if to == asking.target + 1]

@@ -17,7 +17,7 @@ from support.exhaustive.small_world_search import Found, State
 from support.worlds.replica_values import START, Rules, name_of
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.metadata import PartitionImage
-from tidelog.replica import AskRecords
+from tidelog.replica import RecordsRequest
 from tidelog.sim.checkers.views import PartitionView, ReplicaView
 
 
@@ -352,7 +352,7 @@ class SmallWorld:
     def _leave_machine(self, after: list[int], at: int, part: Part) -> None:
         """What is on its way to a machine that is no more reaches nobody; what it sent may still arrive."""
         slot = self.size + at
-        is_asking = part.ask >= 0 and isinstance(self.replicas.asks.values[part.ask], AskRecords)
+        is_asking = part.ask >= 0 and isinstance(self.replicas.asks.values[part.ask], RecordsRequest)
         if self.bounds.is_request_late and is_asking and after[slot] < 0:
             after[slot + self.size] = self.strays.of((part.ask, part.replica.broker_epoch))
         after[slot] = -1

@@ -19,9 +19,7 @@ from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 from tidelog.replica import (
     AcceptedFetch,
-    AskEpochEnd,
-    AskLogStart,
-    AskRecords,
+    EpochEndRequest,
     Fetched,
     FollowerFetch,
     FollowerReplica,
@@ -30,6 +28,8 @@ from tidelog.replica import (
     IsrProposal,
     LeaderReplica,
     LogBounds,
+    LogStartRequest,
+    RecordsRequest,
     ReplicationSettings,
     check_leader_epoch,
 )
@@ -316,16 +316,16 @@ class Replicas:
     def _serve(self, replica: Replica, sent: list[Proposal], ask: int, sender: int, broker_epoch: int) -> int:
         """Answer a follower's request. Returns the number of the answer; -1 for one that changes nothing there."""
         request, leader, rules = self.asks.values[ask], replica.leader, self.rules
-        is_fenced = rules.is_fetch_fenced if isinstance(request, AskRecords) else rules.is_truncation_fenced
+        is_fenced = rules.is_fetch_fenced if isinstance(request, RecordsRequest) else rules.is_truncation_fenced
         if leader is None:
             return -1
         try:
             if is_fenced:
                 check_leader_epoch(PARTITION, sent=request.current_leader_epoch, leader_epoch=leader.leader_epoch)
-            if isinstance(request, AskEpochEnd):
+            if isinstance(request, EpochEndRequest):
                 end = leader.offset_for_leader_epoch(request.leader_epoch)
                 return -1 if end is None else self.answers.of(Answer(EpochEntry(*end)))
-            if isinstance(request, AskLogStart):
+            if isinstance(request, LogStartRequest):
                 return self.answers.of(Answer(leader.log_start_offset))
             accepted = leader.accept_fetch(
                 FollowerFetch(
@@ -360,7 +360,7 @@ class Replicas:
             follower.on_refused(asked.number, outcome, 0)
         elif isinstance(outcome, Fetched):
             follower.on_fetched(asked.number, outcome, 0)
-        elif isinstance(asked, AskLogStart):
+        elif isinstance(asked, LogStartRequest):
             assert isinstance(outcome, int)
             follower.on_log_start(asked.number, Offset(outcome), 0)
         else:

@@ -22,7 +22,7 @@ from tidelog.controller import brokers
 from tidelog.controller.leaders import changes_on_leaving
 from tidelog.controller.partition_changes import with_replicas
 from tidelog.metadata import PartitionImage
-from tidelog.quorum import QuorumNode, QuorumState, VoteAsked, VoterSet, format_quorum_state
+from tidelog.quorum import QuorumNode, QuorumState, VoteRequested, VoterSet, format_quorum_state
 from tidelog.quorum.standing import Standing
 from tidelog.replica import FollowerFetch, FollowerReplica, FollowerState, LeaderReplica, stop
 from tidelog.replica.progress import FollowerProgress
@@ -194,13 +194,13 @@ def _syncs_later(patch: pytest.MonkeyPatch) -> None:
 
 def _grants_anybody(patch: pytest.MonkeyPatch) -> None:
     """Whatever the candidate's log lacks."""
-    on_vote_asked = QuorumNode.on_vote_asked
+    on_vote_request = QuorumNode.on_vote_request
 
-    def asked(self: QuorumNode, ticket: int, vote: VoteAsked, now_ms: int) -> None:
+    def asked(self: QuorumNode, ticket: int, vote: VoteRequested, now_ms: int) -> None:
         better = replace(vote, last_leader_epoch=LeaderEpoch(1 << 30), log_end_offset=Offset(1 << 60))
-        on_vote_asked(self, ticket, better, now_ms)
+        on_vote_request(self, ticket, better, now_ms)
 
-    patch.setattr(QuorumNode, "on_vote_asked", asked)
+    patch.setattr(QuorumNode, "on_vote_request", asked)
 
 
 async def _at_once(*_: object) -> None:

@@ -35,16 +35,16 @@ class ReaderRules:
     is_idempotent: bool = True
 
 
-def all_is_well(standing: PositionStatus, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
+def all_is_well(standing: PositionStatus, requested_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
     """Before KIP-320: a new leader is believed to have all that the old one had."""
     return Intact()
 
 
-def end_offset_alone(standing: PositionStatus, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
+def end_offset_alone(standing: PositionStatus, requested_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
     """As in Apache Kafka's Java client: what does not end below the position is well, whatever epoch it is of."""
     if answer is not None and answer[1] >= standing.offset:
         return Intact()
-    return judge(standing, asked_epoch, answer)
+    return judge(standing, requested_epoch, answer)
 
 
 class ResettingInSilence(PartitionReader):

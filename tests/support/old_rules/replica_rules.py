@@ -27,7 +27,7 @@ def high_watermark_alone(log: OwnLog, answer: EpochEnd | None) -> Cut:
 def first_epoch_end(log: OwnLog, answer: EpochEnd | None) -> Cut:
     """KIP-101 alone: one question, and the end offset in the answer counts, whatever epoch the answer is of."""
     if answer is None:
-        return Cut(log.log_end_offset, ask_next=log.last_leader_epoch)
+        return Cut(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
     return Cut(min(answer.end_offset, log.log_end_offset))
 
 

@@ -30,13 +30,13 @@ class QuorumRules:
     """What the nodes of a story go by; the defaults are production's."""
 
     sends_high_watermark: bool = True
-    asks_pre_votes: bool = True
+    sends_pre_votes: bool = True
     compares_epochs: bool = True
 
 
 OLD_QUORUM_RULES = {
     "parks-all-that-is-empty": QuorumRules(sends_high_watermark=False),
-    "without-pre-votes": QuorumRules(asks_pre_votes=False),
+    "without-pre-votes": QuorumRules(sends_pre_votes=False),
     "snapshot-by-length": QuorumRules(compares_epochs=False),
 }
 """Before KIP-1166, before KIP-996, and a log that counts as the snapshot's because it reaches as far."""
@@ -97,7 +97,7 @@ class QuorumStory(PlayedStory[QuorumRules, QuorumWorld]):
             conditions = Conditions(
                 (MESSAGE_MS, MESSAGE_MS),
                 sends_high_watermark=self.rules.sends_high_watermark,
-                asks_pre_votes=self.rules.asks_pre_votes,
+                sends_pre_votes=self.rules.sends_pre_votes,
                 compares_epochs=self.rules.compares_epochs,
             )
             world = self._world = QuorumWorld(self._voters, len(observers), seed=seed, conditions=conditions)

@@ -15,7 +15,7 @@ from support.exhaustive.small_world_search import Action, Explored, State
 from support.stories.datadriven import DASHES
 from support.worlds.replica_values import name_of, text_of
 from tidelog.base.ids import BrokerId
-from tidelog.replica import AskRecords
+from tidelog.replica import RecordsRequest
 
 
 def command_of(world: SmallWorld, before: State, action: Action) -> str:
@@ -31,7 +31,7 @@ def command_of(world: SmallWorld, before: State, action: Action) -> str:
             return f"elect {who}{unclean} unaware={','.join(everyone)}"
         case "fetch", int(broker), *lost:
             part = world.parts(before)[broker - 1]
-            is_fetch = isinstance(world.replicas.asks.values[part.ask], AskRecords)
+            is_fetch = isinstance(world.replicas.asks.values[part.ask], RecordsRequest)
             return f"{'fetch' if is_fetch else 'ask'} {who}" + (" answer=lost" if lost else "")
         case (("lag" | "grant"), int(), frozenset() as brokers):
             return f"{what} {who} {' '.join(name_of(BrokerId(broker)) for broker in sorted(brokers))}"

@@ -11,7 +11,7 @@ from support.worlds.replica_values import Answer, Ask, Message, Node, Propose, R
 from support.worlds.replica_world import ReplicaWorld
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.replica import AskRecords, truncation_point
+from tidelog.replica import RecordsRequest, truncation_point
 
 ROUNDS_MAX = 200
 MOMENT_MS = 10
@@ -127,7 +127,7 @@ class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
     def _fetches_of(self, command: Command, word: str) -> list[Ask]:
         world, follower = self.world, self._broker(command, word)
         asked = [m for m in world.messages if isinstance(m, Ask) and m.sender == follower]
-        fetches = [m for m in asked if isinstance(m.request, AskRecords)]
+        fetches = [m for m in asked if isinstance(m.request, RecordsRequest)]
         if not fetches:
             raise command.refuse(f"{word} has no fetch on its way")
         if not self._passes(fetches[-1]):
@@ -274,7 +274,7 @@ class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
         """What followers ask before they fetch arrives, and its answers; what they fetch waits for a command."""
 
         def is_due(message: Message) -> bool:
-            if isinstance(message, Propose) or isinstance(message.request, AskRecords):
+            if isinstance(message, Propose) or isinstance(message.request, RecordsRequest):
                 return False
             return self._passes(message)
 
@@ -311,7 +311,7 @@ class StoryCommands(PlayedStory[Rules, ReplicaWorld]):
     def _is_idle(self, world: ReplicaWorld) -> bool:
         """Whether nothing is on its way but fetches, which settling made sure bring nothing, and what is cut off."""
         on_their_way = [message for message in world.messages if self._passes(message)]
-        return all(isinstance(message, Ask) and isinstance(message.request, AskRecords) for message in on_their_way)
+        return all(isinstance(message, Ask) and isinstance(message.request, RecordsRequest) for message in on_their_way)
 
 
 def _line(node: Node) -> str:

@@ -8,11 +8,11 @@ from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
     Answer,
-    Asked,
     EpochAnswer,
     EpochBegun,
     EpochEnded,
     FetchAnswer,
+    PeerRequest,
     QuorumFetch,
     QuorumLog,
     QuorumNode,
@@ -24,8 +24,8 @@ from tidelog.quorum import (
     Role,
     SnapshotId,
     VoteAnswer,
-    VoteAsked,
     Voter,
+    VoteRequested,
     VoterSet,
 )
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
@@ -124,17 +124,17 @@ class OneNode:
 
     # What others ask.
 
-    def ask(self, message: Asked) -> Answer | None:
+    def ask(self, message: PeerRequest) -> Answer | None:
         """Its answer; None if it waits with that."""
         self._ticket += 1
-        if isinstance(message, VoteAsked):
-            self.node.on_vote_asked(self._ticket, message, self.now_ms)
+        if isinstance(message, VoteRequested):
+            self.node.on_vote_request(self._ticket, message, self.now_ms)
         elif isinstance(message, EpochBegun):
             self.node.on_epoch_begun(self._ticket, message, self.now_ms)
         elif isinstance(message, EpochEnded):
             self.node.on_epoch_ended(self._ticket, message, self.now_ms)
         else:
-            self.node.on_fetch_asked(self._ticket, message, self.now_ms)
+            self.node.on_fetch_request(self._ticket, message, self.now_ms)
         return self.answer_to(self._ticket)
 
     def answer_to(self, ticket: int) -> Answer | None:
@@ -147,7 +147,7 @@ class OneNode:
         return self._ticket
 
     def ask_vote(self, candidate: int, epoch: int, last_epoch: int, end: int, *, is_pre_vote: bool = False) -> bool:
-        asked = VoteAsked(
+        asked = VoteRequested(
             LeaderEpoch(epoch), key(candidate), self.node.key, LeaderEpoch(last_epoch), Offset(end), is_pre_vote
         )
         answer = self.ask(asked)
@@ -210,7 +210,7 @@ class OneNode:
         role = self.node.role
         for voter in voters:
             asked = self.asked(voter)
-            if self.node.role is role and asked and isinstance(asked[-1].message, VoteAsked):
+            if self.node.role is role and asked and isinstance(asked[-1].message, VoteRequested):
                 self.answer(VoteAnswer(Code.NONE, self.node.leader_epoch, None, is_granted=True), voter)
 
     def lead(self, *, is_synced: bool = True) -> int:

@@ -18,11 +18,11 @@ from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.quorum import (
     Answer,
-    Asked,
     EpochBegun,
     EpochEnded,
     FetchAnswer,
     LeaderChange,
+    PeerRequest,
     QuorumFetch,
     QuorumLog,
     QuorumNode,
@@ -33,8 +33,8 @@ from tidelog.quorum import (
     Role,
     SnapshotId,
     VoteAnswer,
-    VoteAsked,
     Voter,
+    VoteRequested,
     VoterSet,
 )
 from tidelog.quorum.recovering import PROBE_OFFSET
@@ -64,7 +64,7 @@ class Conditions:
         drop, duplicate: how likely it is that a message is lost, or comes twice.
         cut: (from, to) between whom nothing passes, in silence.
         sends_high_watermark: Fetch 18; else 17, by which nobody tells (before KIP-1166).
-        asks_pre_votes: else whoever tries takes an epoch at once (before KIP-996).
+        sends_pre_votes: else whoever tries takes an epoch at once (before KIP-996).
         compares_epochs: a log that lies beside a snapshot when a node starts goes on from it if it has its last record;
             else if it only reaches as far.
     """
@@ -75,7 +75,7 @@ class Conditions:
     duplicate: float = 0.0
     cut: set[tuple[BrokerId, BrokerId]] = field(default_factory=set)
     sends_high_watermark: bool = True
-    asks_pre_votes: bool = True
+    sends_pre_votes: bool = True
     compares_epochs: bool = True
 
 
@@ -85,7 +85,7 @@ class Sent(NamedTuple):
     at_ms: int
     sender: BrokerId
     receiver: BrokerId
-    message: Asked | Answer
+    message: PeerRequest | Answer
     records: int
 
 
@@ -216,17 +216,17 @@ class Machine:
         self.node.on_log_start_moved(Offset(end_offset), self.snapshot)
         self.pump()
 
-    def on_request(self, ticket: int, message: Asked) -> None:
+    def on_request(self, ticket: int, message: PeerRequest) -> None:
         node, now_ms = self.node, self.world.now_ms
         assert node is not None
-        if isinstance(message, VoteAsked):
-            node.on_vote_asked(ticket, message, now_ms)
+        if isinstance(message, VoteRequested):
+            node.on_vote_request(ticket, message, now_ms)
         elif isinstance(message, EpochBegun):
             node.on_epoch_begun(ticket, message, now_ms)
         elif isinstance(message, EpochEnded):
             node.on_epoch_ended(ticket, message, now_ms)
         else:
-            node.on_fetch_asked(ticket, message, now_ms)
+            node.on_fetch_request(ticket, message, now_ms)
         self.pump()
         is_probe = isinstance(message, QuorumFetch) and message.fetch_offset == PROBE_OFFSET
         if is_probe and node is self.node and node.is_active and node.high_watermark == node.log_end_offset:
@@ -413,7 +413,7 @@ class QuorumWorld:
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._order = count()
         self._tickets = count(1)
-        self._askers: dict[int, tuple[Machine, int, int, Asked]] = {}
+        self._askers: dict[int, tuple[Machine, int, int, PeerRequest]] = {}
 
     def machine(self, number: int) -> Machine:
         return self.machines[BrokerId(number)]
@@ -481,12 +481,12 @@ class QuorumWorld:
                 message = QuorumFetch(*_fields(message)[:-1], sends_high_watermark=False)
         elif message.leader_epoch > _saved_epoch(sender):
             raise BrokenError(f"SavedBeforeSent: {sender.id} speaks of leader epoch {message.leader_epoch}")
-        elif isinstance(message, VoteAsked) and not message.is_pre_vote:
+        elif isinstance(message, VoteRequested) and not message.is_pre_vote:
             assert sender.state is not None
             if sender.state.voted_id != sender.id:
                 raise BrokenError(f"SavedBeforeSent: {sender.id} asks for votes, and did not vote for itself")
         receiver = self.machines.get(request.target)
-        if isinstance(message, VoteAsked) and message.is_pre_vote and not self.conditions.asks_pre_votes:
+        if isinstance(message, VoteRequested) and message.is_pre_vote and not self.conditions.sends_pre_votes:
             granted = VoteAnswer(Code.NONE, message.leader_epoch, None, is_granted=True)
             self.after(0, lambda: sender.on_answer(request.number, granted, ()))
             return
@@ -511,7 +511,7 @@ class QuorumWorld:
     def reply(self, sender: Machine, ticket: int, answer: Answer) -> None:
         asker, incarnation, number, asked = self._askers.pop(ticket)
         records: tuple[Record, ...] = ()
-        if isinstance(answer, VoteAnswer) and answer.is_granted and isinstance(asked, VoteAsked):
+        if isinstance(answer, VoteAnswer) and answer.is_granted and isinstance(asked, VoteRequested):
             state = sender.state
             if not asked.is_pre_vote and (
                 state is None or (state.leader_epoch, state.voted_id) != (asked.leader_epoch, asked.candidate.node_id)
@@ -547,7 +547,7 @@ class QuorumWorld:
                 return
             records = None
             if leader is not None and leader.node is not None:
-                code = leader.node.on_snapshot_asked(machine.key, epoch, self.now_ms)
+                code = leader.node.on_snapshot_request(machine.key, epoch, self.now_ms)
                 leader.pump()
                 if code is Code.NONE and leader.snapshot == snapshot:
                     records = leader.records[: snapshot.end_offset]
@@ -555,7 +555,7 @@ class QuorumWorld:
 
         self.after(2 * self.draw(self.conditions.delay_ms), arrives)
 
-    def _note(self, sender: BrokerId, receiver: BrokerId, message: Asked | Answer, records: int = 0) -> None:
+    def _note(self, sender: BrokerId, receiver: BrokerId, message: PeerRequest | Answer, records: int = 0) -> None:
         if self.sent is not None:
             self.sent.append(Sent(self.now_ms, sender, receiver, message, records))
 

@@ -38,9 +38,7 @@ from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
     AcceptedFetch,
     Acknowledgement,
-    AskEpochEnd,
-    AskLogStart,
-    AskRecords,
+    EpochEndRequest,
     Fetched,
     FollowerFetch,
     FollowerReplica,
@@ -48,6 +46,8 @@ from tidelog.replica import (
     FollowerState,
     LeaderReplica,
     LogBounds,
+    LogStartRequest,
+    RecordsRequest,
     ReplicationSettings,
     check_leader_epoch,
 )
@@ -345,16 +345,16 @@ class ReplicaWorld:
         outcome: KafkaError | Fetched | EpochEntry | Offset | None
         try:
             state = self.history[node.applied]
-            is_fetch = isinstance(request, AskRecords)
+            is_fetch = isinstance(request, RecordsRequest)
             if self.rules.is_fetch_fenced if is_fetch else self.rules.is_truncation_fenced:
                 check_leader_epoch(PARTITION, sent=request.current_leader_epoch, leader_epoch=state.leader_epoch)
             leader = node.leader
             if leader is None:
                 raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{name_of(request.leader)} does not lead")
-            if isinstance(request, AskEpochEnd):
+            if isinstance(request, EpochEndRequest):
                 end = leader.offset_for_leader_epoch(request.leader_epoch)
                 outcome = None if end is None else EpochEntry(*end)
-            elif isinstance(request, AskLogStart):
+            elif isinstance(request, LogStartRequest):
                 outcome = leader.log_start_offset
             else:
                 outcome, records = self._fetch(node, leader, ask, request)
@@ -365,7 +365,7 @@ class ReplicaWorld:
         self.messages.append(Answer(ask.sender, ask.broker_epoch, request, outcome, records))
 
     def _fetch(
-        self, node: Node, leader: LeaderReplica, ask: Ask, request: AskRecords
+        self, node: Node, leader: LeaderReplica, ask: Ask, request: RecordsRequest
     ) -> tuple[Fetched, tuple[Stored, ...]]:
         fetch = FollowerFetch(
             ask.sender,
@@ -403,12 +403,12 @@ class ReplicaWorld:
             follower.on_refused(request.number, outcome.code, self.now_ms)
         elif isinstance(outcome, Fetched):
             follower.on_fetched(request.number, outcome, self.now_ms)
-        elif isinstance(request, AskLogStart):
+        elif isinstance(request, LogStartRequest):
             assert isinstance(outcome, int)
             follower.on_log_start(request.number, Offset(outcome), self.now_ms)
         else:
             assert outcome is None or isinstance(outcome, EpochEntry)
-            assert isinstance(request, AskEpochEnd)
+            assert isinstance(request, EpochEndRequest)
             who = f"{name_of(answer.to)} asks {name_of(request.leader)} where epoch {request.leader_epoch} ends"
             if follower.state is FollowerState.TRUNCATING:
                 self.events.append(f"{who}: {_told(request.leader_epoch, outcome)}")

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.client.core.positions import (
-    AskAbout,
     Divergence,
+    EpochEndNeeded,
     Intact,
     PositionStatus,
     Truncated,
@@ -84,8 +84,8 @@ def test_without_a_lineage_that_reaches_down_the_divergence_is_unknown() -> None
 
 def test_the_question_goes_down_the_lineage_until_both_know_an_epoch() -> None:
     reader = standing(30, 7, (1, 0), (3, 10), (7, 20))
-    assert judge(reader, LeaderEpoch(7), answer(5, 25)) == AskAbout(LeaderEpoch(3))
-    assert judge(reader, LeaderEpoch(3), answer(2, 12)) == AskAbout(LeaderEpoch(1))
+    assert judge(reader, LeaderEpoch(7), answer(5, 25)) == EpochEndNeeded(LeaderEpoch(3))
+    assert judge(reader, LeaderEpoch(3), answer(2, 12)) == EpochEndNeeded(LeaderEpoch(1))
     assert judge(reader, LeaderEpoch(1), answer(1, 8)) == truncated(8, 1)
     assert judge(reader, LeaderEpoch(1), answer(1, 15)) == truncated(10, 1)
 

@@ -41,7 +41,7 @@ class Bench:
     ) -> None:
         self.now_ms = 0
         self.cache = MetadataCache()
-        self.cache.on_metadata(metadata(), asked=["t"])
+        self.cache.on_metadata(metadata(), requested=["t"])
         self.accumulator = Accumulator(batch_size_bytes=10_000, buffer_size_bytes=1_000_000, linger_ms=linger_ms)
         settings = SenderSettings(
             idempotent=idempotent,
@@ -320,7 +320,7 @@ def test_nothing_is_sent_where_there_is_no_leader_and_the_time_out_says_so() -> 
     bench = Bench()
     answer = metadata()
     answer.topics[0].partitions[0].leader_id = -1
-    bench.cache.on_metadata(answer, asked=["t"])
+    bench.cache.on_metadata(answer, requested=["t"])
     bench.add(1)
     assert bench.sends() == []
     bench.wait(1_000)
@@ -333,7 +333,7 @@ def test_a_recreated_topic_starts_its_offsets_and_sequences_anew() -> None:
     bench = Bench()
     bench.add(1)
     bench.answer(bench.send_one(), base_offset=50)
-    bench.sender.on_topics_changed(bench.cache.on_metadata(metadata(topic_id=2), asked=["t"]).topics)
+    bench.sender.on_topics_changed(bench.cache.on_metadata(metadata(topic_id=2), requested=["t"]).topics)
     bench.add(2)
     batch = bench.send_one()
     assert (batch.producer_id, batch.sequence) == (101, 0)

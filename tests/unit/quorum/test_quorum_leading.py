@@ -200,7 +200,7 @@ def test_a_newer_fetch_of_a_replica_takes_the_place_of_its_older_one() -> None:
     first = one.ticket
     assert one.ask(fetch(4, 3, 5, 3, 5)) is None
     assert [reply.ticket for reply in one.ready.replies] == [first]
-    one.node.on_asker_gone(one.ticket)
+    one.node.on_requester_disconnected(one.ticket)
     one.append(6)
     assert not one.ready.replies
 
@@ -229,8 +229,8 @@ def test_who_fetches_from_before_the_log_start_is_told_the_snapshot() -> None:
     assert one.ask(fetch(2, 3, 0, 0)) == served(3, 1, 0, snapshot=snapshot)
     assert len(one.ready.replies) == 1
     assert one.ask(fetch(2, 3, 5, 1)) == served(3, 1, 5, snapshot=snapshot), "nobody can tell where epoch 1 ended"
-    assert one.node.on_snapshot_asked(key(2), LeaderEpoch(3), one.now_ms) is Code.NONE
-    assert one.node.on_snapshot_asked(key(2), LeaderEpoch(2), one.now_ms) is Code.FENCED_LEADER_EPOCH
+    assert one.node.on_snapshot_request(key(2), LeaderEpoch(3), one.now_ms) is Code.NONE
+    assert one.node.on_snapshot_request(key(2), LeaderEpoch(2), one.now_ms) is Code.FENCED_LEADER_EPOCH
     assert one.ask(fetch(2, 3, 4, 2)) is not None, "who has loaded it goes on from there"
     assert one.node.describe().voters[1].log_end_offset == 4
 
@@ -270,7 +270,7 @@ def test_whoever_loads_a_snapshot_follows() -> None:
     one = leader()
     for _ in range(5):
         one.wait(1_000)
-        assert one.node.on_snapshot_asked(key(2), LeaderEpoch(3), one.now_ms) is Code.NONE
+        assert one.node.on_snapshot_request(key(2), LeaderEpoch(3), one.now_ms) is Code.NONE
     assert one.is_in(Role.LEADER)
 
 

@@ -21,8 +21,8 @@ from tidelog.quorum import (
     ReplicaKey,
     Role,
     VoteAnswer,
-    VoteAsked,
     Voter,
+    VoteRequested,
     VoterSet,
 )
 from tidelog.quorum.standing import Standing
@@ -102,7 +102,7 @@ def test_who_lost_the_connection_to_its_leader_grants_one_and_asks_for_one_at_on
     one.take()
     assert one.is_in(Role.PROSPECTIVE)
     assert {asked.target for asked in one.ready.requests} == {2, 3}
-    assert all(isinstance(asked.message, VoteAsked) and asked.message.is_pre_vote for asked in one.ready.requests)
+    assert all(isinstance(asked.message, VoteRequested) and asked.message.is_pre_vote for asked in one.ready.requests)
     assert one.ask_vote(3, 3, 3, 6, is_pre_vote=True)
 
 
@@ -233,7 +233,7 @@ def test_requests_of_older_epochs_or_for_another_directory_are_refused() -> None
     one = follower()
     assert one.begin(2, 3) is Code.FENCED_LEADER_EPOCH
     assert one.end(2, 3) is Code.FENCED_LEADER_EPOCH
-    old = one.ask(VoteAsked(LeaderEpoch(2), key(3), one.node.key, LeaderEpoch(9), Offset(9)))
+    old = one.ask(VoteRequested(LeaderEpoch(2), key(3), one.node.key, LeaderEpoch(9), Offset(9)))
     assert old == VoteAnswer(Code.FENCED_LEADER_EPOCH, LeaderEpoch(3), BrokerId(2))
     assert one.begin(3, 3) is Code.INVALID_REQUEST, "two lead in one epoch, says somebody"
     directory, other = UUID(int=1), UUID(int=2)
@@ -241,8 +241,8 @@ def test_requests_of_older_epochs_or_for_another_directory_are_refused() -> None
     with_directory.node.key = ReplicaKey(BrokerId(1), directory)
     with_directory.node._elections.standing.key = with_directory.node.key
     for message in (
-        VoteAsked(LeaderEpoch(5), key(3), ReplicaKey(BrokerId(1), other), LeaderEpoch(9), Offset(9)),
-        VoteAsked(LeaderEpoch(5), key(3), ReplicaKey(BrokerId(2)), LeaderEpoch(9), Offset(9)),
+        VoteRequested(LeaderEpoch(5), key(3), ReplicaKey(BrokerId(1), other), LeaderEpoch(9), Offset(9)),
+        VoteRequested(LeaderEpoch(5), key(3), ReplicaKey(BrokerId(2)), LeaderEpoch(9), Offset(9)),
         EpochBegun(LeaderEpoch(5), BrokerId(3), ReplicaKey(BrokerId(1), other)),
     ):
         refused = with_directory.ask(message)

@@ -10,12 +10,12 @@ from tidelog.base.errors import Code, FencedLeaderEpochError, InvariantBrokenErr
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
-    AskLogStart,
-    AskRecords,
     Fetched,
     FollowerReady,
     FollowerState,
     Halt,
+    LogStartRequest,
+    RecordsRequest,
     Truncation,
 )
 from tidelog.replica.follower_states import TRANSITIONS, FollowerCause
@@ -187,7 +187,7 @@ def test_a_log_without_records_starts_where_the_leaders_does() -> None:
     one = Following((), start=10, end=10)
     one.machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
     request = one.machine.take_ready().request
-    assert isinstance(request, AskLogStart)
+    assert isinstance(request, LogStartRequest)
     one.machine.on_log_start(request.number, Offset(2), 0)
     assert one.cuts() == Truncation(Offset(2), starts_anew=True)
 
@@ -196,7 +196,7 @@ def test_a_log_that_is_wholly_another_starts_anew() -> None:
     one = Following(((3, 6),), start=6, checkpoint=7, unclean_epoch=4)
     one.told(one.asks(3), 2, 3)
     request = one.machine.take_ready().request
-    assert isinstance(request, AskLogStart)
+    assert isinstance(request, LogStartRequest)
     one.machine.on_log_start(request.number, Offset(1), 0)
     assert one.cuts() == Truncation(Offset(1), starts_anew=True, below_high_watermark=Offset(7))
     assert one.machine.log_start_offset == one.machine.high_watermark == 1
@@ -216,7 +216,7 @@ def test_a_log_that_is_wholly_another_starts_anew() -> None:
 def test_a_log_whose_lineage_was_lost_starts_anew() -> None:
     one = Following((), end=8, checkpoint=5)  # compaction left nothing to rebuild it from
     request = one.machine.take_ready().request
-    assert isinstance(request, AskLogStart)
+    assert isinstance(request, LogStartRequest)
     one.machine.on_log_start(request.number, Offset(2), 0)
     assert one.cuts() == Truncation(Offset(2), starts_anew=True, below_high_watermark=Offset(5))
 
@@ -241,7 +241,7 @@ def test_the_next_fetch_follows_the_write() -> None:
     answer = Fetched(Offset(13), Offset(12), Offset(2))
     ready = one.gets(one.fetches(), answer, epochs=[(5, 11)])
     assert (ready.high_watermark, ready.log_start_offset) == (12, 2)
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
     assert (ready.request.fetch_offset, ready.request.last_fetched_epoch) == (13, 5)
     assert ready.request.log_start_offset == 2
 
@@ -263,7 +263,7 @@ def test_the_high_watermark_is_the_leaders_as_far_as_the_log_goes(
     one.reconciled()
     ready = one.gets(one.fetches(), answer)
     assert (ready.high_watermark, ready.log_start_offset) == (high_watermark, log_start)
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
 
 
 def test_a_fetch_that_diverges_is_an_answer_to_cut_by() -> None:
@@ -292,7 +292,7 @@ def test_records_that_are_here_are_not_appended_again(end: int) -> None:
     one.reconciled().on_fetched(one.fetches().number, Fetched(Offset(end), Offset(10)), 0)
     ready = one.machine.take_ready()
     assert (ready.append, ready.high_watermark) == (None, 10)
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
 
 
 def test_what_is_appended_need_not_move_the_end() -> None:
@@ -327,13 +327,13 @@ def test_who_is_behind_the_leaders_log_starts_anew_there() -> None:
     machine = one.reconciled()
     machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
     request = machine.take_ready().request
-    assert isinstance(request, AskLogStart)
+    assert isinstance(request, LogStartRequest)
     assert (request.leader, request.current_leader_epoch) == (LEADER, EPOCH)
     machine.on_log_start(request.number, Offset(40), 0)
     assert one.cuts() == Truncation(Offset(40), starts_anew=True)
     one.told(one.asks(4), 4, 40)
     ready = machine.take_ready()
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
     assert (ready.request.fetch_offset, ready.high_watermark, machine.log_start_offset) == (40, 40, 40)
 
 
@@ -416,7 +416,7 @@ def test_who_has_learnt_all_does_not_learn_again() -> None:
     ready = one.machine.take_ready()
     for entry in ready.epochs:
         one.lineage.assign(*entry)
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
     one.machine.on_fetched(ready.request.number, Fetched(diverging=EpochEntry(LeaderEpoch(2), Offset(9))), 0)
     one.cuts()
     one.told(one.asks(1), 1, 5)
@@ -429,7 +429,7 @@ def test_a_machine_that_waits_for_the_log_start_is_not_one_that_is_about_to_ask(
     machine = one.reconciled()
     machine.on_refused(one.fetches().number, Code.OFFSET_OUT_OF_RANGE, 0)
     before = machine.canonical_key()
-    assert isinstance(machine.take_ready().request, AskLogStart)
+    assert isinstance(machine.take_ready().request, LogStartRequest)
     assert machine.canonical_key() != before
 
 

@@ -6,8 +6,8 @@ from support.fixtures.followed_replica import Following
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
-    AskRecords,
     Fetched,
+    RecordsRequest,
     Truncation,
 )
 
@@ -20,7 +20,7 @@ def test_who_is_not_in_sync_learns_the_lineage_before_it_fetches() -> None:
     one.told(one.asks(0), 0, 0)
     ready = one.machine.take_ready()
     assert ready.epochs == ((3, 6),)
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
 
 
 def test_epochs_whose_records_are_gone_are_noted_when_the_log_gets_there() -> None:
@@ -31,7 +31,7 @@ def test_epochs_whose_records_are_gone_are_noted_when_the_log_gets_there() -> No
     assert ready.epochs == ((0, 0), (1, 1), (2, 3)), "of 1 no record is left, and of 2 not the first"
     for entry in ready.epochs:
         one.lineage.assign(*entry)
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
     assert ready.request.last_fetched_epoch == 2
     ready = one.gets(ready.request, Fetched(Offset(9), Offset(9)), epochs=[(4, 8)])
     assert ready.epochs == (), "its batch told the same"
@@ -45,7 +45,7 @@ def test_where_the_leaders_log_was_cut_at_its_start_ours_may_know_more() -> None
     one.told(one.asks(1), 1, 5)
     ready = one.machine.take_ready()
     assert ready.epochs == ()
-    assert isinstance(ready.request, AskRecords)
+    assert isinstance(ready.request, RecordsRequest)
 
 
 def test_an_epoch_that_compaction_left_records_of_another_in_is_noted() -> None:

@@ -105,11 +105,11 @@ def test_what_is_left_is_the_longest_common_prefix(ours: list[int], theirs: list
         found = truncation_point(log, answer)
         end = found.end_offset
         lineage.truncate_from_end(found.end_offset)
-        if found.ask_next is None:
+        if found.next_epoch_to_request is None:
             break
-        told = leaders.end_offset_for(found.ask_next, Offset(len(leader)))
+        told = leaders.end_offset_for(found.next_epoch_to_request, Offset(len(leader)))
         assert told is not None
-        answer = EpochEnd(found.ask_next, *told)
+        answer = EpochEnd(found.next_epoch_to_request, *told)
         rounds += 1
         assert rounds <= len(own) + 1
     longest = 0

@@ -178,7 +178,7 @@ def test_a_topic_is_deleted_when_what_forgets_its_offsets_is_synced() -> None:
         def commit(coordinator: GroupCoordinator, request_id: RequestId, now_ms: int, wall_ms: int) -> None:
             coordinator.on_offset_commit(request_id, request, api_version=9, now_ms=now_ms, wall_ms=wall_ms)
 
-        assert not isinstance(node.groups.ask("g", commit), KafkaError)
+        assert not isinstance(node.groups.submit("g", commit), KafkaError)
         context: Any = SimpleNamespace(api_version=5)
         answer = await delete_topics(node, DeleteTopicsRequest(topic_names=["t"]), context)
         assert [row.error_code for row in answer.responses] == [0]

@@ -163,7 +163,7 @@ def test_where_it_is_turned_off_the_session_alone_counts() -> None:
     async def scenario(other: Other, network: CountingNetwork) -> None:
         other.connection.close()
         await until(lambda: not other.node.broker_watch._heard_on.get(OTHER))
-        assert not other.node.broker_watch._asking
+        assert not other.node.broker_watch._probes
         assert not network.answers
 
     run(scenario, broker_early_fencing_enable="false")
@@ -192,7 +192,7 @@ def test_a_connection_that_closes_costs_a_living_broker_nothing(closed_by: str, 
             assert not other.is_fenced
             await other.connect()
             await other.beat()
-            await until(lambda: not other.node.broker_watch._asking)
+            await until(lambda: not other.node.broker_watch._probes)
             assert not other.is_fenced
 
     run(scenario)
@@ -226,7 +226,7 @@ def test_a_broker_whose_port_refuses_though_it_lives_is_taken_for_dead_once() ->
             _, connection = other.node.broker_watch._heard_on[OTHER]
             other.connection.close()
             await until(lambda: connection not in other.node.connections.open)  # noqa: B023
-            assert not other.node.broker_watch._asking
+            assert not other.node.broker_watch._probes
         assert network.answers.count(True) == 1
 
     run(scenario)
@@ -253,7 +253,7 @@ def test_a_node_that_stops_asks_for_nobody() -> None:
     async def scenario(other: Other, network: CountingNetwork) -> None:
         stopping = asyncio.ensure_future(other.node.stop())
         await stopping
-        assert not other.node.broker_watch._asking
+        assert not other.node.broker_watch._probes
         assert not network.answers
 
     run(scenario)
@@ -278,7 +278,7 @@ def test_a_port_that_was_asked_before_a_leadership_began_says_nothing_in_it() ->
         await other.connect()
         await other.beat()
         answer.set()
-        await until(lambda: not watch._asking)
+        await until(lambda: not watch._probes)
         await other.node.caught_up()
         assert not other.is_fenced
 

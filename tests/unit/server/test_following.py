@@ -43,7 +43,7 @@ class Host:
     def due_at(self, who: FollowerDriver, due_ms: int) -> None:
         pass
 
-    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+    def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         self.asked.append(request)
 
     def forget(self, following: FollowerDriver) -> None:

@@ -49,7 +49,7 @@ class Session:
         topics = {"t": SimpleNamespace(partitions=[0, 1, 2])}
         self.node: Any = SimpleNamespace(
             groups=SimpleNamespace(
-                ask=lambda _, tell: self.led.one.ask(tell), ask_all=lambda tell: [self.led.one.ask(tell)]
+                submit=lambda _, tell: self.led.one.submit(tell), submit_all=lambda tell: [self.led.one.submit(tell)]
             ),
             image=SimpleNamespace(topics_by_name=topics),
         )

@@ -33,7 +33,7 @@ PROPERTIES = {
 
 
 async def ask(node: Node, tell: Any) -> Any:
-    answer = node.groups.ask("g", tell)
+    answer = node.groups.submit("g", tell)
     return await answer if isinstance(answer, asyncio.Future) else answer
 
 

@@ -440,13 +440,13 @@ def test_a_fetch_whose_connection_ends_is_forgotten() -> None:
         address = Address(f"node-{leader}", PORT)
         connection = await open_connection(world.network, address, ConnectionSettings("test"))
         answer = connection.send(request, FetchResponse, timeout_ms=60_000)
-        await quorum.until(lambda: machine.askers.count == 3, "it waits, as those of the two followers do")
+        await quorum.until(lambda: machine.pending_requests.count == 3, "it waits, as those of the two followers do")
         connection.close()
         with pytest.raises(NetworkError):
             await answer
-        await quorum.until(lambda: machine.askers.count < 3, "it is forgotten")
+        await quorum.until(lambda: machine.pending_requests.count < 3, "it is forgotten")
         await asyncio.sleep(2)
-        assert machine.askers.count <= 2
+        assert machine.pending_requests.count <= 2
 
     run_quorum(story)
 

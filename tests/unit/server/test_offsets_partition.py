@@ -181,12 +181,12 @@ def test_a_disk_that_fails_ends_the_leadership_and_everybody_is_told() -> None:
         disk = MemoryDisk()
         led = Led(disk)
         led.start()
-        first = led.one.ask(join())
+        first = led.one.submit(join())
         assert not isinstance(first, asyncio.Future)
-        waiting = led.one.ask(join())  # for the first to join again
+        waiting = led.one.submit(join())  # for the first to join again
         assert isinstance(waiting, asyncio.Future)
         disk.free_write_bytes = 10
-        assert code_of(led.one.ask(commit_beside)) is Code.NOT_COORDINATOR
+        assert code_of(led.one.submit(commit_beside)) is Code.NOT_COORDINATOR
         assert [type(error) for error in led.troubles] == [DiskError]
         answer = await waiting
         assert isinstance(answer, KafkaError)
@@ -272,7 +272,7 @@ def test_a_bug_stops_the_partition() -> None:
             raise ZeroDivisionError("a bug")
 
         with pytest.raises(ZeroDivisionError):
-            led.one.ask(broken)
+            led.one.submit(broken)
         assert ["ZeroDivisionError" in str(error) for error in led.troubles] == [True]
         assert led.committed() is Code.NOT_COORDINATOR
 
@@ -283,8 +283,8 @@ def test_who_hangs_up_is_not_waited_for() -> None:
     async def run() -> None:
         led = Led(MemoryDisk())
         led.start()
-        led.one.ask(join())
-        waiting = led.one.ask(join())
+        led.one.submit(join())
+        waiting = led.one.submit(join())
         assert isinstance(waiting, asyncio.Future)
         waiting.cancel()
         await asyncio.sleep(0)
@@ -429,7 +429,7 @@ def test_what_is_due_sooner_is_not_late() -> None:
         led = Led(MemoryDisk())
         led.start()  # the retention of offsets is looked at in ten minutes
         looked_at_ms = led.one._timer_ms
-        led.one.ask(join())
+        led.one.submit(join())
         assert led.one._timer_ms == led.clock.time_ms + 10_000 < looked_at_ms
 
     asyncio.run(run())

@@ -13,7 +13,7 @@ from support.fixtures.waiting import until
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.records import BatchBuilder
-from tidelog.replica import AskRecords
+from tidelog.replica import RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.server.replication.replica_fetchers import ReplicaFetchers
 from tidelog.server.replication.replication_throttles import Throttle
@@ -75,10 +75,10 @@ class Follower:
         self.fetched.append((number, first, high_watermark))
 
     def ask(self, fetchers: ReplicaFetchers, number: int, fetch_offset: int) -> None:
-        request = AskRecords(
+        request = RecordsRequest(
             number, LEADER, LeaderEpoch(1), Offset(fetch_offset), LeaderEpoch(1) if fetch_offset else None, Offset(0)
         )
-        fetchers.ask(cast(FollowerDriver, self), request)
+        fetchers.send(cast(FollowerDriver, self), request)
 
 
 def fetchers_of(leader: ScriptedLeader) -> ReplicaFetchers:

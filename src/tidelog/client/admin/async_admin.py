@@ -113,7 +113,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
         left = {topic.name: creatable(topic) for topic in topics}
         answers: dict[str, CreatableTopicResult] = {}
 
-        async def ask() -> None:
+        async def send_request() -> None:
             request = CreateTopicsRequest(
                 topics=list(left.values()), timeout_ms=self._config.request_timeout_ms, validate_only=validate_only
             )
@@ -125,7 +125,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
             raise_first(_creation_error(row) for row in response.topics if row.name in left)
 
         if left:
-            await self._cluster.retrying("create topics", ask)
+            await self._cluster.retrying("create topics", send_request)
         raise_first(_creation_error(row) for row in answers.values())
         return [created(row) for row in answers.values()]
 
@@ -138,7 +138,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
         """
         names = list(topics)
 
-        async def ask() -> None:
+        async def send_request() -> None:
             connection = await self._controller()
             version = connection.versions.version(ApiKey.DELETE_TOPICS)
             request = DeleteTopicsRequest(topic_names=names, timeout_ms=self._config.request_timeout_ms)
@@ -148,12 +148,12 @@ class AsyncAdmin(AsyncReplicaAdmin):
             raise_first(refused(row.error_code, f"topic {row.name!r}", row.error_message) for row in response.responses)
 
         if names:
-            await self._cluster.retrying("delete topics", ask)
+            await self._cluster.retrying("delete topics", send_request)
 
     async def list_topics(self) -> list[TopicListing]:
         """All topics, sorted by name."""
 
-        async def ask() -> list[TopicListing]:
+        async def send_request() -> list[TopicListing]:
             response = await self._cluster.fetch_metadata(None)
             views = self._cluster.metadata.topics
             names = sorted(topic.name for topic in response.topics if topic.name is not None and topic.name in views)
@@ -162,7 +162,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
                 for name in names
             ]
 
-        return await self._cluster.retrying("list topics", ask)
+        return await self._cluster.retrying("list topics", send_request)
 
     async def describe_topics(
         self, topics: Iterable[str] | None = None, *, include_eligible_leaders: bool = False
@@ -180,7 +180,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
             with suppress(UnsupportedVersionError):
                 return await self._of_replicas().describe_partitions(names)
 
-        async def ask() -> dict[str, TopicDescription]:
+        async def send_request() -> dict[str, TopicDescription]:
             await self._cluster.fetch_metadata(names)
             metadata = self._cluster.metadata
             wanted = sorted(metadata.topics) if names is None else names
@@ -190,7 +190,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
                     raise_first([refused(code, f"topic {name!r}", None)])
             return {name: described(metadata.topics[name]) for name in wanted}
 
-        return await self._cluster.retrying("describe topics", ask)
+        return await self._cluster.retrying("describe topics", send_request)
 
     async def describe_cluster(self, *, include_fenced_brokers: bool = False) -> ClusterDescription:
         """The cluster's id, its brokers, and the one that takes requests for the controller."""
@@ -293,7 +293,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
         left = dict(counts)
         errors: dict[str, KafkaError | None] = {}
 
-        async def ask() -> None:
+        async def send_request() -> None:
             request = CreatePartitionsRequest(
                 topics=[CreatePartitionsTopic(name, count) for name, count in left.items()],
                 timeout_ms=self._config.request_timeout_ms,
@@ -308,7 +308,7 @@ class AsyncAdmin(AsyncReplicaAdmin):
             raise_first(errors.get(name) for name in left)
 
         if left:
-            await self._cluster.retrying("create partitions", ask)
+            await self._cluster.retrying("create partitions", send_request)
         raise_first(errors.values())
 
     async def alter_configs(

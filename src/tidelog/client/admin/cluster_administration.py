@@ -70,7 +70,7 @@ class ClusterAdministration:
 
     # Brokers.
     async def describe_cluster(self, *, include_fenced_brokers: bool) -> ClusterDescription:
-        async def ask() -> ClusterDescription:
+        async def send_request() -> ClusterDescription:
             connection = await self._cluster.any_broker()
             request = DescribeClusterRequest(include_fenced_brokers=include_fenced_brokers)
             try:
@@ -87,21 +87,21 @@ class ClusterAdministration:
             controller_id = response.controller_id if response.controller_id >= 0 else None
             return ClusterDescription(response.cluster_id or None, controller_id, tuple(brokers))
 
-        return await self._cluster.retrying("describe the cluster", ask)
+        return await self._cluster.retrying("describe the cluster", send_request)
 
     async def unregister_broker(self, broker_id: int) -> None:
-        async def ask() -> None:
+        async def send_request() -> None:
             request = UnregisterBrokerRequest(broker_id=broker_id)
             response = await self._request(await self._controller(), request, UnregisterBrokerResponse)
             raise_first([refused(response.error_code, f"broker {broker_id}", response.error_message)])
 
-        await self._cluster.retrying("unregister a broker", ask)
+        await self._cluster.retrying("unregister a broker", send_request)
 
     # The quorum.
     async def describe_quorum(self) -> QuorumDescription:
-        async def ask() -> QuorumDescription:
-            asked = DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartition(0)])
-            request = DescribeQuorumRequest(topics=[asked])
+        async def send_request() -> QuorumDescription:
+            requested = DescribeQuorumTopic(METADATA_TOPIC, [DescribeQuorumPartition(0)])
+            request = DescribeQuorumRequest(topics=[requested])
             response = await self._request(await self._controller(), request, DescribeQuorumResponse)
             raise_first([refused(response.error_code, "the quorum", response.error_message)])
             rows = [row for topic in response.topics for row in topic.partitions]
@@ -121,7 +121,7 @@ class ClusterAdministration:
                 },
             )
 
-        return await self._cluster.retrying("describe the quorum", ask)
+        return await self._cluster.retrying("describe the quorum", send_request)
 
     async def add_raft_voter(
         self, voter_id: int, directory_id: str, endpoints: Iterable[Endpoint], *, cluster_id: str | None
@@ -134,22 +134,22 @@ class ClusterAdministration:
             listeners=[Listener(*endpoint) for endpoint in endpoints],
         )
 
-        async def ask() -> KafkaError | None:
+        async def send_request() -> KafkaError | None:
             response = await self._request(await self._controller(), request, AddRaftVoterResponse)
             return refused(response.error_code, f"voter {voter_id}", response.error_message)
 
-        await self._once("add a voter", ask, Code.DUPLICATE_VOTER)
+        await self._once("add a voter", send_request, Code.DUPLICATE_VOTER)
 
     async def remove_raft_voter(self, voter_id: int, directory_id: str, *, cluster_id: str | None) -> None:
         request = RemoveRaftVoterRequest(
             cluster_id=cluster_id, voter_id=voter_id, voter_directory_id=parse_uuid(directory_id)
         )
 
-        async def ask() -> KafkaError | None:
+        async def send_request() -> KafkaError | None:
             response = await self._request(await self._controller(), request, RemoveRaftVoterResponse)
             return refused(response.error_code, f"voter {voter_id}", response.error_message)
 
-        await self._once("remove a voter", ask, Code.VOTER_NOT_FOUND)
+        await self._once("remove a voter", send_request, Code.VOTER_NOT_FOUND)
 
     # Elections.
     async def elect_leaders(
@@ -162,7 +162,7 @@ class ClusterAdministration:
                 by_topic.setdefault(partition.topic, []).append(partition.partition)
             wanted = [TopicPartitions(topic, indexes) for topic, indexes in by_topic.items()]
 
-        async def ask() -> dict[TopicPartition, KafkaError | None]:
+        async def send_request() -> dict[TopicPartition, KafkaError | None]:
             request = ElectLeadersRequest(
                 topic_partitions=wanted,
                 timeout_ms=self._request_timeout_ms,
@@ -183,11 +183,11 @@ class ClusterAdministration:
             raise_first(error for error in results.values() if error is not None and error.code is Code.NOT_CONTROLLER)
             return dict(sorted(results.items()))
 
-        return await self._cluster.retrying("elect leaders", ask)
+        return await self._cluster.retrying("elect leaders", send_request)
 
     # Features.
     async def describe_features(self) -> dict[str, FeatureDescription]:
-        async def ask() -> dict[str, FeatureDescription]:
+        async def send_request() -> dict[str, FeatureDescription]:
             response = await self._request(
                 await self._cluster.any_broker(),
                 ApiVersionsRequest(client_software_name="tidelog", client_software_version="1"),
@@ -204,7 +204,7 @@ class ClusterAdministration:
                 for name in sorted({*supported, *in_force})
             }
 
-        return await self._cluster.retrying("describe features", ask)
+        return await self._cluster.retrying("describe features", send_request)
 
     async def update_features(self, updates: Mapping[str, FeatureUpdate], *, validate_only: bool) -> None:
         rows = [
@@ -212,7 +212,7 @@ class ClusterAdministration:
             for name, update in updates.items()
         ]
 
-        async def ask() -> None:
+        async def send_request() -> None:
             request = UpdateFeaturesRequest(
                 timeout_ms=self._request_timeout_ms, feature_updates=rows, validate_only=validate_only
             )
@@ -228,7 +228,7 @@ class ClusterAdministration:
             )
 
         if rows:
-            await self._cluster.retrying("update features", ask)
+            await self._cluster.retrying("update features", send_request)
 
     # How.
     async def _request(self, connection: Connection, request: object, response: type[R], *, min_version: int = 0) -> R:
@@ -239,14 +239,14 @@ class ClusterAdministration:
             await self._cluster.fetch_metadata([])
         return await self._cluster.controller()
 
-    async def _once(self, what: str, ask: Callable[[], Awaitable[KafkaError | None]], done: Code) -> None:
+    async def _once(self, what: str, send_request: Callable[[], Awaitable[KafkaError | None]], done: Code) -> None:
         """Make a change that is refused with `done` where it was made: after a lost answer, that is success."""
         may_be_done = False
 
         async def attempt() -> None:
             nonlocal may_be_done
             try:
-                error = await ask()
+                error = await send_request()
             except NetworkError:
                 may_be_done = True
                 raise

@@ -50,15 +50,17 @@ class ConfigAdministration:
         rows = [DescribeConfigsResource(_RESOURCE_TYPES[kind], name) for kind, name in wanted]
         request = DescribeConfigsRequest(resources=rows, include_documentation=include_documentation)
 
-        async def ask(connection: Connection, asked: Sequence[ConfigResource]) -> list[dict[str, ConfigEntry]]:
-            request.resources = [rows[wanted.index(resource)] for resource in asked]
+        async def send_request(
+            connection: Connection, requested: Sequence[ConfigResource]
+        ) -> list[dict[str, ConfigEntry]]:
+            request.resources = [rows[wanted.index(resource)] for resource in requested]
             request.include_documentation = include_documentation and connection.versions.serves(
                 ApiKey.DESCRIBE_CONFIGS, 3
             )
             response = await self._request(connection, request, DescribeConfigsResponse)
             found = {(row.resource_type, row.resource_name): row for row in response.results}
             entries = []
-            for resource in asked:
+            for resource in requested:
                 row = found.get((_RESOURCE_TYPES[resource.type], resource.name))
                 code = Code.UNKNOWN_SERVER_ERROR if row is None else row.error_code
                 message = "the answer leaves it out" if row is None else row.error_message
@@ -67,23 +69,23 @@ class ConfigAdministration:
                 entries.append({config.name: config_entry(config) for config in row.configs})
             return entries
 
-        async def ask_all() -> dict[ConfigResource, dict[str, ConfigEntry]]:
+        async def request_all() -> dict[ConfigResource, dict[str, ConfigEntry]]:
             found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
             anywhere = [resource for resource in wanted if resource.type == "topic" or not resource.name]
             if anywhere:
-                found.update(zip(anywhere, await ask(await self._cluster.any_broker(), anywhere), strict=True))
+                found.update(zip(anywhere, await send_request(await self._cluster.any_broker(), anywhere), strict=True))
             for resource in wanted:  # a broker tells its own configuration only
                 if resource not in found:
                     connection = await self._broker(resource.name)
-                    found[resource] = (await ask(connection, [resource]))[0]
+                    found[resource] = (await send_request(connection, [resource]))[0]
             return found
 
-        return await self._cluster.retrying("describe configurations", ask_all)
+        return await self._cluster.retrying("describe configurations", request_all)
 
     async def alter_configs(
         self, changes: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool
     ) -> None:
-        async def ask(connection: Connection, resources: list[ConfigResource]) -> list[KafkaError | None]:
+        async def send_request(connection: Connection, resources: list[ConfigResource]) -> list[KafkaError | None]:
             rows = [
                 AlterConfigsResource(
                     _RESOURCE_TYPES[resource.type],
@@ -103,18 +105,18 @@ class ConfigAdministration:
                 for row in response.responses
             ]
 
-        async def ask_all() -> None:
+        async def request_all() -> None:
             errors: list[KafkaError | None] = []
             anywhere = [resource for resource in changes if resource.type == "topic" or not resource.name]
             if anywhere:
-                errors += await ask(await self._controller(), anywhere)
+                errors += await send_request(await self._controller(), anywhere)
             for resource in changes:  # a broker checks its own configuration
                 if resource not in anywhere:
-                    errors += await ask(await self._broker(resource.name), [resource])
+                    errors += await send_request(await self._broker(resource.name), [resource])
             raise_first(errors)
 
         if changes:
-            await self._cluster.retrying("alter configurations", ask_all)
+            await self._cluster.retrying("alter configurations", request_all)
 
     # How.
     async def _request(self, connection: Connection, request: object, response: type[R]) -> R:

@@ -61,7 +61,7 @@ class GroupAdministration:
     async def list_groups(self, states: Iterable[str]) -> list[GroupListing]:
         request = ListGroupsRequest(states_filter=list(states))
 
-        async def ask_one(broker_id: BrokerId) -> list[GroupListing]:
+        async def request_one(broker_id: BrokerId) -> list[GroupListing]:
             connection = await self._cluster.broker(broker_id)
             response = await self._request(connection, request, ListGroupsResponse)
             raise_first([refused(response.error_code, f"broker {broker_id}", None)])
@@ -70,17 +70,17 @@ class GroupAdministration:
                 for row in response.groups
             ]
 
-        async def ask() -> list[GroupListing]:
+        async def send_request() -> list[GroupListing]:
             await self._cluster.fetch_metadata([])
-            found = await asyncio.gather(*(ask_one(broker_id) for broker_id in self._cluster.metadata.brokers))
+            found = await asyncio.gather(*(request_one(broker_id) for broker_id in self._cluster.metadata.brokers))
             by_id = {listing.group_id: listing for listings in found for listing in listings}
             return [by_id[group_id] for group_id in sorted(by_id)]
 
-        return await self._cluster.retrying("list groups", ask)
+        return await self._cluster.retrying("list groups", send_request)
 
     async def describe_groups(self, group_ids: Iterable[str]) -> dict[str, GroupDescription]:
         async def describe(group_id: str) -> GroupDescription:
-            async def ask(coordinator: BrokerId, connection: Connection) -> GroupDescription:
+            async def send_request(coordinator: BrokerId, connection: Connection) -> GroupDescription:
                 request = DescribeGroupsRequest(groups=[group_id])
                 response = await self._request(connection, request, DescribeGroupsResponse)
                 row = next((row for row in response.groups if row.group_id == group_id), None)
@@ -92,20 +92,20 @@ class GroupAdministration:
                     raise_first([refused(Code.GROUP_ID_NOT_FOUND, f"group {group_id!r}", None)])
                 return _described(row, coordinator)
 
-            return await self._at_coordinator("describe groups", group_id, ask)
+            return await self._at_coordinator("describe groups", group_id, send_request)
 
         names = list(dict.fromkeys(group_ids))
         return dict(zip(names, await asyncio.gather(*map(describe, names)), strict=True))
 
     async def delete_groups(self, group_ids: Iterable[str]) -> None:
         async def delete(group_id: str) -> KafkaError | None:
-            async def ask(_: BrokerId, connection: Connection) -> None:
+            async def send_request(_: BrokerId, connection: Connection) -> None:
                 request = DeleteGroupsRequest(groups_names=[group_id])
                 response = await self._request(connection, request, DeleteGroupsResponse)
                 raise_first(refused(row.error_code, f"group {row.group_id!r}", None) for row in response.results)
 
             try:
-                await self._at_coordinator("delete groups", group_id, ask)
+                await self._at_coordinator("delete groups", group_id, send_request)
             except KafkaError as error:
                 return error
             return None
@@ -118,7 +118,7 @@ class GroupAdministration:
         wanted = None if partitions is None else _by_topic(partitions)
         topics = None if wanted is None else [OffsetFetchRequestTopic(name, rows) for name, rows in wanted.items()]
 
-        async def ask(_: BrokerId, connection: Connection) -> dict[TopicPartition, CommittedOffset]:
+        async def send_request(_: BrokerId, connection: Connection) -> dict[TopicPartition, CommittedOffset]:
             if connection.versions.version(ApiKey.OFFSET_FETCH) >= _FIRST_WITH_SEVERAL_GROUPS:
                 group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
                 response = await self._request(connection, OffsetFetchRequest(groups=[group]), OffsetFetchResponse)
@@ -129,7 +129,7 @@ class GroupAdministration:
             raise_first([refused(response.error_code, f"group {group_id!r}", None)])
             return _committed(response.topics)
 
-        return await self._at_coordinator("list offsets of a group", group_id, ask)
+        return await self._at_coordinator("list offsets of a group", group_id, send_request)
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         topics = [
@@ -139,7 +139,7 @@ class GroupAdministration:
             for name, indexes in _by_topic(offsets).items()
         ]
 
-        async def ask(_: BrokerId, connection: Connection) -> None:
+        async def send_request(_: BrokerId, connection: Connection) -> None:
             request = OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, topics=topics)
             response = await self._request(connection, request, OffsetCommitResponse)
             raise_first(
@@ -149,7 +149,7 @@ class GroupAdministration:
             )
 
         if topics:
-            await self._at_coordinator("alter offsets of a group", group_id, ask)
+            await self._at_coordinator("alter offsets of a group", group_id, send_request)
 
     async def delete_group_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
         topics = [
@@ -157,7 +157,7 @@ class GroupAdministration:
             for name, indexes in _by_topic(partitions).items()
         ]
 
-        async def ask(_: BrokerId, connection: Connection) -> None:
+        async def send_request(_: BrokerId, connection: Connection) -> None:
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
             response = await self._request(connection, request, OffsetDeleteResponse)
             raise_first([refused(response.error_code, f"group {group_id!r}", None)])
@@ -168,17 +168,19 @@ class GroupAdministration:
             )
 
         if topics:
-            await self._at_coordinator("delete offsets of a group", group_id, ask)
+            await self._at_coordinator("delete offsets of a group", group_id, send_request)
 
     # How.
-    async def _at_coordinator(self, what: str, group_id: str, ask: Callable[[BrokerId, Connection], Awaitable[A]]) -> A:
+    async def _at_coordinator(
+        self, what: str, group_id: str, send_request: Callable[[BrokerId, Connection], Awaitable[A]]
+    ) -> A:
         """Find the group's coordinator and ask it; again, with a new look, while a retry can help."""
 
         async def attempt() -> A:
             coordinator = await self._find(group_id)
             if coordinator not in self._cluster.metadata.brokers:
                 await self._cluster.fetch_metadata([])
-            return await ask(coordinator, await self._cluster.broker(coordinator))
+            return await send_request(coordinator, await self._cluster.broker(coordinator))
 
         return await self._cluster.retrying(what, attempt)
 

@@ -48,7 +48,7 @@ class LogDirAdministration:
         request = DescribeLogDirsRequest(topics=topics)
         found: dict[int, dict[str, LogDirDescription]] = {}
         for broker_id in sorted(broker_ids):
-            answer = await self._ask(broker_id, "describe log directories", request, DescribeLogDirsResponse)
+            answer = await self._request(broker_id, "describe log directories", request, DescribeLogDirsResponse)
             raise_first([refused(answer.error_code, f"the log directories of broker {broker_id}", None)])
             found[broker_id] = {
                 row.log_dir: LogDirDescription(
@@ -87,7 +87,7 @@ class LogDirAdministration:
                     for path, partitions in paths.items()
                 ]
             )
-            answer = await self._ask(broker_id, "move replicas", request, AlterReplicaLogDirsResponse)
+            answer = await self._request(broker_id, "move replicas", request, AlterReplicaLogDirsResponse)
             for topic in answer.results:
                 for row in topic.partitions:
                     partition = TopicPartition(topic.topic_name, PartitionIndex(row.partition_index))
@@ -97,14 +97,14 @@ class LogDirAdministration:
                     outcomes[broker_id, partition] = refused(row.error_code, what, None)
         return outcomes
 
-    async def _ask(self, broker_id: int, what: str, request: object, response: type[R]) -> R:
-        async def ask() -> R:
+    async def _request(self, broker_id: int, what: str, request: object, response: type[R]) -> R:
+        async def send_request() -> R:
             if BrokerId(broker_id) not in self._cluster.metadata.brokers:
                 await self._cluster.fetch_metadata([])
             connection = await self._cluster.broker(BrokerId(broker_id))
             return await connection.request(request, response, timeout_ms=self._request_timeout_ms)
 
-        return await self._cluster.retrying(what, ask)
+        return await self._cluster.retrying(what, send_request)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -48,7 +48,7 @@ class ReassignmentAdministration:
         outcomes: dict[TopicPartition, ReassignmentOutcome] = {}
         may_be_done = False  # an answer was lost: what it gave up, is given up
 
-        async def ask() -> None:
+        async def send_request() -> None:
             nonlocal may_be_done
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=self._request_timeout_ms,
@@ -84,7 +84,7 @@ class ReassignmentAdministration:
             raise_first(later)
 
         if left:
-            await self._cluster.retrying("reassign partitions", ask)
+            await self._cluster.retrying("reassign partitions", send_request)
         return {partition: outcomes[partition] for partition in replicas if partition in outcomes}
 
     async def list(self, partitions: Iterable[TopicPartition] | None) -> dict[TopicPartition, PartitionReassignment]:
@@ -95,7 +95,7 @@ class ReassignmentAdministration:
                 by_name.setdefault(partition.topic, []).append(partition.partition)
             topics = [ListPartitionReassignmentsTopics(name, indexes) for name, indexes in by_name.items()]
 
-        async def ask() -> dict[TopicPartition, PartitionReassignment]:
+        async def send_request() -> dict[TopicPartition, PartitionReassignment]:
             request = ListPartitionReassignmentsRequest(timeout_ms=self._request_timeout_ms, topics=topics)
             answer = await self._request(await self._controller(), request, ListPartitionReassignmentsResponse)
             raise_first([refused(answer.error_code, "the reassignments", answer.error_message)])
@@ -107,7 +107,7 @@ class ReassignmentAdministration:
                 for row in sorted(topic.partitions, key=lambda row: row.partition_index)
             }
 
-        return await self._cluster.retrying("list reassignments", ask)
+        return await self._cluster.retrying("list reassignments", send_request)
 
     async def _request(self, connection: Connection, request: object, response: type[R], *, min_version: int = 0) -> R:
         return await connection.request(request, response, timeout_ms=self._request_timeout_ms, min_version=min_version)

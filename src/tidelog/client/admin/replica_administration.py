@@ -55,7 +55,7 @@ class ReplicaAdministration:
         """
         names = None if topics is None else sorted(set(topics))
 
-        async def ask() -> dict[str, TopicDescription]:
+        async def send_request() -> dict[str, TopicDescription]:
             found: dict[str, tuple[str | None, bool, list[PartitionDescription]]] = {}
             cursor: Cursor | None = None
             while names is None or names:
@@ -76,12 +76,12 @@ class ReplicaAdministration:
                 for name, (topic_id, is_internal, rows) in found.items()
             }
 
-        return await self._cluster.retrying("describe topics", ask)
+        return await self._cluster.retrying("describe topics", send_request)
 
     async def describe_lineages(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, PartitionLineages]:
         wanted = [TopicPartition(*partition) for partition in partitions]
 
-        async def ask() -> dict[str, TopicDescription]:
+        async def send_request() -> dict[str, TopicDescription]:
             names = sorted({partition.topic for partition in wanted})
             await self._cluster.fetch_metadata(names)
             metadata = self._cluster.metadata
@@ -91,7 +91,7 @@ class ReplicaAdministration:
                     raise_first([refused(code, f"topic {name!r}", None)])
             return {name: described(metadata.topics[name]) for name in names}
 
-        topics = await self._cluster.retrying("describe topics", ask)
+        topics = await self._cluster.retrying("describe topics", send_request)
         found = {}
         for partition in wanted:
             state = next(

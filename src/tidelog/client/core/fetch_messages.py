@@ -54,7 +54,7 @@ class FetchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PartitionRequest:
     """What a request asked of one reader."""
 
     reader: PartitionReader
@@ -62,16 +62,18 @@ class Asked:
     need: LookUp | Validate | FetchFrom
 
 
-AskedByPartition = dict[TopicPartition, Asked]
+RequestsByPartition = dict[TopicPartition, PartitionRequest]
 
 
-def ask(reader: PartitionReader, need: LookUp | Validate | FetchFrom) -> Asked:
+def partition_request(reader: PartitionReader, need: LookUp | Validate | FetchFrom) -> PartitionRequest:
     """Note that `need` is being asked for now."""
     reader.in_flight = reader.generation
-    return Asked(reader, reader.generation, need)
+    return PartitionRequest(reader, reader.generation, need)
 
 
-def fetch_request(asked: AskedByPartition, settings: FetchSettings, max_wait_ms: int) -> tuple[FetchRequest, bool]:
+def fetch_request(
+    requested: RequestsByPartition, settings: FetchSettings, max_wait_ms: int
+) -> tuple[FetchRequest, bool]:
     """A Fetch for these readers, outside of any session.
 
     Returns:
@@ -80,7 +82,7 @@ def fetch_request(asked: AskedByPartition, settings: FetchSettings, max_wait_ms:
     """
     topics: dict[str, FetchTopic] = {}
     has_ids = True
-    for (name, partition), question in asked.items():
+    for (name, partition), question in requested.items():
         need = question.need
         assert isinstance(need, FetchFrom)
         reader = question.reader
@@ -108,7 +110,7 @@ def fetch_request(asked: AskedByPartition, settings: FetchSettings, max_wait_ms:
 
 
 def on_fetch_response(
-    asked: AskedByPartition, response: FetchResponse, settings: FetchSettings, now_ms: int
+    requested: RequestsByPartition, response: FetchResponse, settings: FetchSettings, now_ms: int
 ) -> set[str]:
     """Bring an answer to the readers.
 
@@ -117,29 +119,29 @@ def on_fetch_response(
     """
     if response.error_code:
         error = refusal(code_of(response.error_code), f"fetch: {code_of(response.error_code).meaning}")
-        for question in asked.values():
+        for question in requested.values():
             question.reader.on_refused(question.generation, error, now_ms)
-        return {partition.topic for partition in asked}
+        return {partition.topic for partition in requested}
     stale: set[str] = set()
-    ids = {question.reader.topic_id: partition.topic for partition, question in asked.items()}
+    ids = {question.reader.topic_id: partition.topic for partition, question in requested.items()}
     answered = set()
     for topic in response.responses:
         name = topic.topic or ids.get(TopicId(topic.topic_id), "")
         for data in topic.partitions:
-            found = asked.get((name, data.partition_index))  # type: ignore[call-overload]  # a tuple like any other
+            found = requested.get((name, data.partition_index))  # type: ignore[call-overload]  # a tuple like any other
             if found is not None:
                 answered.add(found.reader.topic_partition)
                 if _on_partition(found, data, settings, now_ms):
                     stale.add(name)
-    for partition in asked.keys() - answered:
-        asked[partition].reader.on_failure(asked[partition].generation, now_ms)
+    for partition in requested.keys() - answered:
+        requested[partition].reader.on_failure(requested[partition].generation, now_ms)
         stale.add(partition.topic)
     return stale
 
 
-def _on_partition(asked: Asked, data: PartitionData, settings: FetchSettings, now_ms: int) -> bool:
+def _on_partition(requested: PartitionRequest, data: PartitionData, settings: FetchSettings, now_ms: int) -> bool:
     """Returns whether the metadata is stale."""
-    reader, generation = asked.reader, asked.generation
+    reader, generation = requested.reader, requested.generation
     code = code_of(data.error_code)
     if code is Code.OFFSET_OUT_OF_RANGE:
         reader.on_out_of_range(generation)
@@ -150,7 +152,7 @@ def _on_partition(asked: Asked, data: PartitionData, settings: FetchSettings, no
     if data.diverging_epoch is not None and data.diverging_epoch.end_offset >= 0:
         reader.on_diverging(generation)
         return False
-    need = asked.need
+    need = requested.need
     assert isinstance(need, FetchFrom)
     aborted = None
     if settings.isolation_level is IsolationLevel.READ_COMMITTED:
@@ -173,13 +175,13 @@ def _on_partition(asked: Asked, data: PartitionData, settings: FetchSettings, no
     return False
 
 
-def look_up_request(asked: AskedByPartition, isolation_level: IsolationLevel) -> ListOffsetsRequest:
+def look_up_request(requested: RequestsByPartition, isolation_level: IsolationLevel) -> ListOffsetsRequest:
     """A ListOffsets for these readers."""
     timestamps = {}
-    for partition, question in asked.items():
+    for partition, question in requested.items():
         assert isinstance(question.need, LookUp)
         timestamps[partition] = question.need.timestamp
-    epochs = {partition: question.reader.leader_epoch for partition, question in asked.items()}
+    epochs = {partition: question.reader.leader_epoch for partition, question in requested.items()}
     return list_offsets_request(timestamps, epochs, isolation_level)
 
 
@@ -207,11 +209,11 @@ def list_offsets_request(
     )
 
 
-def on_look_up_response(asked: AskedByPartition, response: ListOffsetsResponse, now_ms: int) -> set[str]:
+def on_look_up_response(requested: RequestsByPartition, response: ListOffsetsResponse, now_ms: int) -> set[str]:
     """As `on_fetch_response`."""
     rows = list_offsets_rows(response)
     stale = set()
-    for partition, question in asked.items():
+    for partition, question in requested.items():
         reader, row = question.reader, rows.get(partition)
         code = Code.UNKNOWN_SERVER_ERROR if row is None else code_of(row.error_code)
         if row is None or code is not Code.NONE:
@@ -229,10 +231,10 @@ def list_offsets_rows(response: ListOffsetsResponse) -> dict[tuple[str, int], Li
     return {(topic.name, row.partition_index): row for topic in response.topics for row in topic.partitions}
 
 
-def epoch_end_request(asked: AskedByPartition) -> OffsetForLeaderEpochRequest:
+def epoch_end_request(requested: RequestsByPartition) -> OffsetForLeaderEpochRequest:
     """An OffsetForLeaderEpoch for these readers."""
     questions = {}
-    for partition, question in asked.items():
+    for partition, question in requested.items():
         assert isinstance(question.need, Validate)
         questions[partition] = (question.reader.leader_epoch, question.need.leader_epoch)
     return offset_for_leader_epoch_request(questions)
@@ -269,11 +271,13 @@ def epoch_end_rows(
     return rows
 
 
-def on_epoch_end_response(asked: AskedByPartition, response: OffsetForLeaderEpochResponse, now_ms: int) -> set[str]:
+def on_epoch_end_response(
+    requested: RequestsByPartition, response: OffsetForLeaderEpochResponse, now_ms: int
+) -> set[str]:
     """As `on_fetch_response`."""
     rows = epoch_end_rows(response)
     stale = set()
-    for partition, question in asked.items():
+    for partition, question in requested.items():
         reader, need = question.reader, question.need
         assert isinstance(need, Validate)
         code, answer = rows.get(partition, (Code.UNKNOWN_SERVER_ERROR, None))
@@ -285,9 +289,9 @@ def on_epoch_end_response(asked: AskedByPartition, response: OffsetForLeaderEpoc
     return stale
 
 
-def on_no_answer(asked: Iterable[Asked], now_ms: int) -> None:
+def on_no_answer(requested: Iterable[PartitionRequest], now_ms: int) -> None:
     """A request was lost: nothing is known."""
-    for question in asked:
+    for question in requested:
         question.reader.on_failure(question.generation, now_ms)
 
 

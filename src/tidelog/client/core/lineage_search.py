@@ -38,20 +38,20 @@ class LineageSearch:
 
     def on_answer(self, answer: tuple[LeaderEpoch, Offset] | None) -> None:
         """The largest epoch not above `question`, and its exclusive end; None where the replica knows of none."""
-        asked = self.question
-        if asked is None:
+        requested = self.question
+        if requested is None:
             return
         if self._walk is not None:
             if answer is None:  # it knew newer ones a moment ago, and was truncated since: begin anew
-                self._walk, self._known, self._unknown = None, -1, int(asked)
+                self._walk, self._known, self._unknown = None, -1, int(requested)
                 self._ask_on()
             else:
                 self._walk.on_answer(*answer)
             return
         if answer is None:
-            self._unknown = int(asked)
+            self._unknown = int(requested)
         else:
-            self._known, self._log_end_offset = int(asked), answer[1]
+            self._known, self._log_end_offset = int(requested), answer[1]
         self._ask_on()
 
     def _ask_on(self) -> None:

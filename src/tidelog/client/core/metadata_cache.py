@@ -86,7 +86,7 @@ class MetadataCache:
         self._replaced: set[TopicId] = set()
 
     # What happened.
-    def on_metadata(self, response: MetadataResponse, *, asked: Iterable[str] | None) -> MetadataChanges:
+    def on_metadata(self, response: MetadataResponse, *, requested: Iterable[str] | None) -> MetadataChanges:
         """Take over an answer.
 
         Args:
@@ -109,7 +109,7 @@ class MetadataCache:
                 continue
             answered.add(topic.name)
             self._on_topic(topic.name, topic, changes)
-        for name in set(self.topics if asked is None else asked) - answered:
+        for name in set(self.topics if requested is None else requested) - answered:
             self._forget(name, Code.UNKNOWN_TOPIC_OR_PARTITION, changes)
         return changes
 

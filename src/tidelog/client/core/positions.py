@@ -129,7 +129,7 @@ class Undefined:
 
 
 @dataclass(frozen=True, slots=True)
-class AskAbout:
+class EpochEndNeeded:
     """It was truncated; where, an older epoch will show."""
 
     leader_epoch: LeaderEpoch
@@ -146,34 +146,34 @@ class Truncated:
         return None if self.divergence is None else self.divergence.offset
 
 
-Verdict = Intact | Undefined | AskAbout | Truncated
+Verdict = Intact | Undefined | EpochEndNeeded | Truncated
 
 ValidationRule = Callable[[PositionStatus, LeaderEpoch, EpochEnd], Verdict]
 """As `judge`."""
 
 
-def judge(standing: PositionStatus, asked_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
+def judge(standing: PositionStatus, requested_epoch: LeaderEpoch, answer: EpochEnd) -> Verdict:
     """What a leader's answer says.
 
     Args:
         standing: the reader's, with an epoch.
-        asked_epoch: `standing.leader_epoch` at first, then what `AskAbout` names.
+        requested_epoch: `standing.leader_epoch` at first, then what `EpochEndNeeded` names.
         answer: to the question where that ends.
     """
-    if answer is None or answer[0] > asked_epoch:
+    if answer is None or answer[0] > requested_epoch:
         return Undefined()
     epoch, end_offset = answer
-    if asked_epoch == standing.leader_epoch:
-        has_epoch = epoch == asked_epoch or not standing.was_read
+    if requested_epoch == standing.leader_epoch:
+        has_epoch = epoch == requested_epoch or not standing.was_read
         if has_epoch and end_offset >= standing.offset:
             return Intact()
-        if epoch == asked_epoch:
+        if epoch == requested_epoch:
             return _part_where_it_ends(standing, epoch, end_offset)
     known = _latest_up_to(standing.lineage, epoch)
     if known is None:
         return Truncated(None)
     if known.leader_epoch < epoch:
-        return AskAbout(known.leader_epoch)
+        return EpochEndNeeded(known.leader_epoch)
     return _part_where_it_ends(standing, epoch, end_offset)
 
 
@@ -184,12 +184,12 @@ def validate(standing: PositionStatus, leader_epoch: LeaderEpoch) -> Questions[I
     that is the caller's to wait for, up to `UNDEFINED_MS_MAX`.
     """
     assert standing.leader_epoch is not None
-    asked = min(standing.leader_epoch, leader_epoch)
+    requested = min(standing.leader_epoch, leader_epoch)
     while True:
-        verdict = judge(standing, asked, (yield asked))
-        if not isinstance(verdict, AskAbout):
+        verdict = judge(standing, requested, (yield requested))
+        if not isinstance(verdict, EpochEndNeeded):
             return verdict
-        asked = verdict.leader_epoch
+        requested = verdict.leader_epoch
 
 
 def _part_where_it_ends(standing: PositionStatus, leader_epoch: LeaderEpoch, end_offset: Offset) -> Truncated:

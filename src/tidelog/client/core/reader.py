@@ -28,9 +28,9 @@ from tidelog.client.core.metadata_cache import PartitionView
 from tidelog.client.core.needs import EARLIEST, LATEST, FetchFrom, LookUp, Need, NeedsMetadata, Validate
 from tidelog.client.core.positions import (
     UNDEFINED_MS_MAX,
-    AskAbout,
     Divergence,
     EpochEnd,
+    EpochEndNeeded,
     Intact,
     PositionStatus,
     Truncated,
@@ -101,7 +101,7 @@ class PartitionReader:
         self._failures = 0
         self._last_timestamp: int | None = None
         self._look_up = first_place(policy)
-        self._asked_epoch: LeaderEpoch | None = None
+        self._requested_epoch: LeaderEpoch | None = None
         self._undefined_since_ms: int | None = None
         self._doubts = 0
         self._out_of_range = False  # Fetch said so of the offset; looking up the log start will say which side
@@ -154,7 +154,7 @@ class PartitionReader:
             elif self._is_behind():
                 return NeedsMetadata()
             else:
-                return Validate(self.standing.leader_epoch if self._asked_epoch is None else self._asked_epoch)
+                return Validate(self.standing.leader_epoch if self._requested_epoch is None else self._requested_epoch)
         if len(self.held) >= FETCHES_AHEAD_MAX:
             return None
         end = self.held[-1].next_offset if self.held else self.standing.offset
@@ -220,12 +220,12 @@ class PartitionReader:
         else:
             self._go_to(LookUp(LATEST) if offset is None else PositionStatus.looked_up(offset, leader_epoch))
 
-    def on_epoch_end(self, generation: int, asked: LeaderEpoch, answer: EpochEnd, now_ms: int) -> None:
+    def on_epoch_end(self, generation: int, requested: LeaderEpoch, answer: EpochEnd, now_ms: int) -> None:
         """OffsetForLeaderEpoch answered."""
         if not self._is_current(generation, Phase.VALIDATING):
             return
         assert self.standing is not None
-        verdict = self._rule(self.standing, asked, answer)
+        verdict = self._rule(self.standing, requested, answer)
         if isinstance(verdict, Intact):
             self._undefined_since_ms = None
             if self._out_of_range:
@@ -233,8 +233,8 @@ class PartitionReader:
                 self.phase = Phase.LOOKING_UP
             else:
                 self.phase = Phase.FETCHING
-        elif isinstance(verdict, AskAbout):
-            self._asked_epoch = verdict.leader_epoch
+        elif isinstance(verdict, EpochEndNeeded):
+            self._requested_epoch = verdict.leader_epoch
         elif isinstance(verdict, Truncated):
             self._on_truncated(verdict.divergence)
         else:
@@ -268,7 +268,7 @@ class PartitionReader:
         self.held.clear()
         is_comparable = self._has_epoch and self.leader_epoch is not None
         self.phase = Phase.VALIDATING if is_comparable else Phase.LOOKING_UP
-        self._asked_epoch = None
+        self._requested_epoch = None
         self._out_of_range = True
 
     def on_diverging(self, generation: int) -> None:
@@ -306,7 +306,7 @@ class PartitionReader:
     def _new_generation(self) -> None:
         self.generation += 1
         self.error = None
-        self._asked_epoch = None
+        self._requested_epoch = None
         self._undefined_since_ms = None
         self._doubts = 0
         self._out_of_range = False
@@ -330,7 +330,7 @@ class PartitionReader:
         """A new leader: what the old one said of records not delivered yet no longer counts, nor does its silence."""
         self.generation += 1
         self.not_before_ms = 0
-        self._asked_epoch = None
+        self._requested_epoch = None
         self.held.clear()
         if self.phase is Phase.FETCHING and self._has_epoch:
             self.phase = Phase.VALIDATING

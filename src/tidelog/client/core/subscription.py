@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tidelog.base.errors import KafkaError, MalformedBatchError, TidelogError
 from tidelog.base.ids import BrokerId, TopicPartition, uuid_text
-from tidelog.client.core.fetch_messages import AskedByPartition, ask
+from tidelog.client.core.fetch_messages import RequestsByPartition, partition_request
 from tidelog.client.core.fetched import Fetched
 from tidelog.client.core.metadata_cache import MetadataCache
 from tidelog.client.core.needs import FetchFrom, LookUp, NeedsMetadata, Validate
@@ -20,8 +20,8 @@ from tidelog.records.batch import read_records
 class Plan:
     """What to ask, of whom. Fetches are only noted as asked once the shell has a lane for them."""
 
-    look_ups: dict[BrokerId, AskedByPartition] = field(default_factory=dict)
-    validations: dict[BrokerId, AskedByPartition] = field(default_factory=dict)
+    look_ups: dict[BrokerId, RequestsByPartition] = field(default_factory=dict)
+    validations: dict[BrokerId, RequestsByPartition] = field(default_factory=dict)
     fetches: dict[BrokerId, list[tuple[PartitionReader, FetchFrom]]] = field(default_factory=dict)
     needs_metadata: bool = False
 
@@ -72,17 +72,17 @@ class Subscription:
             if isinstance(need, NeedsMetadata) or reader.leader_id is None:
                 plan.needs_metadata = True
             elif isinstance(need, LookUp):
-                plan.look_ups.setdefault(reader.leader_id, {})[partition] = ask(reader, need)
+                plan.look_ups.setdefault(reader.leader_id, {})[partition] = partition_request(reader, need)
             elif isinstance(need, Validate):
-                plan.validations.setdefault(reader.leader_id, {})[partition] = ask(reader, need)
+                plan.validations.setdefault(reader.leader_id, {})[partition] = partition_request(reader, need)
             else:
                 plan.fetches.setdefault(reader.leader_id, []).append((reader, need))
         return plan
 
     @staticmethod
-    def start_fetches(wanted: Iterable[tuple[PartitionReader, FetchFrom]]) -> AskedByPartition:
+    def start_fetches(wanted: Iterable[tuple[PartitionReader, FetchFrom]]) -> RequestsByPartition:
         """Note that these are being fetched now."""
-        return {reader.topic_partition: ask(reader, need) for reader, need in wanted}
+        return {reader.topic_partition: partition_request(reader, need) for reader, need in wanted}
 
     def next_deadline_ms(self, now_ms: int) -> int | None:
         """When `plan` may have more to say though nothing happened: the ends of back-offs."""

@@ -14,7 +14,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter
 from tidelog.metadata import ConfigResource, ResourceType
 from tidelog.server.api.dispatch import code_of
-from tidelog.server.api.forwarding import ask_controller
+from tidelog.server.api.forwarding import send_to_controller
 
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi
@@ -74,9 +74,9 @@ async def alter_configs(
         except KafkaError as error:
             outcomes[index] = Outcome(code_of(error, "AlterConfigs"), str(error))
     if to_decide:
-        asked = tuple(to_decide.values())
+        requested = tuple(to_decide.values())
         try:
-            decided = await _decide(node, asked, validate_only=validate_only, is_forwarded=is_forwarded)
+            decided = await _decide(node, requested, validate_only=validate_only, is_forwarded=is_forwarded)
             outcomes |= dict(zip(to_decide, decided, strict=True))
         except KafkaError as error:
             refused = Outcome(code_of(error, "AlterConfigs"), str(error))
@@ -85,7 +85,7 @@ async def alter_configs(
 
 
 async def _decide(
-    node: ServerApi, asked: tuple[ConfigsToAlter, ...], *, validate_only: bool, is_forwarded: bool
+    node: ServerApi, requested: tuple[ConfigsToAlter, ...], *, validate_only: bool, is_forwarded: bool
 ) -> list[Outcome]:
     """Have the controller decide, wherever it is. Raises KafkaError: it cannot be asked."""
     if not is_forwarded or node.active_controller is not None:
@@ -93,7 +93,7 @@ async def _decide(
             altered: tuple[AlteredConfigs, ...] = ()
             while not altered or any(one.has_more for one in altered):
                 altered = await node.controller.request(
-                    lambda state: state.decide_alter_configs(asked, validate_only=validate_only)
+                    lambda state: state.decide_alter_configs(requested, validate_only=validate_only)
                 )
         except KafkaError as error:
             if not is_forwarded or error.code != Code.NOT_CONTROLLER:
@@ -101,14 +101,14 @@ async def _decide(
         else:
             await node.caught_up()
             return [Outcome(one.code, one.message) for one in altered]
-    request, response = _as_message(asked, validate_only)
-    answer = await ask_controller(node, request, response)
+    request, response = _as_message(requested, validate_only)
+    answer = await send_to_controller(node, request, response)
     return [Outcome(Code(one.error_code), one.error_message) for one in answer.responses]
 
 
-def _as_message(asked: tuple[ConfigsToAlter, ...], validate_only: bool) -> tuple[object, type[Any]]:
+def _as_message(requested: tuple[ConfigsToAlter, ...], validate_only: bool) -> tuple[object, type[Any]]:
     """The request for the controller: either all of it replaces what is set, or all of it changes single keys."""
-    if asked[0].replaces_all:
+    if requested[0].replaces_all:
         from tidelog.wire.messages import api_33_alter_configs as replacing
 
         return replacing.AlterConfigsRequest(
@@ -118,7 +118,7 @@ def _as_message(asked: tuple[ConfigsToAlter, ...], validate_only: bool) -> tuple
                     resource_name=one.resource.name,
                     configs=[replacing.AlterableConfig(change.name, change.value) for change in one.changes],
                 )
-                for one in asked
+                for one in requested
             ],
             validate_only=validate_only,
         ), replacing.AlterConfigsResponse
@@ -133,7 +133,7 @@ def _as_message(asked: tuple[ConfigsToAlter, ...], validate_only: bool) -> tuple
                     incremental.AlterableConfig(change.name, change.operation, change.value) for change in one.changes
                 ],
             )
-            for one in asked
+            for one in requested
         ],
         validate_only=validate_only,
     ), incremental.IncrementalAlterConfigsResponse

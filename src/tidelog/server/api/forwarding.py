@@ -50,7 +50,7 @@ def forwarding(known: Api, handle: Handler, refused: Refuse | None) -> Handler:
             if not says_not_controller(answer):
                 return answer
         try:
-            return await ask_controller(node, request, known.response, version=context.api_version)
+            return await send_to_controller(node, request, known.response, version=context.api_version)
         except KafkaError as error:
             logger.debug("%s: %s: %s", known.name, error.code.name, error)
             if refused is not None:
@@ -60,7 +60,7 @@ def forwarding(known: Api, handle: Handler, refused: Refuse | None) -> Handler:
     return serve
 
 
-async def ask_controller(node: ServerApi, request: Any, response: type[Any], *, version: int | None = None) -> Any:
+async def send_to_controller(node: ServerApi, request: Any, response: type[Any], *, version: int | None = None) -> Any:
     """Ask the active controller, and return its answer once this broker has applied all that it reflects.
 
     Raises:
@@ -90,7 +90,7 @@ async def create_topics(node: ServerApi, topics: Sequence[NewTopic]) -> tuple[Cr
     """Have topics created, wherever the controller is; what was created is known at this broker when this returns.
 
     Raises:
-        KafkaError: as `ask_controller`, or what keeps a controller that is here from it.
+        KafkaError: as `send_to_controller`, or what keeps a controller that is here from it.
     """
     if node.active_controller is not None:
         try:
@@ -101,7 +101,7 @@ async def create_topics(node: ServerApi, topics: Sequence[NewTopic]) -> tuple[Cr
     from tidelog.wire.messages.api_19_create_topics import CreateTopicsRequest, CreateTopicsResponse
 
     request = CreateTopicsRequest(topics=[_creatable(topic) for topic in topics], timeout_ms=TIMEOUT_MS)
-    answer = cast(CreateTopicsResponse, await ask_controller(node, request, CreateTopicsResponse))
+    answer = cast(CreateTopicsResponse, await send_to_controller(node, request, CreateTopicsResponse))
     return tuple(
         CreatedTopic(
             one.name,

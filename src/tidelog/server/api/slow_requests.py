@@ -43,13 +43,13 @@ class SlowRequestLog:
         if untold is None:
             return
         queue_ms, handle_ms, wait_ms = (round(each / NS_PER_MS, 3) for each in phases)
-        asked, answered = sizes_bytes
+        requested, answered = sizes_bytes
         client_id = None if header.client_id is None else header.client_id[:CLIENT_ID_SHOWN_MAX]
         logger.warning(
             "%s: slow: %s v%d of client %r took %.3f ms: %s in the queue, %s handled, %s waiting; "
             "%d bytes asked, %d answered%s",
             *(peer, known.name, header.api_version, client_id, sum(phases) / NS_PER_MS),
-            *(queue_ms, handle_ms, wait_ms, asked, answered),
+            *(queue_ms, handle_ms, wait_ms, requested, answered),
             f" ({untold} more were slow since the last line)" if untold else "",
             extra={
                 "peer": peer,
@@ -59,7 +59,7 @@ class SlowRequestLog:
                 "queue_ms": queue_ms,
                 "handle_ms": handle_ms,
                 "wait_ms": wait_ms,
-                "request_bytes": asked,
+                "request_bytes": requested,
                 "answer_bytes": answered,
             },
         )

@@ -129,7 +129,7 @@ class Broker:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[TopicId, int], Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
-        self._asking: dict[LogDir, asyncio.Task[None]] = {}
+        self._probes: dict[LogDir, asyncio.Task[None]] = {}
         self._committed: deque[_Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
         self.image_lock = asyncio.Lock()  # held while one image follows another
@@ -253,8 +253,8 @@ class Broker:
 
     def on_suspicion(self, directory: LogDir) -> None:
         """The disk refused something: ask it off the loop whether it still works at all."""
-        if directory.failure is None and directory not in self._asking:
-            self._asking[directory] = asyncio.get_running_loop().create_task(self._ask(directory))
+        if directory.failure is None and directory not in self._probes:
+            self._probes[directory] = asyncio.get_running_loop().create_task(self._probe(directory))
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
         """The log of a follower cannot be written any more, or not for want of room."""
@@ -566,9 +566,9 @@ class Broker:
         self.stop_serving(partition)
         return partition
 
-    async def _ask(self, directory: LogDir) -> None:
-        refused = await self._executor.run(directory.ask)
-        self._asking.pop(directory, None)
+    async def _probe(self, directory: LogDir) -> None:
+        refused = await self._executor.run(directory.probe)
+        self._probes.pop(directory, None)
         if refused is not None and directory.failure is None:
             self._fail_directory(directory, str(refused))
 
@@ -605,7 +605,7 @@ class Broker:
         self._applied.on_stopped()
         await self.stops.stop()
         await self.moves.stop()
-        for task in list(self._asking.values()):
+        for task in list(self._probes.values()):
             task.cancel()
         partitions = self.partitions
         for partition in partitions:

@@ -37,7 +37,7 @@ from tidelog.metadata.configs import ConfigKey
 from tidelog.net.backoff import Backoff
 from tidelog.records import BatchBuilder
 from tidelog.server.coordinators.log_replay import LogReplay
-from tidelog.server.coordinators.retried_sends import AskLeader, RetriedSends
+from tidelog.server.coordinators.retried_sends import RetriedSends, SendToLeader
 from tidelog.server.replication.partition import Partition
 
 TIMER_SECONDS_MIN = 0.001
@@ -89,7 +89,7 @@ class CoordinatorHost:
         on_bug: told when what must hold does not.
         on_refused: told when the log takes a batch not, by its settings or for want of room: the machine is ahead of
             it, and has to be loaded anew, and then told of these events.
-        ask_leader: for what machines send to other brokers.
+        send_to_leader: for what machines send to other brokers.
         backoff: between its attempts.
     """
 
@@ -100,7 +100,7 @@ class CoordinatorHost:
     on_disk_error: Callable[[Partition, DiskError], None]
     on_bug: Callable[[Partition, InvariantBrokenError], None]
     on_refused: Callable[[Partition, Sequence[Event[Any]]], None]
-    ask_leader: AskLeader
+    send_to_leader: SendToLeader
     backoff: Backoff
 
 
@@ -131,11 +131,11 @@ class CoordinatorPartition(Generic[M]):
         self._is_over = False
         self._untold: list[Event[M]] = []  # events that it was not told of, or whose records the log has not taken
         self._last_request_id = 0
-        self._asking = 0  # the request that is being asked just now, and its answer if there is one already
+        self._current_request_id = 0  # the request that is being asked just now, and its answer if there is one already
         self._answer: object = None
         self._waiting: dict[int, asyncio.Future[object]] = {}
         self._sends = RetriedSends(
-            host.ask_leader,
+            host.send_to_leader,
             host.backoff,
             logger=kind.logger,
             on_done=self._on_sent,
@@ -235,7 +235,7 @@ class CoordinatorPartition(Generic[M]):
 
     # What happened.
 
-    def ask(self, command: Command[M]) -> object:
+    def submit(self, command: Command[M]) -> object:
         """Hand a request to the coordinator.
 
         Returns:
@@ -246,9 +246,9 @@ class CoordinatorPartition(Generic[M]):
         if refused is not None:
             return refused
         self._last_request_id += 1
-        request_id = self._asking = RequestId(self._last_request_id)
+        request_id = self._current_request_id = RequestId(self._last_request_id)
         self._tell(lambda coordinator, now_ms, wall_ms: command(coordinator, request_id, now_ms, wall_ms))
-        answer, self._asking, self._answer = self._answer, 0, None
+        answer, self._current_request_id, self._answer = self._answer, 0, None
         if answer is not None:
             return answer
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
@@ -352,7 +352,7 @@ class CoordinatorPartition(Generic[M]):
             if not future.done():
                 future.set_result(self.refusal)
         self._waiting.clear()
-        if self._asking and self._answer is None:
+        if self._current_request_id and self._answer is None:
             self._answer = self.refusal
 
     # What to do about it.
@@ -452,7 +452,7 @@ class CoordinatorPartition(Generic[M]):
 
     def _answer_all(self, answers: Iterable[Answer]) -> None:
         for answer in answers:
-            if answer.request_id == self._asking:
+            if answer.request_id == self._current_request_id:
                 self._answer = answer.outcome
                 continue
             future = self._waiting.pop(answer.request_id, None)

@@ -30,7 +30,7 @@ from tidelog.server.coordinators.coordinator_partition import (
     Event,
     M,
 )
-from tidelog.server.coordinators.retried_sends import AskLeader
+from tidelog.server.coordinators.retried_sends import SendToLeader
 from tidelog.server.replication.partition import Partition
 
 SEND_BACKOFF_MS = 50
@@ -39,7 +39,7 @@ SEND_BACKOFF_MS_MAX = 1_000
 CreateTopics = Callable[[list[NewTopic]], Awaitable[Sequence[CreatedTopic]]]
 
 
-async def asks_nobody(destination: TopicPartition, request: object) -> object:
+async def send_to_nobody(destination: TopicPartition, request: object) -> object:
     """For machines that send nothing."""
     raise InvariantBrokenError(f"a coordinator of a kind that sends nothing asks the leader of {destination}")
 
@@ -51,7 +51,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         broker: whose partitions are followed.
         properties: the node's file.
         create_topics: creates topics at the controller, and returns when this broker has them.
-        ask_leader: for what machines send to other brokers.
+        send_to_leader: for what machines send to other brokers.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         executor: Executor,
         rng: Rng,
         create_topics: CreateTopics,
-        ask_leader: AskLeader = asks_nobody,
+        send_to_leader: SendToLeader = send_to_nobody,
     ) -> None:
         self._kind = kind
         self._broker = broker
@@ -78,7 +78,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
             on_disk_error=broker.on_disk_error,
             on_bug=broker.on_bug,
             on_refused=self._on_role,  # as if it began anew
-            ask_leader=ask_leader,
+            send_to_leader=send_to_leader,
             backoff=Backoff(SEND_BACKOFF_MS, SEND_BACKOFF_MS_MAX, rng),
         )
         self._led: dict[int, Partition] = {}
@@ -101,23 +101,23 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
 
     # What handlers ask.
 
-    def ask(self, key: str, command: Command[M]) -> object:
+    def submit(self, key: str, command: Command[M]) -> object:
         """Ask the coordinator of a key, if it is here.
 
         Returns:
-            The answer, or a `KafkaError`, or a future of either: see `CoordinatorPartition.ask`.
+            The answer, or a `KafkaError`, or a future of either: see `CoordinatorPartition.submit`.
         """
         index = self._index_of(key)
         if index is None:
             return refusal(Code.NOT_COORDINATOR, f"no {self._kind.noun} has a coordinator yet: ask FindCoordinator")
         found = self._here.get(index)
-        return self._missing(index) if found is None else found.ask(command)
+        return self._missing(index) if found is None else found.submit(command)
 
-    def ask_all(self, command: Command[M]) -> list[object]:
-        """Ask every coordinator that is here. The answers are as those of `ask`."""
+    def submit_all(self, command: Command[M]) -> list[object]:
+        """Ask every coordinator that is here. The answers are as those of `submit`."""
         if self._led and not self._has_begun:
             return [self._missing(next(iter(self._led)))]
-        return [one.ask(command) for _, one in sorted(self._here.items())]
+        return [one.submit(command) for _, one in sorted(self._here.items())]
 
     def partition_for(self, key: str) -> TopicPartition | None:
         """The partition that coordinates a key; None before there is the topic."""

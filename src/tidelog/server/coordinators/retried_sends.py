@@ -14,7 +14,7 @@ from tidelog.base.ids import TopicPartition
 from tidelog.journal import Send, SendId
 from tidelog.net.backoff import Backoff
 
-AskLeader = Callable[[TopicPartition, object], Awaitable[object]]
+SendToLeader = Callable[[TopicPartition, object], Awaitable[object]]
 """Asks the leader of a partition, whoever that is by now, and returns its answer.
 
 Raises:
@@ -33,14 +33,14 @@ class RetriedSends:
 
     def __init__(
         self,
-        ask_leader: AskLeader,
+        send_to_leader: SendToLeader,
         backoff: Backoff,
         *,
         logger: Logger,
         on_done: Callable[[SendId, object], None],
         on_bug: Callable[[InvariantBrokenError], None],
     ) -> None:
-        self._ask_leader = ask_leader
+        self._send_to_leader = send_to_leader
         self._backoff = backoff
         self._logger = logger
         self._on_done = on_done
@@ -71,7 +71,7 @@ class RetriedSends:
         failures = 0
         while True:
             try:
-                return await self._ask_leader(send.destination, send.request)
+                return await self._send_to_leader(send.destination, send.request)
             except InvariantBrokenError:
                 raise
             except TidelogError as error:

@@ -32,8 +32,8 @@ logger = logging.getLogger("tidelog.server.brokers")
 
 TICKS_PER_SESSION = 20
 TICK_MS_MAX = 500
-ASK_AGAIN_MS_MIN = 20
-ASK_AGAIN_MS_MAX = 500
+PROBE_BACKOFF_MS_MIN = 20
+PROBE_BACKOFF_MS_MAX = 500
 ANSWER_MS_MAX = 1_000
 """A machine that refuses says so at once, but for a way that is long or full."""
 
@@ -73,7 +73,7 @@ class BrokerWatch(ControllerListener):
         self._of: Watched | None = None
         self._heard_on: dict[BrokerId, tuple[BrokerEpoch, ServerConnection]] = {}
         self._former_leader: tuple[BrokerId, BrokerEpoch] | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._probes: set[asyncio.Task[None]] = set()
         self._times_heard = 0  # of somebody anew
         self._news = asyncio.Event()
 
@@ -136,7 +136,7 @@ class BrokerWatch(ControllerListener):
                 await self._tick(self._clock.now_ms())
         finally:
             self._ticked_ms = None
-            for task in self._asking:
+            for task in self._probes:
                 task.cancel()
 
     async def _tick(self, now_ms: int) -> None:
@@ -180,14 +180,14 @@ class BrokerWatch(ControllerListener):
             return  # this node stops, and hangs up on itself
         suspect = self._watched.suspicions.on_closed(broker_id, broker_epoch, self._clock.now_ms())
         if suspect is not None:
-            task = asyncio.get_running_loop().create_task(self._ask_for(suspect))
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+            task = asyncio.get_running_loop().create_task(self._probe(suspect))
+            self._probes.add(task)
+            task.add_done_callback(self._probes.discard)
 
-    async def _ask_for(self, suspect: Suspect) -> None:
+    async def _probe(self, suspect: Suspect) -> None:
         """Ask whether a broker is there, until there is nothing left to find out."""
         watched = self._of
-        pause_ms = ASK_AGAIN_MS_MIN
+        pause_ms = PROBE_BACKOFF_MS_MIN
         while watched is not None and self._of is watched:
             times_heard = self._times_heard
             try:
@@ -210,7 +210,7 @@ class BrokerWatch(ControllerListener):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause_ms / 1000):
                         await self._news.wait()
-            pause_ms = min(2 * pause_ms, ASK_AGAIN_MS_MAX)
+            pause_ms = min(2 * pause_ms, PROBE_BACKOFF_MS_MAX)
 
     async def _refuses(self, broker: BrokerImage) -> bool:
         endpoint = broker.endpoint(self._listener_name) or next(iter(broker.endpoints), None)

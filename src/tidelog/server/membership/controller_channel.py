@@ -135,11 +135,11 @@ class ControllerChannel:
                         await self._leader.leader_changed()
                         continue
                     left_ms = max(int((deadline - loop.time()) * 1000), 1)
-                    asking = self._ask(
+                    request_task = self._request(
                         address, message, response, timeout_ms=left_ms, version=version, request_class=request_class
                     )
                     try:
-                        answer = await self._unless_moved(address, asking)
+                        answer = await self._unless_moved(address, request_task)
                     except NetworkError as error:
                         reason = str(error)
                     else:
@@ -156,7 +156,7 @@ class ControllerChannel:
         self._is_closed = True
         await self._close_all_but(None)
 
-    async def _ask(
+    async def _request(
         self,
         address: Address,
         message: object,

@@ -54,7 +54,7 @@ class MetricsListener:
         self._node = node
         self._executor = executor
         self._server: asyncio.Server | None = None
-        self._asking: set[asyncio.Task[None]] = set()
+        self._requests: set[asyncio.Task[None]] = set()
         self._room: dict[str, tuple[int, int]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -79,18 +79,18 @@ class MetricsListener:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        tasks = {*self._asking, self._looking} - {None}
+        tasks = {*self._requests, self._looking} - {None}
         for task in tasks:
             task.cancel()  # type: ignore[union-attr]  # None is none of them
         await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[arg-type]
 
     def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._asking) >= CONNECTIONS_MAX:
+        if len(self._requests) >= CONNECTIONS_MAX:
             writer.transport.abort()
             return
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        self._requests.add(task)
+        task.add_done_callback(self._requests.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

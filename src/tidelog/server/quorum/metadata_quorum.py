@@ -29,9 +29,9 @@ from tidelog.quorum.progress import QuorumDescription
 from tidelog.quorum.recovering import PROBE_OFFSET
 from tidelog.quorum.values import (
     Answer,
-    Asked,
     EpochBegun,
     FetchAnswer,
+    PeerRequest,
     QuorumFetch,
     QuorumReady,
     ReplicaKey,
@@ -44,7 +44,7 @@ from tidelog.server.quorum.foreign_clusters import ForeignClusters
 from tidelog.server.quorum.metadata_log import encode_decision
 from tidelog.server.quorum.metadata_storage import MetadataStorage
 from tidelog.server.quorum.notifier import Notifier
-from tidelog.server.quorum.quorum_askers import QuorumAskers
+from tidelog.server.quorum.pending_peer_requests import PendingPeerRequests
 from tidelog.server.quorum.quorum_peers import Namesake, QuorumPeers
 from tidelog.server.settings.quorum_config import Endpoints, QuorumConfig
 from tidelog.server.storage.log_files import LogFiles
@@ -74,7 +74,7 @@ class MetadataQuorum:
         key: of this node's log.
         controller: what `new_controller` made.
         storage: the log and its snapshots.
-        askers: others whose requests wait.
+        pending_requests: others whose requests wait.
         high_watermark: exclusive end of what is committed and here; None while that is not known.
 
     Raises:
@@ -103,7 +103,7 @@ class MetadataQuorum:
         self.endpoints = endpoints
         self.key = ReplicaKey(node_id, opened.directory_id)
         self.high_watermark: Offset | None = None
-        self.askers = QuorumAskers()
+        self.pending_requests = PendingPeerRequests()
         self._clock = clock
         self._executor = executor
         self._on_failed = on_failed
@@ -239,13 +239,13 @@ class MetadataQuorum:
         await self.storage.synced()
         if self._timer is not None:
             self._timer.cancel()
-        self._forget_askers()
+        self._fail_pending_requests()
         await self._peers.close()
 
-    def _forget_askers(self) -> None:
+    def _fail_pending_requests(self) -> None:
         """Nothing more is decided, or answered, here."""
         self.controller.on_lost()
-        self.askers.give_up()
+        self.pending_requests.give_up()
         self._leader_changed.notify()
         self._commit_changed.notify()
 
@@ -257,7 +257,7 @@ class MetadataQuorum:
 
     # What others ask.
 
-    def check_asker(self, cluster_id: str | None, peer: str, claimant: int | None = None) -> None:
+    def check_requester(self, cluster_id: str | None, peer: str, claimant: int | None = None) -> None:
         """Raises KafkaError: this node does not listen to that one, or not to who would lead by it (`claimant`)."""
         if self._is_ended:
             raise refusal(Code.BROKER_NOT_AVAILABLE, "this node is not in the quorum at present")
@@ -267,19 +267,19 @@ class MetadataQuorum:
 
     def may_read_snapshot(self, reader: ReplicaKey, leader_epoch: LeaderEpoch) -> Code:
         """FetchSnapshot: whether this node serves it, as the leader in that epoch. Who loads one follows."""
-        return self._machine.on_snapshot_asked(reader, leader_epoch, self._clock.now_ms())
+        return self._machine.on_snapshot_request(reader, leader_epoch, self._clock.now_ms())
 
     def endpoint_of(self, node_id: BrokerId | None) -> tuple[BrokerId, Address] | None:
         """Where a leader that is named in an answer listens, if it is known."""
         address = None if node_id is None else self.address_of(node_id)
         return None if node_id is None or address is None else (node_id, address)
 
-    async def ask(self, asked: Asked) -> tuple[Answer, LogSlice | None]:
+    async def handle(self, request: PeerRequest) -> tuple[Answer, LogSlice | None]:
         """The answer to what another node asks, with the records that go with it. Who waits no more is forgotten."""
-        if isinstance(asked, EpochBegun) and asked.endpoints and asked.leader_id != self.node_id:
-            self.on_address(asked.leader_id, Address(*asked.endpoints[0][1:]))
-        answer = await self.askers.ask(asked, self._machine, self._on)
-        if isinstance(asked, QuorumFetch) and asked.fetch_offset == PROBE_OFFSET:
+        if isinstance(request, EpochBegun) and request.endpoints and request.leader_id != self.node_id:
+            self.on_address(request.leader_id, Address(*request.endpoints[0][1:]))
+        answer = await self.pending_requests.handle(request, self._machine, self._on)
+        if isinstance(request, QuorumFetch) and request.fetch_offset == PROBE_OFFSET:
             self._write_for_prober()
         if not isinstance(answer, FetchAnswer) or answer.code:
             return answer, None
@@ -353,7 +353,7 @@ class MetadataQuorum:
         self._advance()
         return end_offset
 
-    async def ask_leader(self, message: object, response: type[R], *, timeout_ms: int) -> R:
+    async def send_to_leader(self, message: object, response: type[R], *, timeout_ms: int) -> R:
         """Raises NetworkError: nobody leads, or it does not answer; UnsupportedVersionError: it cannot."""
         if self.leader_id is None:
             raise NetworkError("nobody is known to lead")
@@ -367,7 +367,7 @@ class MetadataQuorum:
         self._is_ended, self._error = True, error
         if not isinstance(error, TidelogError):
             logger.critical("the metadata quorum failed: a bug in Tidelog", exc_info=error)
-        self._forget_askers()
+        self._fail_pending_requests()
         self._on_failed(str(error) if isinstance(error, ConfigError) else f"the metadata log failed: {error}")
 
     # What the machine owes the world.
@@ -433,9 +433,9 @@ class MetadataQuorum:
     def _settle(self, ready: QuorumReady) -> bool:
         """What needs no waiting. Returns whether there was anything."""
         has_update = self._publish(ready.high_watermark)
-        self.askers.answer(ready.replies)
+        self.pending_requests.answer(ready.replies)
         for request in ready.requests:
-            self._peers.ask(request)
+            self._peers.send(request)
         return has_update or bool(ready.replies or ready.requests)
 
     def _publish(self, high_watermark: Offset | None) -> bool:

@@ -18,16 +18,16 @@ from tidelog.base.ports import Buffer
 from tidelog.net.address import Address
 from tidelog.quorum.values import (
     Answer,
-    Asked,
     EpochAnswer,
     EpochBegun,
     EpochEnded,
     FetchAnswer,
+    PeerRequest,
     QuorumFetch,
     ReplicaKey,
     SnapshotId,
     VoteAnswer,
-    VoteAsked,
+    VoteRequested,
 )
 from tidelog.records import EpochEntry, split_batches
 from tidelog.records.header import check_crc
@@ -92,7 +92,9 @@ def _zero(value: UUID | None) -> UUID:
 # What we ask others.
 
 
-def request_of(asked: Asked, cluster_id: ClusterId, target: BrokerId, endpoints: Endpoints) -> tuple[Any, type[Any]]:
+def request_of(
+    peer_request: PeerRequest, cluster_id: ClusterId, target: BrokerId, endpoints: Endpoints
+) -> tuple[Any, type[Any]]:
     """The message, and the class of its answer.
 
     Args:
@@ -100,43 +102,45 @@ def request_of(asked: Asked, cluster_id: ClusterId, target: BrokerId, endpoints:
         endpoints: where this node listens for controllers.
     """
     name = CLUSTER_METADATA_TOPIC
-    match asked:
-        case VoteAsked():
+    match peer_request:
+        case VoteRequested():
             ballot = vote.VotePartition(
-                replica_epoch=asked.leader_epoch,
-                replica_id=asked.candidate.node_id,
-                replica_directory_id=_zero(asked.candidate.directory_id),
-                voter_directory_id=_zero(asked.voter.directory_id),
-                last_offset_epoch=asked.last_leader_epoch,
-                last_offset=asked.log_end_offset,
-                pre_vote=asked.is_pre_vote,
+                replica_epoch=peer_request.leader_epoch,
+                replica_id=peer_request.candidate.node_id,
+                replica_directory_id=_zero(peer_request.candidate.directory_id),
+                voter_directory_id=_zero(peer_request.voter.directory_id),
+                last_offset_epoch=peer_request.last_leader_epoch,
+                last_offset=peer_request.log_end_offset,
+                pre_vote=peer_request.is_pre_vote,
             )
-            voter_id = asked.voter.node_id
+            voter_id = peer_request.voter.node_id
             return (
                 vote.VoteRequest(cluster_id=cluster_id, voter_id=voter_id, topics=[vote.VoteTopic(name, [ballot])]),
                 vote.VoteResponse,
             )
         case EpochBegun():
             told = begin.BeginQuorumEpochPartition(
-                voter_directory_id=_zero(asked.voter.directory_id),
-                leader_id=asked.leader_id,
-                leader_epoch=asked.leader_epoch,
+                voter_directory_id=_zero(peer_request.voter.directory_id),
+                leader_id=peer_request.leader_id,
+                leader_epoch=peer_request.leader_epoch,
             )
             return (
                 begin.BeginQuorumEpochRequest(
                     cluster_id=cluster_id,
-                    voter_id=asked.voter.node_id,
+                    voter_id=peer_request.voter.node_id,
                     topics=[begin.BeginQuorumEpochTopic(name, [told])],
-                    leader_endpoints=[begin.LeaderEndpoint(*one) for one in asked.endpoints or endpoints],
+                    leader_endpoints=[begin.LeaderEndpoint(*one) for one in peer_request.endpoints or endpoints],
                 ),
                 begin.BeginQuorumEpochResponse,
             )
         case EpochEnded():
             ended = end.EndQuorumEpochPartition(
-                leader_id=asked.leader_id,
-                leader_epoch=asked.leader_epoch,
-                preferred_successors=[one.node_id for one in asked.preferred],
-                preferred_candidates=[end.ReplicaInfo(one.node_id, _zero(one.directory_id)) for one in asked.preferred],
+                leader_id=peer_request.leader_id,
+                leader_epoch=peer_request.leader_epoch,
+                preferred_successors=[one.node_id for one in peer_request.preferred],
+                preferred_candidates=[
+                    end.ReplicaInfo(one.node_id, _zero(one.directory_id)) for one in peer_request.preferred
+                ],
             )
             return (
                 end.EndQuorumEpochRequest(
@@ -147,23 +151,23 @@ def request_of(asked: Asked, cluster_id: ClusterId, target: BrokerId, endpoints:
                 end.EndQuorumEpochResponse,
             )
         case QuorumFetch():
-            return _fetch_request(asked, cluster_id), fetch.FetchResponse
+            return _fetch_request(peer_request, cluster_id), fetch.FetchResponse
 
 
-def _fetch_request(asked: QuorumFetch, cluster_id: ClusterId) -> fetch.FetchRequest:
+def _fetch_request(peer_request: QuorumFetch, cluster_id: ClusterId) -> fetch.FetchRequest:
     partition = fetch.FetchPartition(
         partition=0,
-        current_leader_epoch=asked.leader_epoch,
-        fetch_offset=asked.fetch_offset,
-        last_fetched_epoch=asked.last_fetched_epoch,
+        current_leader_epoch=peer_request.leader_epoch,
+        fetch_offset=peer_request.fetch_offset,
+        last_fetched_epoch=peer_request.last_fetched_epoch,
         partition_max_bytes=FETCH_SIZE_BYTES_MAX,
-        replica_directory_id=_zero(asked.replica.directory_id),
-        high_watermark=-1 if asked.high_watermark is None else asked.high_watermark,
+        replica_directory_id=_zero(peer_request.replica.directory_id),
+        high_watermark=-1 if peer_request.high_watermark is None else peer_request.high_watermark,
     )
     return fetch.FetchRequest(
         cluster_id=cluster_id,
-        replica_state=fetch.ReplicaState(replica_id=asked.replica.node_id),
-        max_wait_ms=asked.wait_ms_max,
+        replica_state=fetch.ReplicaState(replica_id=peer_request.replica.node_id),
+        max_wait_ms=peer_request.wait_ms_max,
         min_bytes=0,
         max_bytes=FETCH_SIZE_BYTES_MAX,
         topics=[fetch.FetchTopic(topic_id=METADATA_TOPIC_ID, partitions=[partition])],
@@ -173,7 +177,7 @@ def _fetch_request(asked: QuorumFetch, cluster_id: ClusterId) -> fetch.FetchRequ
 # What others answer.
 
 
-def answer_of(asked: Asked, response: Any) -> Answered:
+def answer_of(peer_request: PeerRequest, response: Any) -> Answered:
     """Read an answer.
 
     Raises:
@@ -182,18 +186,18 @@ def answer_of(asked: Asked, response: Any) -> Answered:
     """
     if response.error_code:
         raise KafkaError(f"refused with {Code(response.error_code).name}", code=Code(response.error_code))
-    match asked:
+    match peer_request:
         case QuorumFetch():
             addresses = addresses_of(response.node_endpoints)
             partition = _only(response.responses)
-            answer, records = _fetch_answer(asked, partition)
+            answer, records = _fetch_answer(peer_request, partition)
             return Answered(answer, records, addresses)
         case _:
             partition = _only(response.topics)
             code = Code(partition.error_code)
             leader_epoch, leader_id = LeaderEpoch(partition.leader_epoch), broker_id(partition.leader_id)
             addresses = addresses_of(response.node_endpoints)
-            if isinstance(asked, VoteAsked):
+            if isinstance(peer_request, VoteRequested):
                 return Answered(VoteAnswer(code, leader_epoch, leader_id, partition.vote_granted), b"", addresses)
             return Answered(EpochAnswer(code, leader_epoch, leader_id), b"", addresses)
 
@@ -202,9 +206,9 @@ def addresses_of(named: Iterable[Named]) -> dict[BrokerId, Address]:
     return {BrokerId(one.node_id): Address(one.host, one.port) for one in named}
 
 
-def _fetch_answer(asked: QuorumFetch, partition: fetch.PartitionData) -> tuple[FetchAnswer, bytes]:
+def _fetch_answer(peer_request: QuorumFetch, partition: fetch.PartitionData) -> tuple[FetchAnswer, bytes]:
     leader, diverging, snapshot = partition.current_leader, partition.diverging_epoch, partition.snapshot_id
-    records = _records(partition.records, asked.fetch_offset)
+    records = _records(partition.records, peer_request.fetch_offset)
     entry = (
         None
         if diverging is None or diverging.epoch < 0
@@ -217,9 +221,9 @@ def _fetch_answer(asked: QuorumFetch, partition: fetch.PartitionData) -> tuple[F
     )
     answer = FetchAnswer(
         code=Code(partition.error_code),
-        leader_epoch=asked.leader_epoch if leader is None else LeaderEpoch(leader.leader_epoch),
+        leader_epoch=peer_request.leader_epoch if leader is None else LeaderEpoch(leader.leader_epoch),
         leader_id=None if leader is None else broker_id(leader.leader_id),
-        fetch_offset=asked.fetch_offset,
+        fetch_offset=peer_request.fetch_offset,
         high_watermark=None if partition.high_watermark < 0 else Offset(partition.high_watermark),
         diverging=entry,
         snapshot=loads,
@@ -259,7 +263,7 @@ def _only(topics: Sequence[Any]) -> Any:
 # What others ask us.
 
 
-def asked_of(request: Any, api_version: int, node_id: BrokerId) -> Asked:
+def peer_request_of(request: Any, api_version: int, node_id: BrokerId) -> PeerRequest:
     """What another node asks.
 
     Args:
@@ -272,7 +276,7 @@ def asked_of(request: Any, api_version: int, node_id: BrokerId) -> Asked:
     match request:
         case vote.VoteRequest():
             _check(partition.replica_id, partition.replica_epoch, partition.last_offset_epoch, partition.last_offset)
-            return VoteAsked(
+            return VoteRequested(
                 leader_epoch=LeaderEpoch(partition.replica_epoch),
                 candidate=ReplicaKey(BrokerId(partition.replica_id), directory_id(partition.replica_directory_id)),
                 voter=_voter(request.voter_id, partition.voter_directory_id, node_id),

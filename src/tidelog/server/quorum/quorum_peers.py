@@ -33,7 +33,7 @@ REFUSAL_TOLD_SECONDS = 60.0
 FAREWELL_SECONDS_MAX = 0.2
 
 
-class Asks(Protocol):
+class PeersHost(Protocol):
     """The driver of the quorum, whose requests these are."""
 
     def on_answered(self, number: int, answer: Answer, records: bytes) -> None: ...
@@ -63,7 +63,7 @@ class QuorumPeers:
         cluster_id: ClusterId,
         endpoints: Endpoints,
         settings: QuorumSettings,
-        asks: Asks,
+        host: PeersHost,
         *,
         network: Network,
         rng: Rng,
@@ -72,7 +72,7 @@ class QuorumPeers:
         self._cluster_id = cluster_id
         self._endpoints = endpoints
         self._settings = settings
-        self._asks = asks
+        self._host = host
         self._addresses: dict[BrokerId, Address] = {}
         self._pool = ConnectionPool(
             network,
@@ -92,9 +92,9 @@ class QuorumPeers:
             self._addresses[node_id] = address
             self._pool.set_addresses(self._addresses)
 
-    def ask(self, request: QuorumRequest) -> None:
-        """Send a request; what becomes of it, `asks` is told."""
-        task = self.start(self._ask(request))
+    def send(self, request: QuorumRequest) -> None:
+        """Send a request; what becomes of it, `host` is told."""
+        task = self.start(self._send(request))
         if isinstance(request.message, EpochEnded):
             self._farewells.add(task)
             task.add_done_callback(self._farewells.discard)
@@ -127,33 +127,33 @@ class QuorumPeers:
             raise NetworkError(f"node {node_id} cannot be reached") from None
         # The connection for fetches from the leader is always in use; the other may be closed for being idle.
         if request_class == FETCH_REQUESTS:
-            connection.on_hung_up = partial(self._asks.on_hung_up, node_id)
+            connection.on_hung_up = partial(self._host.on_hung_up, node_id)
         return connection
 
-    async def _ask(self, request: QuorumRequest) -> None:
+    async def _send(self, request: QuorumRequest) -> None:
         from tidelog.server.quorum.quorum_messages import FETCH_VERSION_MIN, answer_of, request_of
 
-        number, target, asked = request
+        number, target, peer_request = request
         request_class, version = CONTROL_REQUESTS, None
         timeout_ms = self._settings.request_timeout_ms
         try:
-            message, response_type = request_of(asked, self._cluster_id, target, self._endpoints)
-            if isinstance(asked, QuorumFetch):
-                request_class, timeout_ms = FETCH_REQUESTS, timeout_ms + asked.wait_ms_max
+            message, response_type = request_of(peer_request, self._cluster_id, target, self._endpoints)
+            if isinstance(peer_request, QuorumFetch):
+                request_class, timeout_ms = FETCH_REQUESTS, timeout_ms + peer_request.wait_ms_max
             connection = await self.connection(target, request_class)
             if request_class == FETCH_REQUESTS:
                 version = connection.versions.version(
                     ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=self.fetch_version_max
                 )
             response = await connection.request(message, response_type, timeout_ms=timeout_ms, version=version)
-            answered = answer_of(asked, response)
+            answered = answer_of(peer_request, response)
         except TidelogError as error:
             self._tell(target, error)
-            self._asks.on_unanswered(number)
+            self._host.on_unanswered(number)
             return
         for node_id, address in answered.addresses.items():
-            self._asks.on_address(node_id, address)
-        self._asks.on_answered(number, answered.answer, answered.records)
+            self._host.on_address(node_id, address)
+        self._host.on_answered(number, answered.answer, answered.records)
 
     def _tell(self, target: BrokerId, error: TidelogError) -> None:
         """A refusal is a mistake of somebody's: say so, once in a while. That a node is away, is no news."""

@@ -87,7 +87,7 @@ class SnapshotLoading:
     async def _fetch_piece(
         self, snapshot_id: SnapshotId, position: int, leader: tuple[BrokerId, LeaderEpoch], timeout_ms: int
     ) -> Any:
-        asked = wire.FetchSnapshotPartition(
+        requested = wire.FetchSnapshotPartition(
             current_leader_epoch=leader[1],
             snapshot_id=wire.SnapshotId(snapshot_id.end_offset, snapshot_id.leader_epoch),
             position=position,
@@ -97,7 +97,7 @@ class SnapshotLoading:
             cluster_id=self._cluster_id,
             replica_id=self._reader.node_id,
             max_bytes=PIECE_SIZE_BYTES_MAX,
-            topics=[wire.FetchSnapshotTopic(CLUSTER_METADATA_TOPIC, [asked])],
+            topics=[wire.FetchSnapshotTopic(CLUSTER_METADATA_TOPIC, [requested])],
         )
         connection = await self._peers.connection(leader[0], FETCH_REQUESTS)
         return _piece(await connection.request(request, wire.FetchSnapshotResponse, timeout_ms=timeout_ms))

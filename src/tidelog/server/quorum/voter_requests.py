@@ -109,6 +109,6 @@ class VoterRequests:
             listeners=[wire.Listener(*endpoint) for endpoint in voter.endpoints],
             kraft_version_feature=wire.KRaftVersionFeature(*KRAFT_VERSIONS),
         )
-        answer = await quorum.ask_leader(request, wire.UpdateRaftVoterResponse, timeout_ms=UPDATE_AGAIN_MS)
+        answer = await quorum.send_to_leader(request, wire.UpdateRaftVoterResponse, timeout_ms=UPDATE_AGAIN_MS)
         if answer.error_code:
             raise KafkaError(code=Code(answer.error_code))

@@ -63,7 +63,7 @@ class FollowingHost(Protocol):
         """Call `on_due` then, or a little later."""
         ...
 
-    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+    def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         """Send a request to the leader; its answer comes to one of the `on_…` below, if any does."""
         ...
 
@@ -256,7 +256,7 @@ class FollowerDriver(Role):
                 return
             self._move_high_watermark(ready.high_watermark)
             if ready.request is not None:
-                self._host.ask(self, ready.request)
+                self._host.send(self, ready.request)
             if ready.append is None:
                 break
         if not self._is_stopped:

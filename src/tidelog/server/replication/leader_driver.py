@@ -184,13 +184,13 @@ class LeaderDriver(Role):
         self._host.on_isr_changed(before, len(self.replica.isr))
         self.settle()
         self._reschedule_deadline()  # who lags may be proposed to leave again
-        self._ask_who_may_join()
+        self._notify_followers_outside_isr()
 
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Who is neither fenced nor shutting down, in which incarnation."""
         self.replica.on_brokers(active)
         self._settle_deletions()
-        self._ask_who_may_join()
+        self._notify_followers_outside_isr()
 
     def on_settings(self, settings: ReplicationSettings) -> None:
         """Those of the topic changed: with fewer to wait for, more may be committed."""
@@ -217,7 +217,7 @@ class LeaderDriver(Role):
             self._host.on_bug(self.partition, error)
             return
         self._reschedule_deadline()
-        self._ask_who_may_join()
+        self._notify_followers_outside_isr()
 
     def on_follower_changed(self, follower: BrokerId, is_silent: bool, now_ms: int) -> None:
         """A broker has fetched nothing from here for a session, whatever it follows; or it does again."""
@@ -234,7 +234,7 @@ class LeaderDriver(Role):
             return
         self._reschedule_deadline()
 
-    def _ask_who_may_join(self) -> None:
+    def _notify_followers_outside_isr(self) -> None:
         """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
         if not self.replica.is_isr_whole:
             self.partition.tell_followers()

@@ -28,9 +28,9 @@ from tidelog.base.errors import Code, NetworkError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
 from tidelog.records.lineage import EpochEntry
-from tidelog.replica import AskRecords, FollowerRequest
+from tidelog.replica import FollowerRequest, RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
-from tidelog.server.replication.replica_questions import Peers, ReplicaQuestions
+from tidelog.server.replication.replica_requests import Peers, ReplicaRequests
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.transport.turns import TURN_SIZE, in_turns
@@ -72,15 +72,18 @@ class _Followed:
     """A partition in the session: what was asked for it, and what the leader said last."""
 
     following: FollowerDriver
-    ask: AskRecords
+    records_request: RecordsRequest
     named_in: int  # the request that named it last
     told_in: int = 0  # the request whose answer told these
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
-    def says(self, following: FollowerDriver, ask: AskRecords) -> bool:
-        """Whether the leader knows all that is in `ask` from what it was asked before."""
-        return self.following is following and replace(self.ask, number=ask.number) == ask
+    def says(self, following: FollowerDriver, records_request: RecordsRequest) -> bool:
+        """Whether the leader knows all that is in `records_request` from what it was asked before."""
+        return (
+            self.following is following
+            and replace(self.records_request, number=records_request.number) == records_request
+        )
 
 
 class ReplicaFetchers:
@@ -126,7 +129,7 @@ class ReplicaFetchers:
             task.add_done_callback(self._retiring.discard)
             fetcher.give_up()
 
-    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+    def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         """Send a request to the leader that it names."""
         number = hash((following.partition.topic_id.int, following.partition.topic_partition.partition))
         key = request.leader, number % self._settings.fetchers
@@ -143,7 +146,7 @@ class ReplicaFetchers:
                 throttle=self._throttle,
             )
             fetcher.start()
-        fetcher.ask(following, request)
+        fetcher.send(following, request)
 
     def forget(self, following: FollowerDriver) -> None:
         """Nothing is asked for it any more."""
@@ -173,7 +176,7 @@ class ReplicaFetcher:
     ) -> None:
         """For one leader; nothing is sent before `start`."""
         self._throttle = throttle
-        self._held_back: dict[FollowerDriver, AskRecords] = {}  # until there is room
+        self._held_back: dict[FollowerDriver, RecordsRequest] = {}  # until there is room
         self.leader = leader
         self._broker_id = broker_id
         self._number = number
@@ -181,13 +184,13 @@ class ReplicaFetcher:
         self._settings = settings
         self._broker_epoch = broker_epoch
         self._version_max = version_max
-        self._wanted: dict[FollowerDriver, AskRecords] = {}  # not answered yet
+        self._wanted: dict[FollowerDriver, RecordsRequest] = {}  # not answered yet
         self._changed: dict[FollowerDriver, None] = {}  # of these, those that the leader was not asked just so
         self._unanswered: dict[
-            FollowerDriver, AskRecords
+            FollowerDriver, RecordsRequest
         ] = {}  # and nobody is asked any more: they are about to be told
         self._idle: set[_Key] = set()  # were in the session, and want nothing at present
-        self._questions = ReplicaQuestions(broker_id, leader, peers, timeout_ms=settings.timeout_ms)
+        self._other_requests = ReplicaRequests(broker_id, leader, peers, timeout_ms=settings.timeout_ms)
         self._news = asyncio.Event()
         self._session_id = 0
         self._session_epoch = 0
@@ -201,7 +204,7 @@ class ReplicaFetcher:
     def start(self) -> None:
         """Begin to send what is asked."""
         loop = asyncio.get_running_loop()
-        self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._questions.run())}
+        self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._other_requests.run())}
 
     async def stop(self) -> None:
         """Send nothing more."""
@@ -216,51 +219,51 @@ class ReplicaFetcher:
         held_back, self._held_back = self._held_back, {}
         self._note_unanswered()
         self._tell_unanswered(len(self._unanswered))
-        for following, ask in held_back.items():
-            following.on_unanswered(ask.number)
-        self._questions.give_up()
+        for following, records_request in held_back.items():
+            following.on_unanswered(records_request.number)
+        self._other_requests.give_up()
 
-    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+    def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         """Send this, together with what others ask; records only when there is room for them."""
-        if isinstance(request, AskRecords) and self._is_held_back(following, request):
+        if isinstance(request, RecordsRequest) and self._is_held_back(following, request):
             self._held_back[following] = request
             self._throttle.wait(self)
-        elif isinstance(request, AskRecords):
+        elif isinstance(request, RecordsRequest):
             self._wanted[following] = request
             key = _key(following)
             self._idle.discard(key)
             known = self._session.get(key)
             if known is not None and known.says(following, request):
-                known.ask = request  # what is under way answers it too
+                known.records_request = request  # what is under way answers it too
             else:
                 self._changed[following] = None
             self._news.set()
         else:
-            self._questions.ask(following, request)
+            self._other_requests.send(following, request)
 
     def forget(self, following: FollowerDriver) -> None:
         """It wants nothing any more."""
         if following in self._wanted:
             self._answered(following)
-        self._questions.forget(following)
+        self._other_requests.forget(following)
         self._held_back.pop(following, None)
         self._unanswered.pop(following, None)
 
     # What is throttled.
 
-    def _is_held_back(self, following: FollowerDriver, ask: AskRecords) -> bool:
+    def _is_held_back(self, following: FollowerDriver, records_request: RecordsRequest) -> bool:
         """Who has what its leader had committed when it last told is not: it needs little, and is to stay so."""
-        return self._is_behind(following, ask) and self._throttle.room_bytes <= 0
+        return self._is_behind(following, records_request) and self._throttle.room_bytes <= 0
 
-    def _is_behind(self, following: FollowerDriver, ask: AskRecords) -> bool:
+    def _is_behind(self, following: FollowerDriver, records_request: RecordsRequest) -> bool:
         if not self._throttle.covers(following.partition.topic_partition):
             return False
         known = self._session.get(_key(following))
-        return known is None or known.high_watermark is None or ask.fetch_offset < known.high_watermark
+        return known is None or known.high_watermark is None or records_request.fetch_offset < known.high_watermark
 
-    def _size_bytes_max(self, asking: Iterable[FollowerDriver]) -> dict[FollowerDriver, int]:
+    def _size_bytes_max(self, fetching: Iterable[FollowerDriver]) -> dict[FollowerDriver, int]:
         """How much to ask for of each that is throttled and behind: they share the room. A batch comes in any case."""
-        behind = [following for following in asking if self._is_behind(following, self._wanted[following])]
+        behind = [following for following in fetching if self._is_behind(following, self._wanted[following])]
         if not behind:
             return {}
         share = max(self._throttle.room_bytes // len(behind), 1)
@@ -270,7 +273,7 @@ class ReplicaFetcher:
         """Ask for what was held back."""
         held_back, self._held_back = self._held_back, {}
         for following, request in held_back.items():
-            self.ask(following, request)
+            self.send(following, request)
 
     def _answered(self, following: FollowerDriver) -> None:
         """It wants nothing, until it asks anew."""
@@ -316,9 +319,9 @@ class ReplicaFetcher:
         changed, self._changed = self._changed, {}
         size_bytes_max = self._size_bytes_max(changed)
         for following in changed:
-            key, ask = _key(following), self._wanted[following]
+            key, records_request = _key(following), self._wanted[following]
             known = self._session.get(key)
-            followed = _Followed(following, ask, self._requests)
+            followed = _Followed(following, records_request, self._requests)
             if known is not None:
                 followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
                 followed.told_in = known.told_in
@@ -327,10 +330,12 @@ class ReplicaFetcher:
             topic.partitions.append(
                 FetchPartition(
                     partition=key[1],
-                    current_leader_epoch=ask.current_leader_epoch,
-                    fetch_offset=ask.fetch_offset,
-                    last_fetched_epoch=-1 if ask.last_fetched_epoch is None else ask.last_fetched_epoch,
-                    log_start_offset=ask.log_start_offset,
+                    current_leader_epoch=records_request.current_leader_epoch,
+                    fetch_offset=records_request.fetch_offset,
+                    last_fetched_epoch=-1
+                    if records_request.last_fetched_epoch is None
+                    else records_request.last_fetched_epoch,
+                    log_start_offset=records_request.log_start_offset,
                     partition_max_bytes=size_bytes_max.get(following, self._settings.partition_bytes_max),
                 )
             )
@@ -407,9 +412,9 @@ class ReplicaFetcher:
 
     def _tell_unanswered(self, count_max: int) -> None:
         for following in list(islice(self._unanswered, count_max)):
-            ask = self._unanswered.pop(following, None)
-            if ask is not None:
-                following.on_unanswered(ask.number)
+            records_request = self._unanswered.pop(following, None)
+            if records_request is not None:
+                following.on_unanswered(records_request.number)
 
     async def _take(self, answer: FetchResponse, number: int) -> None:
         """Tell the followers what came for them; those that were named and are not told of, that there is no news.
@@ -433,7 +438,7 @@ class ReplicaFetcher:
                 heard.pop((topic.topic_id, row.partition_index), None)
                 if followed.named_in > number:
                     continue
-                if self._wanted.get(followed.following) is followed.ask:
+                if self._wanted.get(followed.following) is followed.records_request:
                     self._answered(followed.following)
                     self._deliver(followed, row)
                 appended_bytes += BYTES_PER_ROW + len(row.records or b"")
@@ -441,16 +446,16 @@ class ReplicaFetcher:
                     appended_bytes = 0
                     await asyncio.sleep(0)
         async for followed in in_turns(heard.values()):
-            if self._wanted.get(followed.following) is followed.ask:
+            if self._wanted.get(followed.following) is followed.records_request:
                 self._answered(followed.following)
                 followed.following.on_fetched(
-                    followed.ask.number,
+                    followed.records_request.number,
                     high_watermark=followed.high_watermark,
                     log_start_offset=followed.log_start_offset,
                 )
 
     def _deliver(self, followed: _Followed, row: PartitionData) -> None:
-        following, number = followed.following, followed.ask.number
+        following, number = followed.following, followed.records_request.number
         if row.records and self._throttle.covers(following.partition.topic_partition):
             self._throttle.record(len(row.records))
         if row.error_code:

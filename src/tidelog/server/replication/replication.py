@@ -198,9 +198,9 @@ class Replication:
         for partition in self._broker.partitions:
             partition.role.on_follower_changed(broker_id, is_silent, now_ms)
 
-    def ask(self, following: FollowerDriver, request: FollowerRequest) -> None:
+    def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
         """Send a request to a leader."""
-        self._fetchers.ask(following, request)
+        self._fetchers.send(following, request)
 
     def forget(self, following: FollowerDriver) -> None:
         """Nothing more is to be sent for it."""

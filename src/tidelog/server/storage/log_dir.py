@@ -469,7 +469,7 @@ class LogDir:
 
     # Whether it can be relied on.
 
-    def ask(self) -> DiskError | None:
+    def probe(self) -> DiskError | None:
         """After an error: write, sync and read a small file. Returns how the disk refused, if it did."""
         path = f"{self.path}/{PROBE_FILE}"
         try:

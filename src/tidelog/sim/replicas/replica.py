@@ -18,14 +18,14 @@ from tidelog.log import Log
 from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata.image import PartitionImage
 from tidelog.replica import (
-    AskEpochEnd,
-    AskRecords,
+    EpochEndRequest,
     FollowerReplica,
     FollowerRequest,
     FollowerSettings,
     IsrProposal,
     LeaderReplica,
     LogBounds,
+    RecordsRequest,
     ReplicaId,
     ReplicationSettings,
     Truncation,
@@ -185,10 +185,10 @@ class HostedReplica:
             follower.on_unanswered(request.number, now_ms)
         elif isinstance(body.outcome, Code):
             follower.on_refused(request.number, body.outcome, now_ms)
-        elif isinstance(request, AskRecords):
+        elif isinstance(request, RecordsRequest):
             self._records = {request.number: body.records}
             follower.on_fetched(request.number, body.outcome, now_ms)  # type: ignore[arg-type]
-        elif isinstance(request, AskEpochEnd):
+        elif isinstance(request, EpochEndRequest):
             follower.on_epoch_end(request.number, body.outcome, now_ms)  # type: ignore[arg-type]
         else:
             follower.on_log_start(request.number, body.outcome, now_ms)  # type: ignore[arg-type]

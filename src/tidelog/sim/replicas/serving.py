@@ -11,12 +11,12 @@ from tidelog.metadata.image import MetadataImage
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import (
     AcceptedFetch,
-    AskEpochEnd,
-    AskLogStart,
-    AskRecords,
+    EpochEndRequest,
     Fetched,
     FollowerFetch,
     LeaderReplica,
+    LogStartRequest,
+    RecordsRequest,
     ReplicaId,
     check_leader_epoch,
 )
@@ -100,10 +100,10 @@ def _serve_follower(broker: Serving, asked: FollowerAsks, reply: Reply) -> None:
     try:
         replica = _find(broker, asked.replica)
         leader = _led(replica, request.current_leader_epoch)
-        if isinstance(request, AskEpochEnd):
+        if isinstance(request, EpochEndRequest):
             end = leader.offset_for_leader_epoch(request.leader_epoch)
             reply(LeaderAnswers(None if end is None else EpochEntry(*end)))
-        elif isinstance(request, AskLogStart):
+        elif isinstance(request, LogStartRequest):
             reply(LeaderAnswers(leader.log_start_offset))
         else:
             _serve_follower_fetch(broker, replica, leader, asked, reply)
@@ -119,7 +119,7 @@ def _serve_follower_fetch(
     reply: Reply,
 ) -> None:
     request = asked.request
-    assert isinstance(request, AskRecords)
+    assert isinstance(request, RecordsRequest)
     fetch = FollowerFetch(
         asked.sender,
         request.fetch_offset,

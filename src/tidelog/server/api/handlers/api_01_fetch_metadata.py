@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.quorum.values import FetchAnswer, QuorumFetch
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.quorum.quorum_messages import asked_of, fetch_response
+from tidelog.server.quorum.quorum_messages import fetch_response, peer_request_of
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse
 
 if TYPE_CHECKING:
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 def handle(node: QuorumApi, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
     try:
-        node.quorum.check_asker(request.cluster_id, context.connection.peer)
-        asked = asked_of(request, context.api_version, node.config.node_id)
+        node.quorum.check_requester(request.cluster_id, context.connection.peer)
+        requested = peer_request_of(request, context.api_version, node.config.node_id)
     except KafkaError as error:
         return FetchResponse(error_code=code_of(error, "Fetch"))
-    assert isinstance(asked, QuorumFetch)
-    return _wait(node, asked)
+    assert isinstance(requested, QuorumFetch)
+    return _wait(node, requested)
 
 
-async def _wait(node: QuorumApi, asked: QuorumFetch) -> FetchResponse:
+async def _wait(node: QuorumApi, requested: QuorumFetch) -> FetchResponse:
     quorum = node.quorum
-    answer, records = await quorum.ask(asked)
+    answer, records = await quorum.handle(requested)
     assert isinstance(answer, FetchAnswer)
     log_start_offset = quorum.storage.log.log_start_offset
     return fetch_response(answer, records, log_start_offset, quorum.endpoint_of(answer.leader_id))

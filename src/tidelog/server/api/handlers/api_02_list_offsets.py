@@ -57,23 +57,27 @@ LOOK_UPS_MAX = 64
 def handle(
     node: DataApi, request: ListOffsetsRequest, context: RequestContext
 ) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    counts = Counter(
+        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
+    )
     is_named_twice = {named for named, count in counts.items() if count > 1}
     looking: list[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]] = []
     topics = []
     for topic in request.topics:
         rows = []
-        for asked in topic.partitions:
-            row = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+        for requested in topic.partitions:
+            row = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
             with _refusals_told(row, topic.name, context.api_version):
-                if (topic.name, asked.partition_index) in is_named_twice:
+                if (topic.name, requested.partition_index) in is_named_twice:
                     raise refusal(Code.INVALID_REQUEST, "the request names this partition more than once")
-                if asked.timestamp < 0 and context.api_version < VERSIONS.get(asked.timestamp, INT16_MAX):
-                    raise refusal(Code.UNSUPPORTED_VERSION, f"ListOffsets of this version knows no {asked.timestamp}")
-                if asked.timestamp >= 0 or asked.timestamp == MAX_TIMESTAMP:
-                    looking.append((topic.name, asked, row))
+                if requested.timestamp < 0 and context.api_version < VERSIONS.get(requested.timestamp, INT16_MAX):
+                    raise refusal(
+                        Code.UNSUPPORTED_VERSION, f"ListOffsets of this version knows no {requested.timestamp}"
+                    )
+                if requested.timestamp >= 0 or requested.timestamp == MAX_TIMESTAMP:
+                    looking.append((topic.name, requested, row))
                 else:
-                    _tell_place(_led(node, topic.name, asked), asked, row, request.isolation_level)
+                    _tell_place(_led(node, topic.name, requested), requested, row, request.isolation_level)
             rows.append(row)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     response = ListOffsetsResponse(topics=topics)
@@ -88,54 +92,54 @@ async def _look(
     response: ListOffsetsResponse,
 ) -> ListOffsetsResponse:
     """Look into the logs, one after the other."""
-    for topic, asked, row in looking:
+    for topic, requested, row in looking:
         await asyncio.sleep(0)  # a look takes a while: let others have their turn
         with _refusals_told(row, topic, context.api_version):
-            found = await _found(node, topic, asked, request.isolation_level)
+            found = await _found(node, topic, requested, request.isolation_level)
             if found is not None:
                 row.timestamp, row.offset, row.leader_epoch = found
             else:
                 _led(
-                    node, topic, asked
+                    node, topic, requested
                 ).leader().latest_offset()  # refuses while it may be that one is not committed yet
     return response
 
 
 async def _found(
-    node: DataApi, topic: str, asked: ListOffsetsPartition, isolation_level: int
+    node: DataApi, topic: str, requested: ListOffsetsPartition, isolation_level: int
 ) -> TimestampOffset | None:
     look_ups = 0
     while True:
         look_ups += 1
-        partition = _led(node, topic, asked)  # each time: much may have happened since
+        partition = _led(node, topic, requested)  # each time: much may have happened since
         end_offset = _end_offset(partition, isolation_level)
         may_wait = look_ups > LOOK_UPS_MAX
         try:
-            if asked.timestamp == MAX_TIMESTAMP:
+            if requested.timestamp == MAX_TIMESTAMP:
                 return partition.newest(end_offset, may_wait=may_wait)
-            return partition.at_timestamp(asked.timestamp, end_offset, may_wait=may_wait)
+            return partition.at_timestamp(requested.timestamp, end_offset, may_wait=may_wait)
         except NotCachedError as missing:
             await node.broker.bring_into_memory([missing])
 
 
 def _tell_place(
-    partition: Partition, asked: ListOffsetsPartition, row: ListOffsetsPartitionResponse, isolation_level: int
+    partition: Partition, requested: ListOffsetsPartition, row: ListOffsetsPartitionResponse, isolation_level: int
 ) -> None:
     log = partition.log
-    if asked.timestamp == LATEST_TIMESTAMP:
+    if requested.timestamp == LATEST_TIMESTAMP:
         replica = partition.leader()
         replica.latest_offset()  # refuses while a new leader does not know it yet
         row.offset, row.leader_epoch = _end_offset(partition, isolation_level), replica.leader_epoch
-    elif asked.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
+    elif requested.timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         row.offset = log.log_start_offset
         epoch = log.lineage.epoch_at(log.log_start_offset)
         row.leader_epoch = -1 if epoch is None else epoch
     # Of LATEST_TIERED_TIMESTAMP nothing is known: there is no tiered storage.
 
 
-def _led(node: DataApi, topic: str, asked: ListOffsetsPartition) -> Partition:
-    partition = node.broker.partition(topic, asked.partition_index)
-    partition.leader(asked.current_leader_epoch)
+def _led(node: DataApi, topic: str, requested: ListOffsetsPartition) -> Partition:
+    partition = node.broker.partition(topic, requested.partition_index)
+    partition.leader(requested.current_leader_epoch)
     return partition
 
 

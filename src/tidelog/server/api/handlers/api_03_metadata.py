@@ -77,8 +77,8 @@ def _answer_where_it_fits(
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """On another thread, if there is much to tell: as the image has it now, whatever comes meanwhile."""
     image, told = node.image, 0
-    asks_for_all = _asks_for_all(request, context)
-    for one in image.topics_by_name.values() if asks_for_all else request.topics or ():
+    wants_all_topics = _wants_all_topics(request, context)
+    for one in image.topics_by_name.values() if wants_all_topics else request.topics or ():
         topic = one if isinstance(one, TopicImage) else _found(image, one)
         told += 1 if topic is None else 1 + len(topic.partitions)
         if told > TOLD_AT_ONCE_MAX:
@@ -87,22 +87,26 @@ def _answer_where_it_fits(
     return _answer(node, image, request, context)
 
 
-def _asks_for_all(request: MetadataRequest, context: RequestContext) -> bool:
+def _wants_all_topics(request: MetadataRequest, context: RequestContext) -> bool:
     return request.topics is None or (not request.topics and context.api_version < NO_TOPICS_MEANS_ALL_BEFORE_VERSION)
 
 
-def _found(image: MetadataImage, asked: MetadataRequestTopic) -> TopicImage | None:
-    return image.topic(asked.name or "") if asked.topic_id == ZERO_UUID else image.topic_by_id(TopicId(asked.topic_id))
+def _found(image: MetadataImage, requested: MetadataRequestTopic) -> TopicImage | None:
+    return (
+        image.topic(requested.name or "")
+        if requested.topic_id == ZERO_UUID
+        else image.topic_by_id(TopicId(requested.topic_id))
+    )
 
 
 def _answer(node: DataApi, image: MetadataImage, request: MetadataRequest, context: RequestContext) -> MetadataResponse:
-    asked = request.topics
-    if asked is None or _asks_for_all(request, context):
+    requested = request.topics
+    if requested is None or _wants_all_topics(request, context):
         topics = [_topic(node, image, topic) for topic in image.topics_by_name.values()]
     else:
-        distinct = {(one.topic_id, one.name): one for one in asked}  # each once, as Kafka does
+        distinct = {(one.topic_id, one.name): one for one in requested}  # each once, as Kafka does
         no_name = None if context.api_version >= NAMELESS_SINCE_VERSION else ""
-        topics = [_asked_topic(node, image, one, no_name) for one in distinct.values()]
+        topics = [_requested_topic(node, image, one, no_name) for one in distinct.values()]
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code != Code.UNKNOWN_TOPIC_ID:
@@ -120,14 +124,14 @@ def _answer(node: DataApi, image: MetadataImage, request: MetadataRequest, conte
     return answer
 
 
-def _asked_topic(
-    node: DataApi, image: MetadataImage, asked: MetadataRequestTopic, no_name: str | None
+def _requested_topic(
+    node: DataApi, image: MetadataImage, requested: MetadataRequestTopic, no_name: str | None
 ) -> MetadataResponseTopic:
-    found, name = _found(image, asked), asked.name
+    found, name = _found(image, requested), requested.name
     if found is not None:
         return _topic(node, image, found)
-    if asked.topic_id != ZERO_UUID:
-        return MetadataResponseTopic(error_code=Code.UNKNOWN_TOPIC_ID, topic_id=asked.topic_id, name=no_name)
+    if requested.topic_id != ZERO_UUID:
+        return MetadataResponseTopic(error_code=Code.UNKNOWN_TOPIC_ID, topic_id=requested.topic_id, name=no_name)
     if name is None:
         return MetadataResponseTopic(error_code=Code.INVALID_REQUEST, name=no_name)
     illegal = check_topic_name(name) is not None

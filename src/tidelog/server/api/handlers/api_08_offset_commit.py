@@ -40,7 +40,7 @@ def handle(
         return answer
 
     return when_answered(
-        node.groups.ask(
+        node.groups.submit(
             request.group_id,
             lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_commit(
                 request_id, request, api_version=context.api_version, now_ms=now_ms, wall_ms=wall_ms

@@ -46,11 +46,11 @@ def handle(
             row.topics = _each_refused(groups[0], row.error_code)
         return OffsetFetchResponse(topics=row.topics, error_code=row.error_code)
 
-    return when_all_answered([_ask(node, group) for group in groups], respond)
+    return when_all_answered([_answer(node, group) for group in groups], respond)
 
 
-def _ask(node: GroupsApi, group: OffsetFetchRequestGroup) -> object:
-    return node.groups.ask(
+def _answer(node: GroupsApi, group: OffsetFetchRequestGroup) -> object:
+    return node.groups.submit(
         group.group_id,
         lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_fetch(
             request_id, group, now_ms=now_ms, wall_ms=wall_ms

@@ -43,7 +43,7 @@ def handle(
         return answer
 
     return when_answered(
-        node.groups.ask(
+        node.groups.submit(
             request.group_id,
             lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_join_group(
                 request_id,

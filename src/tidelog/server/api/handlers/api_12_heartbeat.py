@@ -23,7 +23,7 @@ def handle(
     node: GroupsApi, request: HeartbeatRequest, context: RequestContext
 ) -> HeartbeatResponse | Awaitable[HeartbeatResponse]:
     return when_answered(
-        node.groups.ask(
+        node.groups.submit(
             request.group_id,
             lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_heartbeat(
                 request_id, request, now_ms=now_ms, wall_ms=wall_ms

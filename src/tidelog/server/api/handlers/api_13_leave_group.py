@@ -28,7 +28,7 @@ def handle(
         if member.reason:
             logger.debug("group %r: %r leaves: %r", request.group_id, member.member_id, member.reason)
     return when_answered(
-        node.groups.ask(
+        node.groups.submit(
             request.group_id,
             lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_leave_group(
                 request_id, request, api_version=context.api_version, now_ms=now_ms, wall_ms=wall_ms

@@ -27,7 +27,7 @@ def handle(
     if context.api_version >= PROTOCOL_FROM_VERSION and not names_protocol:
         return SyncGroupResponse(error_code=Code.INCONSISTENT_GROUP_PROTOCOL)
     return when_answered(
-        node.groups.ask(
+        node.groups.submit(
             request.group_id,
             lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_sync_group(
                 request_id, request, now_ms=now_ms, wall_ms=wall_ms

@@ -32,11 +32,11 @@ def handle(
                     row.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=rows)
 
-    return when_all_answered([_ask(node, context.api_version, name) for name in names], respond)
+    return when_all_answered([_answer(node, context.api_version, name) for name in names], respond)
 
 
-def _ask(node: GroupsApi, version: int, group_id: str) -> object:
-    return node.groups.ask(
+def _answer(node: GroupsApi, version: int, group_id: str) -> object:
+    return node.groups.submit(
         group_id,
         lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_describe_group(
             request_id, group_id, api_version=version, now_ms=now_ms, wall_ms=wall_ms

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def handle(
     node: GroupsApi, request: ListGroupsRequest, context: RequestContext
 ) -> ListGroupsResponse | Awaitable[ListGroupsResponse]:
-    answers = node.groups.ask_all(
+    answers = node.groups.submit_all(
         lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_list_groups(
             request_id, request.states_filter, request.types_filter, now_ms=now_ms, wall_ms=wall_ms
         )

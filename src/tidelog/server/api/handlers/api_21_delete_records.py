@@ -27,12 +27,16 @@ if TYPE_CHECKING:
 
 
 async def handle(node: DataApi, request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
-    counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
+    counts = Counter(
+        (topic.name, requested.partition_index) for topic in request.topics for requested in topic.partitions
+    )
     wanted = [
-        RecordsToDelete(topic.name, asked.partition_index, None if asked.offset == TO_HIGH_WATERMARK else asked.offset)
+        RecordsToDelete(
+            topic.name, requested.partition_index, None if requested.offset == TO_HIGH_WATERMARK else requested.offset
+        )
         for topic in request.topics
-        for asked in topic.partitions
-        if counts[topic.name, asked.partition_index] == 1
+        for requested in topic.partitions
+        if counts[topic.name, requested.partition_index] == 1
     ]
     outcomes = {
         (one.topic, one.partition): outcome
@@ -41,13 +45,13 @@ async def handle(node: DataApi, request: DeleteRecordsRequest, context: RequestC
     topics = []
     for topic in request.topics:
         rows = []
-        for asked in topic.partitions:
-            row = DeleteRecordsPartitionResult(partition_index=asked.partition_index)
-            outcome = outcomes.get((topic.name, asked.partition_index))
+        for requested in topic.partitions:
+            row = DeleteRecordsPartitionResult(partition_index=requested.partition_index)
+            outcome = outcomes.get((topic.name, requested.partition_index))
             if outcome is None:
                 row.error_code = Code.INVALID_REQUEST
             elif isinstance(outcome, KafkaError):
-                row.error_code = code_of(outcome, f"DeleteRecords {topic.name}-{asked.partition_index}")
+                row.error_code = code_of(outcome, f"DeleteRecords {topic.name}-{requested.partition_index}")
             else:
                 row.low_watermark = outcome
             rows.append(row)

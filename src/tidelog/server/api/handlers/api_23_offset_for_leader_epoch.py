@@ -37,26 +37,26 @@ def handle(
     topics = []
     for topic in request.topics:
         rows = []
-        for asked in topic.partitions:
-            row = EpochEndOffset(error_code=0, partition=asked.partition, leader_epoch=-1, end_offset=-1)
+        for requested in topic.partitions:
+            row = EpochEndOffset(error_code=0, partition=requested.partition, leader_epoch=-1, end_offset=-1)
             try:
-                partition = node.broker.partition(topic.topic, asked.partition)
-                known = _end(partition, asked, debugs)
+                partition = node.broker.partition(topic.topic, requested.partition)
+                known = _end(partition, requested, debugs)
                 if known is not None:
                     row.leader_epoch, row.end_offset = known
             except KafkaError as error:
-                row.error_code = code_of(error, f"OffsetForLeaderEpoch {topic.topic}-{asked.partition}")
+                row.error_code = code_of(error, f"OffsetForLeaderEpoch {topic.topic}-{requested.partition}")
             rows.append(row)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows))
     return OffsetForLeaderEpochResponse(topics=topics)
 
 
-def _end(partition: Partition, asked: OffsetForLeaderPartition, debugs: bool) -> tuple[LeaderEpoch, Offset] | None:
-    is_own_log_meant = debugs and asked.current_leader_epoch < 0
-    replica = None if is_own_log_meant else partition.leader(asked.current_leader_epoch)
-    if asked.leader_epoch < 0:
+def _end(partition: Partition, requested: OffsetForLeaderPartition, debugs: bool) -> tuple[LeaderEpoch, Offset] | None:
+    is_own_log_meant = debugs and requested.current_leader_epoch < 0
+    replica = None if is_own_log_meant else partition.leader(requested.current_leader_epoch)
+    if requested.leader_epoch < 0:
         return None
-    leader_epoch = LeaderEpoch(asked.leader_epoch)
+    leader_epoch = LeaderEpoch(requested.leader_epoch)
     if replica is not None:
         return replica.offset_for_leader_epoch(leader_epoch)
     return partition.log.lineage.end_offset_for(leader_epoch, partition.log.log_end_offset)

@@ -68,7 +68,7 @@ def _entries(node: MetadataApi, resource: DescribeConfigsResource) -> Sequence[C
         if name == "":
             shared = image.cluster_configs()
             return [entry for entry in broker_entries(BrokerSettings({}, {}, shared)) if entry.name in shared]
-        raise _must_be_asked_itself(node, name)
+        raise _not_this_broker(node, name)
     if resource.resource_type == ResourceType.GROUP:
         raise refusal(Code.INVALID_REQUEST, "groups have no settings here: a consumer brings those of its session")
     raise refusal(Code.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
@@ -78,7 +78,7 @@ def _loggers(node: MetadataApi, resource: DescribeConfigsResource) -> list[Descr
     from tidelog.server.settings.loggers import logger_levels
 
     if resource.resource_name != str(node.config.node_id):
-        raise _must_be_asked_itself(node, resource.resource_name)
+        raise _not_this_broker(node, resource.resource_name)
     return [
         DescribeConfigsResourceResult(
             name=name, value=level, config_source=ConfigSource.DYNAMIC_BROKER_LOGGER, config_type=ConfigType.STRING
@@ -87,7 +87,7 @@ def _loggers(node: MetadataApi, resource: DescribeConfigsResource) -> list[Descr
     ]
 
 
-def _must_be_asked_itself(node: MetadataApi, name: str) -> KafkaError:
+def _not_this_broker(node: MetadataApi, name: str) -> KafkaError:
     return refusal(Code.INVALID_REQUEST, f"broker {name!r} must be asked itself; this is broker {node.config.node_id}")
 
 

@@ -49,18 +49,18 @@ async def handle(node: DataApi, request: DescribeLogDirsRequest, context: Reques
 def _rows_by_directory(
     node: DataApi, request: DescribeLogDirsRequest
 ) -> dict[LogDir, list[tuple[TopicPartition, DescribeLogDirsPartition]]]:
-    asked = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
+    requested = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
     found: dict[LogDir, list[tuple[TopicPartition, DescribeLogDirsPartition]]] = defaultdict(list)
     for partition in node.broker.partitions:
         topic_partition, log = partition.topic_partition, partition.log
         directory = node.files.directory_of(topic_partition)
-        if directory is not None and (asked is None or topic_partition in asked):
+        if directory is not None and (requested is None or topic_partition in requested):
             lag = max(partition.high_watermark - log.log_end_offset, 0)
             row = DescribeLogDirsPartition(topic_partition.partition, log.size_bytes, lag, False)
             found[directory].append((topic_partition, row))
     for directory, future in node.broker.moves.copies:
         topic_partition = future.log.topic_partition
-        if asked is None or topic_partition in asked:
+        if requested is None or topic_partition in requested:
             row = DescribeLogDirsPartition(topic_partition.partition, future.log.size_bytes, future.offset_lag, True)
             found[directory].append((topic_partition, row))
     return found

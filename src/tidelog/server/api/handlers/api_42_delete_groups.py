@@ -25,11 +25,11 @@ def handle(
     def respond(answers: list[Any]) -> DeleteGroupsResponse:
         return DeleteGroupsResponse(results=[_row(name, answer) for name, answer in zip(names, answers, strict=True)])
 
-    return when_all_answered([_ask(node, name) for name in names], respond)
+    return when_all_answered([_answer(node, name) for name in names], respond)
 
 
-def _ask(node: GroupsApi, group_id: str) -> object:
-    return node.groups.ask(
+def _answer(node: GroupsApi, group_id: str) -> object:
+    return node.groups.submit(
         group_id,
         lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_delete_group(
             request_id, group_id, now_ms=now_ms, wall_ms=wall_ms

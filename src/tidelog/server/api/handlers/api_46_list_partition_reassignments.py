@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 async def handle(
     node: ControllerApi, request: ListPartitionReassignmentsRequest, _: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    asked = None
+    requested = None
     if request.topics is not None:
-        asked = [
+        requested = [
             TopicPartition(topic.name, PartitionIndex(index))
             for topic in request.topics
             for index in topic.partition_indexes
         ]
     try:
         found: tuple[OngoingReassignment, ...] = await node.controller.request(
-            lambda state: state.decide_list_reassignments(asked)
+            lambda state: state.decide_list_reassignments(requested)
         )
         await node.caught_up()
     except KafkaError as error:

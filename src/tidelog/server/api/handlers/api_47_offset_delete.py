@@ -41,7 +41,7 @@ def handle(
         return answer
 
     return when_answered(
-        node.groups.ask(
+        node.groups.submit(
             request.group_id,
             lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_delete(
                 request_id, request, now_ms=now_ms, wall_ms=wall_ms

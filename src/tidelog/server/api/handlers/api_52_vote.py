@@ -9,9 +9,9 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
-from tidelog.quorum.values import VoteAnswer, VoteAsked
+from tidelog.quorum.values import VoteAnswer, VoteRequested
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.quorum.quorum_messages import asked_of, vote_response
+from tidelog.server.quorum.quorum_messages import peer_request_of, vote_response
 from tidelog.wire.messages.api_52_vote import VoteRequest, VoteResponse
 
 if TYPE_CHECKING:
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 def handle(node: QuorumApi, request: VoteRequest, context: RequestContext) -> VoteResponse | Awaitable[VoteResponse]:
     try:
-        node.quorum.check_asker(request.cluster_id, context.connection.peer)
-        asked = asked_of(request, context.api_version, node.config.node_id)
-        assert isinstance(asked, VoteAsked)
-        node.quorum.check_asker(request.cluster_id, context.connection.peer, asked.candidate.node_id)
+        node.quorum.check_requester(request.cluster_id, context.connection.peer)
+        requested = peer_request_of(request, context.api_version, node.config.node_id)
+        assert isinstance(requested, VoteRequested)
+        node.quorum.check_requester(request.cluster_id, context.connection.peer, requested.candidate.node_id)
     except KafkaError as error:
         return VoteResponse(error_code=code_of(error, "Vote"))
 
     async def wait() -> VoteResponse:
-        answer, _ = await node.quorum.ask(asked)
+        answer, _ = await node.quorum.handle(requested)
         assert isinstance(answer, VoteAnswer)
         return vote_response(answer, node.quorum.endpoint_of(answer.leader_id))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.quorum.values import EpochAnswer, EpochBegun
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.quorum.quorum_messages import asked_of, begin_response
+from tidelog.server.quorum.quorum_messages import begin_response, peer_request_of
 from tidelog.wire.messages.api_53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ def handle(
     node: QuorumApi, request: BeginQuorumEpochRequest, context: RequestContext
 ) -> BeginQuorumEpochResponse | Awaitable[BeginQuorumEpochResponse]:
     try:
-        node.quorum.check_asker(request.cluster_id, context.connection.peer)
-        asked = asked_of(request, context.api_version, node.config.node_id)
-        assert isinstance(asked, EpochBegun)
-        node.quorum.check_asker(request.cluster_id, context.connection.peer, asked.leader_id)
+        node.quorum.check_requester(request.cluster_id, context.connection.peer)
+        requested = peer_request_of(request, context.api_version, node.config.node_id)
+        assert isinstance(requested, EpochBegun)
+        node.quorum.check_requester(request.cluster_id, context.connection.peer, requested.leader_id)
     except KafkaError as error:
         return BeginQuorumEpochResponse(error_code=code_of(error, "BeginQuorumEpoch"))
 
     async def wait() -> BeginQuorumEpochResponse:
-        answer, _ = await node.quorum.ask(asked)
+        answer, _ = await node.quorum.handle(requested)
         assert isinstance(answer, EpochAnswer)
         return begin_response(answer, node.quorum.endpoint_of(answer.leader_id))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidelog.base.errors import KafkaError
 from tidelog.quorum.values import EpochAnswer
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.quorum.quorum_messages import asked_of, end_response
+from tidelog.server.quorum.quorum_messages import end_response, peer_request_of
 from tidelog.wire.messages.api_54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
 
 if TYPE_CHECKING:
@@ -22,13 +22,13 @@ def handle(
     node: QuorumApi, request: EndQuorumEpochRequest, context: RequestContext
 ) -> EndQuorumEpochResponse | Awaitable[EndQuorumEpochResponse]:
     try:
-        node.quorum.check_asker(request.cluster_id, context.connection.peer)
-        asked = asked_of(request, context.api_version, node.config.node_id)
+        node.quorum.check_requester(request.cluster_id, context.connection.peer)
+        requested = peer_request_of(request, context.api_version, node.config.node_id)
     except KafkaError as error:
         return EndQuorumEpochResponse(error_code=code_of(error, "EndQuorumEpoch"))
 
     async def wait() -> EndQuorumEpochResponse:
-        answer, _ = await node.quorum.ask(asked)
+        answer, _ = await node.quorum.handle(requested)
         assert isinstance(answer, EpochAnswer)
         return end_response(answer, node.quorum.endpoint_of(answer.leader_id))
 

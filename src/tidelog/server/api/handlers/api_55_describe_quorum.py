@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 def handle(node: QuorumApi, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     del context
-    asked = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
-    if asked != [(CLUSTER_METADATA_TOPIC, 0)]:
+    requested = [(topic.topic_name, one.partition_index) for topic in request.topics for one in topic.partitions]
+    if requested != [(CLUSTER_METADATA_TOPIC, 0)]:
         return DescribeQuorumResponse(
             topics=[
                 QuorumTopic(
                     topic,
                     [QuorumPartition(partition_index=index, error_code=Code.UNKNOWN_TOPIC_OR_PARTITION)],
                 )
-                for topic, index in asked
+                for topic, index in requested
             ]
         )
     quorum = node.quorum

@@ -54,16 +54,16 @@ async def handle(
     )
 
 
-def _change(asked: AlterPartitionData, tells_epochs: bool) -> IsrChange:
+def _change(requested: AlterPartitionData, tells_epochs: bool) -> IsrChange:
     if tells_epochs:
-        isr = [(one.broker_id, one.broker_epoch) for one in asked.new_isr_with_epochs]
+        isr = [(one.broker_id, one.broker_epoch) for one in requested.new_isr_with_epochs]
     else:
-        isr = [(broker_id, -1) for broker_id in asked.new_isr]
+        isr = [(broker_id, -1) for broker_id in requested.new_isr]
     return IsrChange(
-        LeaderEpoch(asked.leader_epoch),
-        PartitionEpoch(asked.partition_epoch),
+        LeaderEpoch(requested.leader_epoch),
+        PartitionEpoch(requested.partition_epoch),
         tuple(IsrMember(BrokerId(one), None if epoch < 0 else BrokerEpoch(epoch)) for one, epoch in isr),
-        is_recovering=asked.leader_recovery_state == RECOVERING,
+        is_recovering=requested.leader_recovery_state == RECOVERING,
     )
 
 

@@ -61,8 +61,8 @@ def _for_all(updated: Sequence[UpdatedFeature]) -> UpdateFeaturesResponse:
     )
 
 
-def _update(asked: FeatureUpdateKey, api_version: int) -> FeatureUpdate:
+def _update(requested: FeatureUpdateKey, api_version: int) -> FeatureUpdate:
     if api_version >= UPGRADE_TYPES_FROM_VERSION:
-        return FeatureUpdate(asked.feature, asked.max_version_level, asked.upgrade_type)
-    kind = UpgradeType.SAFE_DOWNGRADE if asked.allow_downgrade else UpgradeType.UPGRADE
-    return FeatureUpdate(asked.feature, asked.max_version_level, kind)
+        return FeatureUpdate(requested.feature, requested.max_version_level, requested.upgrade_type)
+    kind = UpgradeType.SAFE_DOWNGRADE if requested.allow_downgrade else UpgradeType.UPGRADE
+    return FeatureUpdate(requested.feature, requested.max_version_level, kind)

@@ -26,7 +26,7 @@ def handle(
     node: QuorumApi, request: wire.FetchSnapshotRequest, context: RequestContext
 ) -> wire.FetchSnapshotResponse | Awaitable[wire.FetchSnapshotResponse]:
     try:
-        node.quorum.check_asker(request.cluster_id, context.connection.peer)
+        node.quorum.check_requester(request.cluster_id, context.connection.peer)
     except KafkaError as error:
         return wire.FetchSnapshotResponse(error_code=code_of(error, "FetchSnapshot"))
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
@@ -35,30 +35,30 @@ def handle(
 
 
 async def _read(
-    node: QuorumApi, request: wire.FetchSnapshotRequest, asked: wire.FetchSnapshotPartition
+    node: QuorumApi, request: wire.FetchSnapshotRequest, requested: wire.FetchSnapshotPartition
 ) -> wire.FetchSnapshotResponse:
     quorum = node.quorum
-    reader = ReplicaKey(BrokerId(request.replica_id), directory_id(asked.replica_directory_id))
-    snapshot_id = SnapshotId(Offset(asked.snapshot_id.end_offset), LeaderEpoch(asked.snapshot_id.epoch))
-    code = quorum.may_read_snapshot(reader, LeaderEpoch(asked.current_leader_epoch))
+    reader = ReplicaKey(BrokerId(request.replica_id), directory_id(requested.replica_directory_id))
+    snapshot_id = SnapshotId(Offset(requested.snapshot_id.end_offset), LeaderEpoch(requested.snapshot_id.epoch))
+    code = quorum.may_read_snapshot(reader, LeaderEpoch(requested.current_leader_epoch))
     size, piece = 0, b""
     if code is Code.NONE and snapshot_id not in quorum.storage.snapshots.ids:
         code = Code.SNAPSHOT_NOT_FOUND
     if code is Code.NONE:
         size_max = max(min(request.max_bytes, PIECE_SIZE_BYTES_MAX), 1)
-        read = partial(quorum.storage.snapshots.piece, snapshot_id, max(asked.position, 0), size_max)
+        read = partial(quorum.storage.snapshots.piece, snapshot_id, max(requested.position, 0), size_max)
         try:
             size, piece = await node.executor.run(read)
         except DiskError:
             code = Code.SNAPSHOT_NOT_FOUND
-        if code is Code.NONE and not 0 <= asked.position < max(size, 1):
+        if code is Code.NONE and not 0 <= requested.position < max(size, 1):
             code = Code.POSITION_OUT_OF_RANGE
     answered = wire.PartitionSnapshot(
         error_code=code,
-        snapshot_id=asked.snapshot_id,
+        snapshot_id=requested.snapshot_id,
         current_leader=wire.LeaderIdAndEpoch(number_of(quorum.leader_id), quorum.leader_epoch or 0),
         size=size,
-        position=asked.position,
+        position=requested.position,
         unaligned_records=b"" if code else piece,
     )
     leader = quorum.endpoint_of(quorum.leader_id)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def handle(node: QuorumApi, request: AddRaftVoterRequest, context: RequestContext) -> Awaitable[AddRaftVoterResponse]:
     async def wait() -> AddRaftVoterResponse:
         try:
-            node.quorum.check_asker(request.cluster_id, context.connection.peer)
+            node.quorum.check_requester(request.cluster_id, context.connection.peer)
             await node.voter_requests.add(
                 _voter(request), timeout_ms=request.timeout_ms, waits=request.ack_when_committed
             )

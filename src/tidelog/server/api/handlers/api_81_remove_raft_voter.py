@@ -25,7 +25,7 @@ def handle(
 ) -> Awaitable[RemoveRaftVoterResponse]:
     async def wait() -> RemoveRaftVoterResponse:
         try:
-            node.quorum.check_asker(request.cluster_id, context.connection.peer)
+            node.quorum.check_requester(request.cluster_id, context.connection.peer)
             key = ReplicaKey(BrokerId(request.voter_id), directory_id(request.voter_directory_id))
             await node.voter_requests.remove(key)
             await node.caught_up()

@@ -29,7 +29,7 @@ def handle(
     async def wait() -> UpdateRaftVoterResponse:
         code = Code.NONE
         try:
-            node.quorum.check_asker(request.cluster_id, context.connection.peer)
+            node.quorum.check_requester(request.cluster_id, context.connection.peer)
             if not request.listeners:
                 raise refusal(Code.INVALID_REQUEST, "a voter needs a listener")
             key = ReplicaKey(BrokerId(request.voter_id), directory_id(request.voter_directory_id))

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 
 from tidelog.base.errors import Code, refusal
 from tidelog.quorum import QuorumNode
-from tidelog.quorum.values import Answer, Asked, EpochBegun, EpochEnded, QuorumFetch, QuorumReply, VoteAsked
+from tidelog.quorum.values import Answer, EpochBegun, EpochEnded, PeerRequest, QuorumFetch, QuorumReply, VoteRequested
 
 EPOCHS_AHEAD_MAX = 1_000_000
 """No node is so far ahead of another, for each epoch takes an election. After the last, 2^31 - 1, nobody could lead."""
 
 
-class QuorumAskers:
+class PendingPeerRequests:
     """Those who wait. Each has its connection, so there are no more of them than of those."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class QuorumAskers:
     def count(self) -> int:
         return len(self._waiting)
 
-    async def ask(self, asked: Asked, machine: QuorumNode, notify: Callable[..., None]) -> Answer:
+    async def handle(self, request: PeerRequest, machine: QuorumNode, notify: Callable[..., None]) -> Answer:
         """The machine's answer. Whoever waits no more, for its connection closed, is forgotten.
 
         Args:
@@ -36,28 +36,28 @@ class QuorumAskers:
         Raises:
             KafkaError: INVALID_REQUEST: it cannot come from a node.
         """
-        if asked.leader_epoch > machine.leader_epoch + EPOCHS_AHEAD_MAX:
+        if request.leader_epoch > machine.leader_epoch + EPOCHS_AHEAD_MAX:
             raise refusal(
-                Code.INVALID_REQUEST, f"leader epoch {asked.leader_epoch}: this node is at {machine.leader_epoch}"
+                Code.INVALID_REQUEST, f"leader epoch {request.leader_epoch}: this node is at {machine.leader_epoch}"
             )
         self._last_ticket += 1
         ticket = self._last_ticket
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
-        match asked:
+        match request:
             case QuorumFetch():
-                notify(machine.on_fetch_asked, ticket, asked)
-            case VoteAsked():
-                notify(machine.on_vote_asked, ticket, asked)
+                notify(machine.on_fetch_request, ticket, request)
+            case VoteRequested():
+                notify(machine.on_vote_request, ticket, request)
             case EpochBegun():
-                notify(machine.on_epoch_begun, ticket, asked)
+                notify(machine.on_epoch_begun, ticket, request)
             case EpochEnded():
-                notify(machine.on_epoch_ended, ticket, asked)
+                notify(machine.on_epoch_ended, ticket, request)
         try:
             return await future
         finally:
             if self._waiting.pop(ticket, None) is not None:
-                machine.on_asker_gone(ticket)
+                machine.on_requester_disconnected(ticket)
 
     def answer(self, replies: Iterable[QuorumReply]) -> None:
         """The machine has answers."""

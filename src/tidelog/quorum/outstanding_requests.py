@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from tidelog.base.ids import BrokerId
 
 
-class Asking:
+class OutstandingRequests:
     """The voters still to be asked, and those still to answer. One period of a role has one of these.
 
     Bounded by the number of nodes: each is asked one thing at a time.
@@ -68,8 +68,8 @@ class Asking:
     def next_deadline_ms(self) -> int | None:
         return min(self._due_ms.values(), default=None)
 
-    def clone(self) -> Asking:
-        copy = Asking((), 0, backoff_ms=self._backoff_ms, backoff_ms_max=self._backoff_ms_max)
+    def clone(self) -> OutstandingRequests:
+        copy = OutstandingRequests((), 0, backoff_ms=self._backoff_ms, backoff_ms_max=self._backoff_ms_max)
         copy._due_ms = self._due_ms.copy()
         copy._awaited = self._awaited.copy()
         copy._failures = self._failures.copy()

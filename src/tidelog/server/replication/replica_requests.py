@@ -13,7 +13,7 @@ from typing import Protocol
 from tidelog.base.errors import Code, NetworkError, TidelogError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.net.connection import Connection
-from tidelog.replica import AskEpochEnd, AskLogStart
+from tidelog.replica import EpochEndRequest, LogStartRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.wire.messages.api_02_list_offsets import (
     EARLIEST_TIMESTAMP,
@@ -40,7 +40,7 @@ class Peers(Protocol):
     async def connection(self, target: BrokerId, request_class: str = ...) -> Connection: ...
 
 
-class ReplicaQuestions:
+class ReplicaRequests:
     """OffsetForLeaderEpoch and ListOffsets to one leader; all that are there go together.
 
     Args:
@@ -52,51 +52,53 @@ class ReplicaQuestions:
         self._leader = leader
         self._peers = peers
         self._timeout_ms = timeout_ms
-        self._questions: dict[FollowerDriver, AskEpochEnd | AskLogStart] = {}  # not sent yet
-        self._sent: dict[FollowerDriver, AskEpochEnd | AskLogStart] = {}
-        self._asked = asyncio.Event()
+        self._unsent: dict[FollowerDriver, EpochEndRequest | LogStartRequest] = {}  # not sent yet
+        self._sent: dict[FollowerDriver, EpochEndRequest | LogStartRequest] = {}
+        self._has_unsent = asyncio.Event()
 
-    def ask(self, following: FollowerDriver, question: AskEpochEnd | AskLogStart) -> None:
+    def send(self, following: FollowerDriver, request: EpochEndRequest | LogStartRequest) -> None:
         """Send this, together with what others ask."""
-        self._questions[following] = question
-        self._asked.set()
+        self._unsent[following] = request
+        self._has_unsent.set()
 
     def forget(self, following: FollowerDriver) -> None:
         """It wants to know nothing any more."""
-        self._questions.pop(following, None)
+        self._unsent.pop(following, None)
 
     def give_up(self) -> None:
         """Nobody will be told any more: whoever waits is to ask somewhere else."""
-        waiting, self._questions, self._sent = self._sent | self._questions, {}, {}
-        for following, asked in waiting.items():
-            following.on_unanswered(asked.number)
+        waiting, self._unsent, self._sent = self._sent | self._unsent, {}, {}
+        for following, request in waiting.items():
+            following.on_unanswered(request.number)
 
     async def run(self) -> None:
         """Ask, for ever."""
         while True:
-            await self._asked.wait()
+            await self._has_unsent.wait()
             await asyncio.sleep(0)  # what is asked in one step goes together
-            self._asked.clear()
-            questions, self._questions = self._questions, {}
-            self._sent = questions
-            ends = {one: asked for one, asked in questions.items() if isinstance(asked, AskEpochEnd)}
-            starts = {one: asked for one, asked in questions.items() if isinstance(asked, AskLogStart)}
+            self._has_unsent.clear()
+            unsent, self._unsent = self._unsent, {}
+            self._sent = unsent
+            ends = {one: request for one, request in unsent.items() if isinstance(request, EpochEndRequest)}
+            starts = {one: request for one, request in unsent.items() if isinstance(request, LogStartRequest)}
             try:
                 connection = await self._peers.connection(self._leader, REPLICA_REQUESTS)
                 if ends:
-                    await self._ask_epoch_ends(connection, ends)
+                    await self._request_epoch_ends(connection, ends)
                 if starts:
-                    await self._ask_log_starts(connection, starts)
+                    await self._request_log_starts(connection, starts)
             except TidelogError as error:
                 if not isinstance(error, NetworkError):
                     logger.warning("broker %s cannot be followed: %s", self._leader, error)
             self._sent = {}
-            for following, asked in questions.items():
-                following.on_unanswered(asked.number)  # where there was no answer
+            for following, request in unsent.items():
+                following.on_unanswered(request.number)  # where there was no answer
 
-    async def _ask_epoch_ends(self, connection: Connection, asked: Mapping[FollowerDriver, AskEpochEnd]) -> None:
+    async def _request_epoch_ends(
+        self, connection: Connection, requests: Mapping[FollowerDriver, EpochEndRequest]
+    ) -> None:
         topics: dict[str, OffsetForLeaderTopic] = {}
-        for following, one in asked.items():
+        for following, one in requests.items():
             name, index = following.partition.topic_partition
             topic = topics.setdefault(name, OffsetForLeaderTopic(name, []))
             topic.partitions.append(
@@ -107,7 +109,7 @@ class ReplicaQuestions:
         request = OffsetForLeaderEpochRequest(replica_id=self._broker_id, topics=list(topics.values()))
         answer = await connection.send(request, OffsetForLeaderEpochResponse, timeout_ms=self._timeout_ms)
         rows = {(topic.topic, row.partition): row for topic in answer.topics for row in topic.partitions}
-        for following, one in asked.items():
+        for following, one in requests.items():
             row = rows.get(following.partition.topic_partition)
             if row is None:
                 continue
@@ -118,9 +120,11 @@ class ReplicaQuestions:
                 end = (LeaderEpoch(row.leader_epoch), Offset(row.end_offset)) if is_known else None
                 following.on_epoch_end(one.number, end)
 
-    async def _ask_log_starts(self, connection: Connection, asked: Mapping[FollowerDriver, AskLogStart]) -> None:
+    async def _request_log_starts(
+        self, connection: Connection, requests: Mapping[FollowerDriver, LogStartRequest]
+    ) -> None:
         topics: dict[str, ListOffsetsTopic] = {}
-        for following, one in asked.items():
+        for following, one in requests.items():
             name, index = following.partition.topic_partition
             topic = topics.setdefault(name, ListOffsetsTopic(name, []))
             topic.partitions.append(
@@ -133,7 +137,7 @@ class ReplicaQuestions:
         request = ListOffsetsRequest(replica_id=self._broker_id, topics=list(topics.values()))
         answer = await connection.send(request, ListOffsetsResponse, timeout_ms=self._timeout_ms)
         rows = {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
-        for following, one in asked.items():
+        for following, one in requests.items():
             row = rows.get(following.partition.topic_partition)
             if row is None or (not row.error_code and row.offset < 0):
                 continue
