@@ -180,7 +180,7 @@ class Fetching:
 
     # To ask.
     def _start(self, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]) -> None:
-        task = asyncio.get_running_loop().create_task(self._settle(requested, send_request))
+        task = asyncio.get_running_loop().create_task(self._run_request(requested, send_request))
         self._tasks.add(task)
         task.add_done_callback(self._on_task_done)
 
@@ -190,7 +190,9 @@ class Fetching:
             logger.error("%s: a request failed unexpectedly", self._config.client_id, exc_info=task.exception())
         self.pump_soon()
 
-    async def _settle(self, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]) -> None:
+    async def _run_request(
+        self, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]
+    ) -> None:
         """Ask, and see to it that no partition waits for an answer that will not come."""
         try:
             stale_topics = await send_request()

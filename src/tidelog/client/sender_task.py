@@ -139,7 +139,7 @@ class SenderTask:
             appender.pumps_at_ms = deadline_ms = self._sender.next_deadline_ms(now_ms)
         for send in sends:
             self._transmit(send)
-        self._settle()
+        self._process_ready()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -189,7 +189,7 @@ class SenderTask:
         with self._lock:
             self._sender.fail_all(error)
             self._sender.abort_in_flight(error)
-        self._settle()
+        self._process_ready()
         if self._timer is not None:
             self._timer.cancel()
         tasks = list(self._tasks)
@@ -299,7 +299,7 @@ class SenderTask:
         self.pump()
 
     # What follows from it.
-    def _settle(self) -> None:
+    def _process_ready(self) -> None:
         with self._lock:
             done = self._sender.take_done()
             losses = self._sender.take_losses()

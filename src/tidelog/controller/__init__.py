@@ -6,9 +6,9 @@ from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMembe
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica
 from tidelog.controller.partition_scan import PartitionScan
+from tidelog.controller.pending_changes import leaves_pending_changes
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.sessions import BrokerSessions
-from tidelog.controller.settling import unsettles
 from tidelog.controller.state import ControllerState
 from tidelog.controller.values import (
     AlteredConfigs,
@@ -78,5 +78,5 @@ __all__ = [
     "TopicToGrow",
     "UpdatedFeature",
     "UpgradeType",
-    "unsettles",
+    "leaves_pending_changes",
 ]

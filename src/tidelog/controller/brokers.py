@@ -11,7 +11,7 @@ from uuid import UUID
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller.leaders import changes_on_leaving
-from tidelog.controller.settling import after, changes_to_settle
+from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import BrokerChange, BrokerToRegister, ControllerSettings
 from tidelog.journal import Decision
@@ -109,7 +109,7 @@ def decide_unfence_broker(
     if not broker.is_fenced:
         return Decision((), BrokerChange(broker_epoch))
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=UNFENCED)
-    changes = changes_to_settle(after(metadata, record), settings)
+    changes = pending_changes(after(metadata, record), settings)
     return Decision((record, *changes), BrokerChange(broker_epoch))
 
 
@@ -125,7 +125,7 @@ def decide_fence_broker(
     if broker.is_fenced:
         return Decision((), BrokerChange(broker_epoch))
     record = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED)
-    changes = changes_to_settle(after(metadata, record), settings)
+    changes = pending_changes(after(metadata, record), settings)
     return Decision((record, *changes), BrokerChange(broker_epoch))
 
 

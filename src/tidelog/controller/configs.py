@@ -16,7 +16,7 @@ from itertools import islice
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId
 from tidelog.controller.leaders import changes_on_min_insync
-from tidelog.controller.settling import after, changes_to_settle
+from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.topic_rules import UNCLEAN_ELECTION, TopicRules
 from tidelog.controller.values import (
     AlteredConfigs,
@@ -95,7 +95,7 @@ def decide_alter_configs(
     if len(changes) > count_max:
         return Decision(tuple(changes[:count_max]), tuple(replace(one, has_more=True) for one in altered))
     if UNCLEAN_ELECTION.name in changed:
-        changes += changes_to_settle(after(draft, *changes), settings)
+        changes += pending_changes(after(draft, *changes), settings)
     return Decision((*records, *changes), tuple(altered))
 
 

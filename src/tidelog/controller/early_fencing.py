@@ -21,8 +21,8 @@ from itertools import islice
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller.leaders import can_all_do_without, changes_on_shutdown
 from tidelog.controller.partition_scan import PartitionScan
+from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.sessions import BrokerSessions
-from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings
 from tidelog.journal import Decision
@@ -57,7 +57,7 @@ class Suspect:
     Attributes:
         closed_ms: when that was.
         turn: of `BrokerSessions`, then.
-        is_settled: whether what could be done about it was.
+        is_resolved: whether what could be done about it was.
         scan: how far that is, where not all of it can be done at once; and `moved`, how many partitions were.
     """
 
@@ -65,7 +65,7 @@ class Suspect:
     broker_epoch: BrokerEpoch
     closed_ms: int
     turn: int
-    is_settled: bool = False
+    is_resolved: bool = False
     scan: PartitionScan | None = None
     moved: int = 0
 
@@ -105,7 +105,7 @@ class Suspicions:
             Who is to be asked whether it is there; None where it would not help.
         """
         before = self._suspects.get(broker_id)
-        if before is not None and before.is_settled and before.broker_epoch == broker_epoch:
+        if before is not None and before.is_resolved and before.broker_epoch == broker_epoch:
             return None  # it lives: what refuses stands in between
         suspect = Suspect(broker_id, broker_epoch, now_ms, self._sessions.turn(broker_id))
         self._suspects[broker_id] = suspect
@@ -120,7 +120,7 @@ class Suspicions:
             return Doubt.FENCED
         if self._is_heard_since(suspect):
             return Doubt.HEARD_OF
-        if self._suspects.get(suspect.broker_id) is not suspect or suspect.is_settled:
+        if self._suspects.get(suspect.broker_id) is not suspect or suspect.is_resolved:
             return Doubt.MISTAKEN_BEFORE
         others = [each for each in metadata.brokers.values() if each.broker_id != suspect.broker_id]
         is_new = now_ms < self._sessions.began_ms + self._sessions.session_timeout_ms
@@ -158,8 +158,8 @@ def decide_fence_early(
             fence = BrokerRegistrationChangeRecord(
                 broker_id=broker_id, broker_epoch=suspect.broker_epoch, fenced=FENCED
             )
-            suspect.is_settled = True
-            changes = changes_to_settle(after(metadata, fence), settings)
+            suspect.is_resolved = True
+            changes = pending_changes(after(metadata, fence), settings)
             return Decision((fence, *changes), EarlyFence(None, held, is_fenced=True))
         suspect.scan = PartitionScan(metadata)
     count_max = settings.partition_changes_max
@@ -167,6 +167,6 @@ def decide_fence_early(
     moves = changes_on_shutdown(metadata, broker_id, rules, partitions)
     portion = tuple(islice(moves, count_max))
     suspect.moved += len(portion)
-    suspect.is_settled = suspect.scan.is_done
-    doubt = Doubt.NO_OTHER if suspect.is_settled and not suspect.moved else None
-    return Decision(portion, EarlyFence(doubt, suspect.moved, has_more=not suspect.is_settled))
+    suspect.is_resolved = suspect.scan.is_done
+    doubt = Doubt.NO_OTHER if suspect.is_resolved and not suspect.moved else None
+    return Decision(portion, EarlyFence(doubt, suspect.moved, has_more=not suspect.is_resolved))

@@ -19,8 +19,8 @@ from uuid import UUID
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.controller.brokers import decide_fence_broker, decide_unfence_broker, registered
 from tidelog.controller.leaders import changes_on_shutdown, changes_where_nobody_knows, partitions_of
+from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.sessions import BrokerSessions
-from tidelog.controller.settling import after, changes_to_settle
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, Heartbeat, HeartbeatReply
 from tidelog.journal import Decision
@@ -85,7 +85,7 @@ def decide_fence_expired(
         records.append(BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=broker_epoch, fenced=FENCED))
         fenced.append(broker_id)
     if records:
-        records += changes_to_settle(after(metadata, *records), settings)
+        records += pending_changes(after(metadata, *records), settings)
     return Decision(tuple(records), tuple(fenced))
 
 
@@ -101,7 +101,7 @@ def _without_directories(
         log_dirs=[one for one in broker.log_dirs if one not in failed],
     )
     draft = after(metadata, record)
-    changes = changes_to_settle(draft, settings)
+    changes = pending_changes(draft, settings)
     draft = after(draft, *changes)
     unknown = changes_where_nobody_knows(draft, broker.broker_id, TopicRules(draft, settings))
     return (record, *changes, *islice(unknown, settings.partition_changes_max - len(changes)))

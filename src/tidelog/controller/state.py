@@ -21,9 +21,9 @@ from tidelog.controller import (
     heartbeats,
     isr_changes,
     partitions,
+    pending_changes,
     producer_ids,
     reassignments,
-    settling,
 )
 from tidelog.controller import topics as topic_decisions
 from tidelog.controller.directory_assignments import ReplicaInDirectory
@@ -166,13 +166,15 @@ class ControllerState:
             sessions.on_ended(broker_id)
         return decision
 
-    def decide_settle(self, scan: PartitionScan | None = None) -> Decision[int]:
+    def decide_pending_changes(self, scan: PartitionScan | None = None) -> Decision[int]:
         """The next portion of what fences, arrivals and settings have left to do; how many partitions that changes.
 
         Args:
             scan: goes on with it; without, this is the first portion of a pass.
         """
-        return settling.decide_settle(self.metadata, self.settings, scan or PartitionScan(self.metadata))
+        return pending_changes.decide_pending_changes(
+            self.metadata, self.settings, scan or PartitionScan(self.metadata)
+        )
 
     def decide_heartbeat(
         self, heartbeat: Heartbeat, sessions: BrokerSessions, *, next_offset: Offset, now_ms: int

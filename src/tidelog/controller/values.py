@@ -37,7 +37,7 @@ class ControllerSettings:
         broker: its file, to tell what is in force for a topic; what was set over it, the metadata says.
         node_id: the broker whose own settings count there; None for those of all brokers only.
         partition_changes_max: so many partitions that have nothing to do with each other change in one decision at
-            most; the rest follow in further decisions (`settling.py`).
+            most; the rest follow in further decisions (`pending_changes.py`).
     """
 
     cluster_id: ClusterId | None = None

@@ -141,7 +141,7 @@ class FutureLog:
         invariant(self.is_level, "{}: the copy is not level", self.log.directory)
         self.log.producers = self.current.producers.clone()
 
-    def settle(self, producers: ProducerStates) -> None:
+    def sync(self, producers: ProducerStates) -> None:
         """Return once all that was copied would survive a loss of power, and the directory says that it was level.
 
         On another thread, while nobody truncates the current log.

@@ -23,7 +23,7 @@ from tidelog.base.ports import Buffer, Disk, Rng
 from tidelog.log.append import AppendResult, AppendRules, Origin, appended, find_originals, stamp_all
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates
-from tidelog.log.recovery import RecoveredLog, Recovery, settle_topic_id
+from tidelog.log.recovery import RecoveredLog, Recovery, resolve_topic_id
 from tidelog.log.recovery_point import RecoveryPoint
 from tidelog.log.recovery_report import RecoveryReport
 from tidelog.log.retention import retention_end_offset
@@ -128,7 +128,7 @@ class Log:
         if not disk.exists(directory):
             disk.make_dirs(directory)
             disk.sync_dir(directory.rpartition("/")[0] or ".")
-        topic_id = settle_topic_id(disk, directory, topic_id)
+        topic_id = resolve_topic_id(disk, directory, topic_id)
         recovery = Recovery(
             disk,
             directory,

@@ -120,8 +120,8 @@ class Recovery:
         segments = Segments(self._disk, self._directory, self._config, found, self._mark, rng=self._rng)
         log_start_offset = max(log_start_offset, segments.first.base_offset)
         log_end_offset = segments.active.end_offset
-        lineage = self._settle_lineage(segments, log_start_offset, log_end_offset)
-        self._settle_mark(log_end_offset)
+        lineage = self._resolve_lineage(segments, log_start_offset, log_end_offset)
+        self._advance_mark(log_end_offset)
         producers = self._know_producers(segments, snapshots, log_end_offset)
         point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
         segments.is_touched = is_new or not report.was_clean or bool(report.lines())
@@ -138,7 +138,7 @@ class Recovery:
         is_unknown = self._report.mark_fault is not None or (self._config.is_compacted and not self._mark.is_known)
         self._gaps_end_offset = Offset(INT64_MAX) if is_unknown else self._mark.end_offset
 
-    def _settle_mark(self, log_end_offset: Offset) -> None:
+    def _advance_mark(self, log_end_offset: Offset) -> None:
         """Nothing is missing beyond the log end; nor, if it was not known, from here on."""
         if self._gaps_end_offset > log_end_offset:
             self._mark.set(log_end_offset)
@@ -254,7 +254,7 @@ class Recovery:
 
     # What is derived.
 
-    def _settle_lineage(self, segments: Segments, log_start_offset: Offset, log_end_offset: Offset) -> LineageFile:
+    def _resolve_lineage(self, segments: Segments, log_start_offset: Offset, log_end_offset: Offset) -> LineageFile:
         """Make the lineage agree with the log. It is trusted if it could be read (rule 11), else derived."""
         lineage = self._lineage
         if lineage is None:
@@ -384,7 +384,7 @@ def _is_zero(file: File, position: int) -> bool:
     return True
 
 
-def settle_topic_id(disk: Disk, directory: str, topic_id: TopicId | None) -> TopicId | None:
+def resolve_topic_id(disk: Disk, directory: str, topic_id: TopicId | None) -> TopicId | None:
     """Which topic a directory belongs to; one that belongs to none yet is given to `topic_id`.
 
     Raises:

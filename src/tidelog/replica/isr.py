@@ -79,7 +79,7 @@ class InSyncReplicas:
         self._to_send: IsrProposal | None = None
 
     @property
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether the controller has no more to say: every proposal is answered, and the leader has recovered."""
         return not self._proposals and not self.state.is_recovering
 
@@ -89,7 +89,7 @@ class InSyncReplicas:
         Args:
             active: who may be in sync, in which incarnation.
         """
-        if self.is_proposal_open or (isr == self.committed and self.is_settled):
+        if self.is_proposal_open or (isr == self.committed and self.is_stable):
             return
         self.is_proposal_open = True
         broker_epochs = tuple((broker, active[broker]) for broker in sorted(isr) if broker in active)

@@ -204,12 +204,12 @@ class StoppedReplicas:
         if replica not in self._pending:
             self._stop.append(replica)
         self._pending[replica] = _both(self._pending.get(replica, order), order)
-        self._settle(replica, image)
+        self._process_order(replica, image)
 
     def on_image(self, image: MetadataImage) -> None:
         """This broker has applied the metadata up to `image.last_offset`."""
         for replica in list(self._pending):
-            self._settle(replica, image)
+            self._process_order(replica, image)
 
     def on_unheard(self, replica: ReplicaId, image: MetadataImage) -> None:
         """The metadata did not come so far in a long time: it is as if the push had never come.
@@ -244,7 +244,7 @@ class StoppedReplicas:
             tuple(self._resume),
         )
 
-    def _settle(self, replica: ReplicaId, image: MetadataImage) -> None:
+    def _process_order(self, replica: ReplicaId, image: MetadataImage) -> None:
         order = self._pending[replica]
         state = _state(replica, image)
         is_assigned = self._is_assigned(replica, image)

@@ -45,7 +45,7 @@ class GarbageCollection:
         """Look at little at a time from now on, and never again at what there is now."""
         gc.set_threshold(LOOKED_AT_TOGETHER, 0, 0)  # each generation with what the younger one has left
         gc.callbacks.append(_on_collection)
-        self.settle()
+        self.freeze()
 
     def end(self) -> None:
         """Leave the collector as it was found."""
@@ -53,7 +53,7 @@ class GarbageCollection:
         gc.set_threshold(*self._thresholds)
         gc.unfreeze()
 
-    def settle(self) -> None:
+    def freeze(self) -> None:
         """What there is now is there to stay: a start, say, has come to its end."""
         gc.freeze()
         gc.collect()  # of nothing: it would put off others until there is a quarter more than the last one left
@@ -77,7 +77,7 @@ class GarbageCollection:
         """Takes some hundred milliseconds for a million objects."""
         gc.unfreeze()
         gc.collect()
-        self.settle()
+        self.freeze()
 
     async def run(self) -> None:
         """Look at all whenever it is due; never returns."""

@@ -86,7 +86,7 @@ async def _run(
                 loop.add_signal_handler(number, stop, signal.Signals(number).name)
             if parent_fd is not None:
                 loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
-            garbage.settle()
+            garbage.freeze()
             collecting = asyncio.ensure_future(garbage.run())
             on_ready(node.client_port, node.client_address)
             await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)

@@ -237,7 +237,7 @@ class Partition(RuleBasedStateMachine):
                 heard = self.history[self.replicas[other.broker_id].heard].state
                 assert not other.is_active or heard.leader != broker
         self.stop(broker)
-        if self.controller.decide_settle().records:
+        if self.controller.decide_pending_changes().records:
             return  # it was fenced before, and what it leads is about to be another's
         assert self.state.leader != broker
         assert broker not in self.state.isr or not self.knows_eligible
@@ -277,8 +277,8 @@ class Partition(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """Whoever is the active controller does what is left to do."""
-        self._apply(*self.controller.decide_settle().records)
-        assert not self.controller.decide_settle().records
+        self._apply(*self.controller.decide_pending_changes().records)
+        assert not self.controller.decide_pending_changes().records
 
     @rule(fewer=st.integers(1, 2))
     def need_fewer(self, fewer: int) -> None:
@@ -371,7 +371,7 @@ class Partition(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_without_need(self) -> None:
         state, brokers = self.state, self.controller.metadata.brokers
-        if self.controller.decide_settle().records:
+        if self.controller.decide_pending_changes().records:
             return  # it is about to be done
         if state.leader is None:
             assert not any(brokers[broker].is_active for broker in (*state.isr, *state.eligible_leader_replicas))

@@ -52,7 +52,7 @@ def copy_all(future: FutureLog) -> None:
 def take_over(future: FutureLog) -> Log:
     assert future.catch_up(NOW_MS)
     future.adopt_producers()
-    future.settle(future.log.producers.clone())
+    future.sync(future.log.producers.clone())
     return future.take_over()
 
 

@@ -321,7 +321,7 @@ class Broker:
         self._has_just_registered = False
         await self._open_missing(ours, image)
         if delta.changed_configs:
-            self._settle_how_many_must_be_in_sync(image)
+            self._update_min_insync_replicas(image)
         await self.take_roles(ours, image)
         if delta.changed_brokers:
             for partition in self.partitions:
@@ -400,7 +400,7 @@ class Broker:
             await self.take_roles(ours, self.image)
             return [found for one in ours if (found := self.replica_of(one.topic_partition)) is not None]
 
-    def _settle_how_many_must_be_in_sync(self, image: MetadataImage) -> None:
+    def _update_min_insync_replicas(self, image: MetadataImage) -> None:
         """Before any state of partitions that comes with it: in an ISR that the controller granted under a new
         `min.insync.replicas` nothing is committed by the old one, for others may be eligible to lead (rule 4).
         """

@@ -282,14 +282,14 @@ class ReplicaLogDirMove:
     async def _hand_over_undisturbed(self, future: FutureLog) -> bool:
         moves, partition = self._moves, self.partition
         async with partition.log_lock:
-            if not self._is_settled(future):
+            if not self._is_complete(future):
                 return False
             future.adopt_producers()
             producers = future.log.producers.clone()
-            await moves.off_the_loop(partial(future.settle, producers))
+            await moves.off_the_loop(partial(future.sync, producers))
             for _ in range(CATCH_UPS_MAX):
                 self._check_wanted()
-                if self._is_settled(future):
+                if self._is_complete(future):
                     break
                 await self._copy_piece(future)
             else:
@@ -328,7 +328,7 @@ class ReplicaLogDirMove:
                 await self._wait_for_room()
         raise DiskError(self.target.path, f"there is no room to say that {self.partition.topic_partition} lies here")
 
-    def _is_settled(self, future: FutureLog) -> bool:
+    def _is_complete(self, future: FutureLog) -> bool:
         """Without a role, a new leader epoch may be being written to the log that is there."""
         is_whole = self._is_ours and self.partition.role.is_active and self._cut is None
         return is_whole and future.catch_up(self._moves.wall_ms())

@@ -144,7 +144,7 @@ class BrokerLifecycle(BrokerListener):
             if broker_id == self._config.node_id:
                 self._wake.set()
                 if broker.broker_epoch == self.broker_epoch and not broker.is_fenced:
-                    _settle(self._let_in)
+                    _resolve(self._let_in)
             elif broker.in_controlled_shutdown:
                 self._wake.set()
 
@@ -293,7 +293,7 @@ class BrokerLifecycle(BrokerListener):
             if code != Code.NONE:
                 logger.warning("a heartbeat was refused: %s: %s", code.name, code.meaning)
             elif answer.should_shut_down and self._wants_shut_down:
-                _settle(self._let_go)
+                _resolve(self._let_go)
                 return
             interval_ms = self._config.broker_heartbeat_interval_ms
             if self._wants_shut_down:
@@ -323,9 +323,9 @@ class BrokerLifecycle(BrokerListener):
             except TimeoutError:
                 return
         if self._broker.lost or self._files.has_lost_list:
-            await self._settle_losses()
+            await self._resolve_losses()
 
-    async def _settle_losses(self) -> None:
+    async def _resolve_losses(self) -> None:
         """Before it may lead: that it lost replicas is committed, and only then they begin anew.
 
         A controller of a release that does not know of that takes it for a broker that may have lost anything.
@@ -378,7 +378,7 @@ class BrokerLifecycle(BrokerListener):
                 raise
             logger.warning("no controller hears this broker: %s", error)
             if self._wants_shut_down:
-                _settle(self._let_go)
+                _resolve(self._let_go)
             return None
 
     async def _woken(self, timeout_ms: int) -> None:
@@ -400,6 +400,6 @@ class BrokerLifecycle(BrokerListener):
             self._let_in.set_exception(error)
 
 
-def _settle(future: asyncio.Future[None]) -> None:
+def _resolve(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)

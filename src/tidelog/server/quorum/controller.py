@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
-from tidelog.controller import ControllerState, LostReplica, PartitionScan, unsettles
+from tidelog.controller import ControllerState, LostReplica, PartitionScan, leaves_pending_changes
 from tidelog.journal import Decision, Journal, Ticket
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
@@ -110,8 +110,8 @@ class Controller:
         self._published_end_offset = Offset(0)
         self._is_advancing = False
         self._has_loaded = False
-        self._is_unsettled = False
-        self._settling: asyncio.Task[None] | None = None
+        self._has_pending_changes = False
+        self._pending_changes_task: asyncio.Task[None] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -181,7 +181,7 @@ class Controller:
         for listener in self._listeners:
             listener.on_active()
         self._submit(lambda state: state.decide_bootstrap(self._first_metadata_version))
-        self._settle_soon()  # what the one before left to do
+        self._schedule_pending_changes()  # what the one before left to do
         self._advance()
 
     def on_control_appended(self, end_offset: Offset) -> None:
@@ -219,8 +219,8 @@ class Controller:
                 if not ready and end_offset == self._published_end_offset:
                     break
                 for batch in ready.batches:
-                    if any(map(unsettles, batch.records)):
-                        self._settle_soon()
+                    if any(map(leaves_pending_changes, batch.records)):
+                        self._schedule_pending_changes()
                     try:
                         appended = self._quorum.append_decision(batch.records, batch.leader_epoch)
                         invariant(appended == batch.base_offset, "batch {} lies at {}", batch.base_offset, appended)
@@ -244,19 +244,19 @@ class Controller:
         finally:
             self._is_advancing = False
 
-    def _settle_soon(self) -> None:
+    def _schedule_pending_changes(self) -> None:
         """Have what decisions left to do be done, a portion after the other, each when the one before is committed."""
-        self._is_unsettled = True
-        if self._settling is None:
-            self._settling = asyncio.get_running_loop().create_task(self._settle())
+        self._has_pending_changes = True
+        if self._pending_changes_task is None:
+            self._pending_changes_task = asyncio.get_running_loop().create_task(self._run_pending_changes())
 
-    async def _settle(self) -> None:
+    async def _run_pending_changes(self) -> None:
         try:
-            while self._is_unsettled and self.is_active:
-                self._is_unsettled = False
+            while self._has_pending_changes and self.is_active:
+                self._has_pending_changes = False
                 scan = PartitionScan(self.journal.speculative.metadata)
                 while not scan.is_done:
-                    count: int = await self.request(lambda state: state.decide_settle(scan))  # noqa: B023  # at once
+                    count: int = await self.request(lambda state: state.decide_pending_changes(scan))  # noqa: B023  # at once
                     if count:
                         logger.info("%d more partitions have a leader, or other replicas in sync", count)
                     await asyncio.sleep(0)
@@ -265,9 +265,9 @@ class Controller:
         except Exception as error:  # a bug of ours: another controller is to try
             self._quorum.give_up(error)
         finally:
-            self._settling = None
-        if self._is_unsettled and self.is_active:  # in another leadership
-            self._settle_soon()
+            self._pending_changes_task = None
+        if self._has_pending_changes and self.is_active:  # in another leadership
+            self._schedule_pending_changes()
 
     def _tell_of_lost_replicas(self, end_offset: Offset) -> None:
         lost = self.journal.committed.lost

@@ -396,7 +396,7 @@ class MetadataQuorum:
                 if any(one is not None for one in ready[:5]):  # all before the high watermark: they take time
                     self._carrying_out = asyncio.get_running_loop().create_task(self._process_ready(ready))
                     break
-                has_update = self._settle(ready)
+                has_update = self._process_ready_without_disk(ready)
                 self._is_busy = False
                 if not has_update:
                     break
@@ -413,7 +413,7 @@ class MetadataQuorum:
             if ready.load is not None and not self._is_loading:
                 self._is_loading = True
                 self._peers.start(self._load(ready.load))
-            self._settle(ready)
+            self._process_ready_without_disk(ready)
             self._is_busy = False
         except Exception as error:  # of the disk or a bug of ours
             self.give_up(error)
@@ -430,7 +430,7 @@ class MetadataQuorum:
             )
         self._is_lost = is_lost
 
-    def _settle(self, ready: QuorumReady) -> bool:
+    def _process_ready_without_disk(self, ready: QuorumReady) -> bool:
         """What needs no waiting. Returns whether there was anything."""
         has_update = self._publish(ready.high_watermark)
         self.pending_requests.answer(ready.replies)

@@ -108,7 +108,7 @@ class LeaderDriver(Role):
     is_active = True
 
     def __init__(self, partition: Partition, replica: LeaderReplica, host: PartitionHost) -> None:
-        """Do nothing until `settle`."""
+        """Do nothing until `process_ready`."""
         super().__init__(partition, replica.high_watermark, replica.leader_epoch)
         self.replica = replica
         self._host = host
@@ -158,7 +158,7 @@ class LeaderDriver(Role):
     def on_appended(self) -> None:
         """The log grew."""
         self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
-        self.settle()
+        self.process_ready()
         self.partition.tell_followers()
 
     def on_log_start_moved(self) -> None:
@@ -171,10 +171,10 @@ class LeaderDriver(Role):
         if not isinstance(accepted, AcceptedFetch):
             return accepted
         self.replica.on_fetch(accepted)
-        self.settle()
+        self.process_ready()
         self._log_starts[fetch.follower] = log_start_offset
         if self._deletions:
-            self._settle_deletions()
+            self._complete_deletions()
         return None
 
     def on_state(self, state: PartitionImage) -> None:
@@ -182,27 +182,27 @@ class LeaderDriver(Role):
         before = len(self.replica.isr)
         self.replica.on_state(state)
         self._host.on_isr_changed(before, len(self.replica.isr))
-        self.settle()
+        self.process_ready()
         self._reschedule_deadline()  # who lags may be proposed to leave again
         self._notify_followers_outside_isr()
 
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Who is neither fenced nor shutting down, in which incarnation."""
         self.replica.on_brokers(active)
-        self._settle_deletions()
+        self._complete_deletions()
         self._notify_followers_outside_isr()
 
     def on_settings(self, settings: ReplicationSettings) -> None:
         """Those of the topic changed: with fewer to wait for, more may be committed."""
         self.replica.on_settings(settings)
-        self.settle()
+        self.process_ready()
         self._reschedule_deadline()  # with more to wait for, it may be cut off
 
     def on_proposal_unanswered(self) -> None:
         """The controller refused an ISR, or did not answer."""
         if not self._is_stopped:
             self.replica.on_proposal_unanswered(self._host.now_ms())
-            self.settle()
+            self.process_ready()
             self._reschedule_deadline()
 
     def on_due(self, now_ms: int) -> None:
@@ -212,7 +212,7 @@ class LeaderDriver(Role):
         self._due_ms = None
         try:
             self.replica.on_tick(now_ms)
-            self.settle()
+            self.process_ready()
         except InvariantBrokenError as error:
             self._host.on_bug(self.partition, error)
             return
@@ -228,7 +228,7 @@ class LeaderDriver(Role):
                 self.replica.on_silent(follower, now_ms)
             else:
                 self.replica.on_contact(follower, now_ms)
-            self.settle()
+            self.process_ready()
         except InvariantBrokenError as error:
             self._host.on_bug(self.partition, error)
             return
@@ -255,10 +255,10 @@ class LeaderDriver(Role):
         """See `Partition.deleted`."""
         future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._deletions.append((offset, future))
-        self._settle_deletions()
+        self._complete_deletions()
         return future
 
-    def _settle_deletions(self) -> None:
+    def _complete_deletions(self) -> None:
         starts = [self._log_starts.get(broker, -1) for broker in self.replica.active_followers]
         lowest = min(starts, default=self.partition.log.log_start_offset)
         waiting = []
@@ -273,7 +273,7 @@ class LeaderDriver(Role):
 
     # What is owed.
 
-    def settle(self) -> None:
+    def process_ready(self) -> None:
         """Do it."""
         replica = self.replica
         before = replica.high_watermark

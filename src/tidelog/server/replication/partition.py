@@ -105,7 +105,7 @@ class Partition:
         """Serve as the leader of `replica.leader_epoch`, which the lineage holds already (rule 1)."""
         leading = LeaderDriver(self, replica, self._host)
         self.role = leading
-        leading.settle()
+        leading.process_ready()
 
     def follow(self, following: FollowerDriver) -> None:
         """Follow the leader of an epoch. Ends with `stop`."""

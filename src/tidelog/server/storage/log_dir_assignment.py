@@ -155,7 +155,7 @@ class LogDirAssignment:
                     holders.append(log_dir)
         marks = {log_dir: mark for log_dir in holders if (mark := log_dir.future_mark_of(topic_partition)) is not None}
         if marks:
-            holders = self._settle(wanted, holders, marks, config)
+            holders = self._finish_assignment(wanted, holders, marks, config)
         if len(holders) > 1:
             first, second = (log_dir.log_path(topic_partition) for log_dir in holders[:2])
             raise CorruptLogError(
@@ -189,7 +189,7 @@ class LogDirAssignment:
 
     # Where a move was interrupted.
 
-    def _settle(
+    def _finish_assignment(
         self,
         wanted: WantedLog,
         holders: Sequence[LogDir],

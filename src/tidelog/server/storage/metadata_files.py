@@ -80,13 +80,13 @@ class MetadataFiles:
                 log start is in no snapshot that can be read.
             DiskError: the disk refused.
         """
-        state = self._settle_state(has_run=has_run)
+        state = self._resolve_state(has_run=has_run)
         log = self._open_log(now_ms=now_ms)
         try:
             snapshots = MetadataSnapshots(log.directory, disk=self._disk)
             snapshots.look()
             snapshot = self._read_latest(snapshots, log)
-            self._settle_start(log, snapshots, snapshot)
+            self._resolve_start(log, snapshots, snapshot)
             log.flush()  # what a process that was killed had written may not have been synced; from now on it counts
         except CorruptLogError:
             del self._directory.logs[CLUSTER_METADATA]
@@ -94,7 +94,7 @@ class MetadataFiles:
             raise
         return OpenedMetadata(log, snapshots, snapshot, state, self._directory.directory_id)
 
-    def _settle_state(self, *, has_run: bool) -> QuorumState:
+    def _resolve_state(self, *, has_run: bool) -> QuorumState:
         """What the voter must not forget, with the mark of a loss if something of it, or the log, is not there.
 
         Raises CorruptLogError: the file cannot be read; DiskError.
@@ -156,7 +156,7 @@ class MetadataFiles:
             )
         return None
 
-    def _settle_start(self, log: Log, snapshots: MetadataSnapshots, snapshot: Snapshot | None) -> None:
+    def _resolve_start(self, log: Log, snapshots: MetadataSnapshots, snapshot: Snapshot | None) -> None:
         """The log starts at the oldest snapshot, or, where the latest was to replace it, at the end of that."""
         if snapshot is None:
             return

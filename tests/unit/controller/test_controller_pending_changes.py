@@ -29,7 +29,7 @@ from tidelog.controller import (
     TopicToDelete,
 )
 from tidelog.controller import leaders as leaders_module
-from tidelog.controller import settling as settling_module
+from tidelog.controller import pending_changes as pending_changes_module
 from tidelog.controller.partition_scan import LOOKS_PER_CHANGE
 from tidelog.controller.sessions import SESSION_TIMEOUT_MS
 from tidelog.metadata import ConfigResource, PartitionImage, ResourceType
@@ -72,7 +72,7 @@ def settle(cluster: Cluster) -> list[int]:
     counts = []
     scan = PartitionScan(cluster.state.metadata)
     while not scan.is_done:
-        count = cluster.run(cluster.state.decide_settle(scan))
+        count = cluster.run(cluster.state.decide_pending_changes(scan))
         assert count <= PORTION
         counts += [count] if count else []
     return counts
@@ -81,7 +81,7 @@ def settle(cluster: Cluster) -> list[int]:
 def as_a_new_controller(cluster: Cluster) -> None:
     """All that was speculation, or is in nobody's log, is gone."""
     state = ControllerState(cluster.state.settings, cluster.image)
-    assert state.decide_settle().records == cluster.state.decide_settle().records
+    assert state.decide_pending_changes().records == cluster.state.decide_pending_changes().records
     cluster.journal._leadership = (cluster.journal.leader_epoch, state)  # type: ignore[assignment]
     cluster.begin_sessions()
 
@@ -95,14 +95,14 @@ def test_a_fence_comes_first_and_the_rest_follows_in_portions() -> None:
     as_a_new_controller(cluster)
     assert settle(cluster) == [2, 2, 1]
     assert all(leadership(one) == (TWO, 1, (TWO, THREE)) for one in partitions(cluster))
-    assert cluster.state.decide_settle().records == ()
+    assert cluster.state.decide_pending_changes().records == ()
 
 
 def test_a_small_fence_is_one_batch() -> None:
     cluster = cluster_of([ONE, TWO])
     cluster.fence(ONE)
     assert leadership(cluster.partition("a")) == (TWO, 1, (TWO,))
-    assert cluster.state.decide_settle().records == ()
+    assert cluster.state.decide_pending_changes().records == ()
 
 
 def test_all_who_fell_silent_leave_each_partition_at_once_and_stay_eligible() -> None:
@@ -305,7 +305,7 @@ def test_what_an_early_fence_moves_is_worked_out_once(monkeypatch: pytest.Monkey
 def test_a_pass_works_out_each_partition_once(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = cluster_of(*[[ONE]] * COUNT)
     cluster.create("b", *[ALL] * COUNT)
-    looks = Looks(monkeypatch, settling_module)
+    looks = Looks(monkeypatch, pending_changes_module)
     cluster.fence(ONE)
     assert looks.take() == PORTION
     assert settle(cluster) == [2, 2, 2, 2, 2, 2]
@@ -319,11 +319,11 @@ def test_what_nobody_may_lead_counts_as_part_of_a_portion(monkeypatch: pytest.Mo
     cluster = cluster_of(*[[ONE]] * COUNT)
     cluster.fence(ONE)
     settle(cluster)
-    looks = Looks(monkeypatch, settling_module, name="elected")
+    looks = Looks(monkeypatch, pending_changes_module, name="elected")
     scan = PartitionScan(cluster.state.metadata)
     worked_out = []
     while not scan.is_done:
-        assert cluster.state.decide_settle(scan).records == ()
+        assert cluster.state.decide_pending_changes(scan).records == ()
         worked_out.append(looks.take())
     assert worked_out == [2, 2, 2, 1]
 
@@ -336,7 +336,7 @@ def test_a_portion_passes_over_so_many_and_the_next_goes_on_behind_them() -> Non
     scan = PartitionScan(cluster.state.metadata)
     counts = []
     while not scan.is_done:
-        counts.append(cluster.run(cluster.state.decide_settle(scan)))
+        counts.append(cluster.run(cluster.state.decide_pending_changes(scan)))
     assert counts == [0, 1]
 
 
@@ -346,11 +346,11 @@ def test_a_pass_sees_partitions_as_they_are_when_their_turn_comes() -> None:
     cluster.create("last", ALL)
     cluster.fence(ONE)
     scan = PartitionScan(cluster.state.metadata)
-    cluster.run(cluster.state.decide_settle(scan))
+    cluster.run(cluster.state.decide_pending_changes(scan))
     cluster.run(cluster.state.decide_delete_topics([TopicToDelete(name="gone")]))
     cluster.create("new", [TWO])
     while not scan.is_done:
-        cluster.run(cluster.state.decide_settle(scan))
+        cluster.run(cluster.state.decide_pending_changes(scan))
     assert leaders(cluster) == [TWO] * COUNT
     assert cluster.partition("last").leader == TWO
 

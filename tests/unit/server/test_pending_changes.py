@@ -89,7 +89,7 @@ async def led_by_one(quorum: Quorum) -> Controller:
 
 async def settled(controller: Controller) -> None:
     async with asyncio.timeout(60):
-        while controller._settling is not None:
+        while controller._pending_changes_task is not None:
             await asyncio.sleep(0)
 
 

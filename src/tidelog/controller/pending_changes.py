@@ -41,13 +41,13 @@ from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
 
-def decide_settle(metadata: MetadataView, settings: ControllerSettings, scan: PartitionScan) -> Decision[int]:
+def decide_pending_changes(metadata: MetadataView, settings: ControllerSettings, scan: PartitionScan) -> Decision[int]:
     """The next portion of a pass. Returns how many partitions it changes: none, maybe, before the pass is done."""
     changes = _next_changes(metadata, settings, scan)
     return Decision(tuple(changes), len(changes))
 
 
-def unsettles(record: object) -> bool:
+def leaves_pending_changes(record: object) -> bool:
     """Whether there may be more to do after a record than the decision that it is of did itself."""
     if isinstance(record, ConfigRecord):
         return record.name == UNCLEAN_ELECTION.name
@@ -62,7 +62,7 @@ def after(metadata: MetadataView, *records: object) -> MetadataDraft:
     return draft
 
 
-def changes_to_settle(metadata: MetadataView, settings: ControllerSettings) -> list[PartitionChangeRecord]:
+def pending_changes(metadata: MetadataView, settings: ControllerSettings) -> list[PartitionChangeRecord]:
     """The first portion of what is left to do."""
     return _next_changes(metadata, settings, PartitionScan(metadata))
 
@@ -83,7 +83,7 @@ def _next_changes(
         lost = () if online.issuperset(partition.directories) else _offline(partition, brokers)
         if is_well and not lost:
             continue
-        changed = _settled(
+        changed = _resolved(
             partition,
             lost,
             [one for one in partition.isr if one not in alive and one not in lost],
@@ -105,7 +105,7 @@ def _offline(partition: PartitionImage, brokers: Mapping[BrokerId, BrokerImage])
     return [one for one in may_lead if one in brokers and not lies_online(partition, brokers[one])]
 
 
-def _settled(
+def _resolved(
     partition: PartitionImage,
     lost: Collection[BrokerId],
     fenced: Collection[BrokerId],
