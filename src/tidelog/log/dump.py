@@ -20,7 +20,7 @@ from tidelog.log.files import offset_index, time_index
 from tidelog.log.files.checkpoint import parse_meta_properties, parse_offsets, parse_partition_metadata
 from tidelog.log.files.lineage_file import LINEAGE_FILE, read_lineage
 from tidelog.log.files.producer_snapshot import parse_snapshot
-from tidelog.log.recovery import CUT_SUFFIX, PARTITION_METADATA_FILE
+from tidelog.log.recovery import PARTITION_METADATA_FILE, TRUNCATED_SUFFIX
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, parse_file_name
 from tidelog.records.batch import BatchHeader, Record, check_crc, read_records
 from tidelog.records.compression import COMPRESSION_NAMES
@@ -103,7 +103,7 @@ def _dump_file(disk: Disk, path: str, *, records: bool) -> Dump | None:
     return Dump(path, "batches", _batches(disk, path))
 
 
-_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, CUT_SUFFIX)
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRUNCATED_SUFFIX)
 
 
 def _base_offset(name: str) -> Offset | None:

@@ -96,7 +96,7 @@ class FutureLog:
             append_fetched(log, data, now_ms=now_ms)
         self._follow_start(log_start_offset)
 
-    def cut(self, end_offset: Offset) -> None:
+    def truncate_to(self, end_offset: Offset) -> None:
         """The current log was truncated there. Raises CorruptLogError, DiskError."""
         if end_offset < self.log.log_end_offset:
             self.log.truncate_to(end_offset)

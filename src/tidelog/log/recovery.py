@@ -33,14 +33,14 @@ from tidelog.log.files.checkpoint import format_partition_metadata, parse_partit
 from tidelog.log.files.leftovers import clear_leftovers
 from tidelog.log.files.lineage_file import LineageFile, read_lineage
 from tidelog.log.producer_state import ProducerStates
-from tidelog.log.recovery_report import Cut, RecoveryReport
+from tidelog.log.recovery_report import RecoveryReport, TailTruncation
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name, parse_file_name
 from tidelog.log.segments import Segments
 from tidelog.log.snapshots import ProducerSnapshots, replay
 from tidelog.records.lineage import LeaderEpochLineage
 
 PARTITION_METADATA_FILE = "partition.metadata"
-CUT_SUFFIX = ".cut"
+TRUNCATED_SUFFIX = ".cut"
 
 
 class RecoveredLog(NamedTuple):
@@ -104,7 +104,7 @@ class Recovery:
             next_base = found[index + 1].base_offset if index + 1 < len(found) else None
             fault = self._take_over(segment, next_base)
             if fault is not None:
-                self._cut(segment, fault, found[index + 1 :])
+                self._truncate_at(segment, fault, found[index + 1 :])
                 del found[index + 1 :]
                 break
         if found and found[-1].end_offset < log_start_offset:  # all that is left was deleted long ago
@@ -206,7 +206,7 @@ class Recovery:
             segment.release()
         return fault
 
-    def _cut(self, segment: Segment, fault: BatchFaultError, following: list[Segment]) -> None:
+    def _truncate_at(self, segment: Segment, fault: BatchFaultError, following: list[Segment]) -> None:
         """End the log where the fault is. What goes is kept beside it, unless that is nothing but one torn write."""
         tail_size_bytes = segment.size_bytes - fault.position
         lost_size_bytes = tail_size_bytes
@@ -217,7 +217,7 @@ class Recovery:
             size_bytes = later.file.size()
             lost_size_bytes += size_bytes
             if size_bytes:
-                target = free_cut_name(self._disk, self._directory, later.base_offset)
+                target = free_truncated_name(self._disk, self._directory, later.base_offset)
                 later.release()
                 self._disk.rename(later.path, target)
                 kept.append(target)
@@ -227,7 +227,7 @@ class Recovery:
         segment.truncate(fault.position, segment.end_offset)
         segment.file.sync()  # the recovery point may lie at the cut: nobody would find what came back behind it
         segment.finish_indexes()
-        self._report.cut = Cut(
+        self._report.truncation = TailTruncation(
             segment.path, fault.position, lost_size_bytes, segment.end_offset, fault.reason, tuple(reversed(kept))
         )
 
@@ -241,7 +241,7 @@ class Recovery:
         return holds_whole_batch(segment.file.read_at(fault.position, size_bytes), segment.end_offset)
 
     def _keep_tail(self, segment: Segment, position: int) -> str:
-        path = free_cut_name(self._disk, self._directory, segment.end_offset)
+        path = free_truncated_name(self._disk, self._directory, segment.end_offset)
         copy = self._disk.open(path, create=True)
         try:
             while data := segment.file.read_at(position, SCAN_PIECE_BYTES):
@@ -362,15 +362,15 @@ def set_aside_from(disk: Disk, directory: str, offset: Offset) -> list[str]:
     bases = [base for name in disk.list(directory) if (base := parse_file_name(name, LOG_SUFFIX)) is not None]
     for base in sorted(bases, reverse=True):  # from the end on: what a crash leaves has no further hole
         if base >= offset:
-            kept.append(free_cut_name(disk, directory, base))
+            kept.append(free_truncated_name(disk, directory, base))
             disk.rename(f"{directory}/{file_name(base, LOG_SUFFIX)}", kept[-1])
     disk.sync_dir(directory)
     return kept[::-1]
 
 
-def free_cut_name(disk: Disk, directory: str, offset: Offset) -> str:
+def free_truncated_name(disk: Disk, directory: str, offset: Offset) -> str:
     """Where to keep what is cut off a log at an offset."""
-    path = f"{directory}/{file_name(offset, CUT_SUFFIX)}"
+    path = f"{directory}/{file_name(offset, TRUNCATED_SUFFIX)}"
     while disk.exists(path):
         path += "+"
     return path

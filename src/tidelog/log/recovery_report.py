@@ -8,7 +8,7 @@ from tidelog.base.ids import Offset
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TailTruncation:
     """Bytes that were cut off the end of the log.
 
     Attributes:
@@ -47,7 +47,7 @@ class RecoveryReport:
     """Batches whose CRC was checked."""
     replayed_batch_count: int = 0
     """Batches looked at to know the producers."""
-    cut: Cut | None = None
+    truncation: TailTruncation | None = None
     damages: list[str] = field(default_factory=list)
     """What is wrong with segments that were synced long ago: nothing was cut, reads that come there fail."""
     rebuilt_indexes: list[str] = field(default_factory=list)
@@ -64,13 +64,13 @@ class RecoveryReport:
     @property
     def is_worth_a_warning(self) -> bool:
         """Whether anything was lost, or may have been."""
-        return self.cut is not None or bool(self.damages) or self.lineage_rebuilt is not None
+        return self.truncation is not None or bool(self.damages) or self.lineage_rebuilt is not None
 
     def lines(self) -> list[str]:
         """Each finding as a sentence; the worst first. None for a log that was found as it should be."""
         lines = list(self.damages)
-        if self.cut is not None:
-            lines.append(str(self.cut))
+        if self.truncation is not None:
+            lines.append(str(self.truncation))
         if self.lineage_rebuilt is not None:
             lines.append(f"leader epochs derived from the batches: {self.lineage_rebuilt}")
         if self.lineage_dropped_count:

@@ -63,7 +63,6 @@ class Segment:
     """One segment. It knows its own batches; what they mean for the log is the log's affair."""
 
     __slots__ = (
-        "_cuts",
         "_directory",
         "_disk",
         "_file",
@@ -75,6 +74,7 @@ class Segment:
         "_recent_positions",
         "_repair",
         "_size_since_index_entry",
+        "_truncations",
         "base_offset",
         "created_ms",
         "end_offset",
@@ -124,7 +124,7 @@ class Segment:
         self._is_spill_due = False
         self._is_damaged = False
         self._repair = IndexRepair()
-        self._cuts: list[int] = []
+        self._truncations: list[int] = []
         self._recent_base_offset = base_offset
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
@@ -215,7 +215,7 @@ class Segment:
 
     def withdraw(self) -> None:
         """Cut off what was written but not noted. Raises `DiskError` if the disk refuses that too."""
-        self._cuts.append(self.size_bytes)
+        self._truncations.append(self.size_bytes)
         self.file.truncate(self.size_bytes)
 
     def note(self, base_offset: int, last_offset: int, max_timestamp: int, size_bytes: int) -> None:
@@ -326,7 +326,7 @@ class Segment:
             stop = self._repair.look_up(self, lambda: self._cut(start, size_bytes_max, at_least_one))
         if start == self.size_bytes:
             return None
-        return LogSlice(self.file, start, max(stop - start, 0), self._cuts, self.offset_at)
+        return LogSlice(self.file, start, max(stop - start, 0), self._truncations, self.offset_at)
 
     def _cut(self, start: int, size_bytes_max: int, at_least_one: bool) -> int:
         limit = start + max(size_bytes_max, 0)
@@ -405,7 +405,7 @@ class Segment:
 
     def truncate(self, position: int, end_offset: Offset) -> None:
         """Cut the file at `position`, where the batch that would have held `end_offset` starts or started."""
-        self._cuts.append(position)
+        self._truncations.append(position)
         self.is_synced = False
         self.file.truncate(position)
         self.size_bytes = position
@@ -421,7 +421,7 @@ class Segment:
 
     def spoil_slices(self) -> None:
         """What is about to go was truncated, not merely deleted: nobody may read on in it."""
-        self._cuts.append(0)
+        self._truncations.append(0)
 
     def seal(self) -> None:
         """No batch comes after this: the indexes are completed and written."""

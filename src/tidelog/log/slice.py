@@ -32,10 +32,15 @@ class LogSlice:
     segment may meanwhile be closed, or deleted by retention: the slice reads on. Only truncation spoils it.
     """
 
-    __slots__ = ("_cuts", "_cuts_seen", "_end_of_offsets", "_file", "position", "size_bytes")
+    __slots__ = ("_end_of_offsets", "_file", "_truncations", "_truncations_seen", "position", "size_bytes")
 
     def __init__(
-        self, file: File, position: int, size_bytes: int, cuts: list[int], end_of_offsets: Callable[[int], Offset]
+        self,
+        file: File,
+        position: int,
+        size_bytes: int,
+        truncations: list[int],
+        end_of_offsets: Callable[[int], Offset],
     ) -> None:
         """Made by a segment.
 
@@ -49,8 +54,8 @@ class LogSlice:
         self._file = file
         self.position = position
         self.size_bytes = size_bytes
-        self._cuts = cuts
-        self._cuts_seen = len(cuts)
+        self._truncations = truncations
+        self._truncations_seen = len(truncations)
         self._end_of_offsets = end_of_offsets
 
     def __len__(self) -> int:
@@ -101,10 +106,13 @@ class LogSlice:
 
     def _check(self, read_size: int, size: int) -> None:
         # Checked afterwards: whoever truncates says so before it cuts, and before others may write there again.
-        cuts = self._cuts
-        if len(cuts) > self._cuts_seen and min(cuts[self._cuts_seen :]) < self.position + self.size_bytes:
+        truncations = self._truncations
+        if (
+            len(truncations) > self._truncations_seen
+            and min(truncations[self._truncations_seen :]) < self.position + self.size_bytes
+        ):
             raise StaleSliceError(
-                f"{self._file.path}: truncated to {min(cuts[self._cuts_seen :])} bytes "
+                f"{self._file.path}: truncated to {min(truncations[self._truncations_seen :])} bytes "
                 f"below the end of a slice at {self.position + self.size_bytes}: read again"
             )
         if read_size != size:

@@ -30,7 +30,7 @@ class FollowerState:
 
     Attributes:
         truncation, append, load: owed, and not handed out yet.
-        is_cutting, is_appending, is_loading: owed, or handed out and not done yet.
+        is_truncating, is_appending, is_loading: owed, or handed out and not done yet.
         leader_high_watermark: as the leader of this epoch told; None if it told none.
     """
 
@@ -40,8 +40,8 @@ class FollowerState:
         "append",
         "awaited",
         "is_appending",
-        "is_cutting",
         "is_loading",
+        "is_truncating",
         "leader_high_watermark",
         "load",
         "retry_ms",
@@ -55,14 +55,14 @@ class FollowerState:
         self.truncation: Offset | None = None
         self.append: int | None = None
         self.load: SnapshotId | None = None
-        self.is_cutting = self.is_appending = self.is_loading = False
+        self.is_truncating = self.is_appending = self.is_loading = False
         self.leader_high_watermark: Offset | None = None
         self._turn = turn
         self._failures = 0
 
     @property
     def is_disk_busy(self) -> bool:
-        return self.is_cutting or self.is_appending or self.is_loading
+        return self.is_truncating or self.is_appending or self.is_loading
 
     def request_target(self, others: tuple[BrokerId, ...]) -> BrokerId | None:
         """Whose turn it is; None if there is nobody."""
@@ -81,7 +81,7 @@ class FollowerState:
         """Whatever was asked or owed in the role is void; what was handed out is done, and told, all the same."""
         self.awaited = self.retry_ms = self.leader_high_watermark = None
         if self.truncation is not None:
-            self.truncation, self.is_cutting = None, False
+            self.truncation, self.is_truncating = None, False
         if self.append is not None:
             self.append, self.is_appending = None, False
         if self.load is not None:
@@ -105,7 +105,7 @@ class FollowerState:
         self.retry_ms = now_ms + backoff_ms * self._failures
 
     def owe_truncation(self, end_offset: Offset) -> None:
-        self.truncation, self.is_cutting = end_offset, True
+        self.truncation, self.is_truncating = end_offset, True
 
     def owe_append(self, number: int) -> None:
         self.append, self.is_appending = number, True
@@ -114,8 +114,8 @@ class FollowerState:
         self.load, self.is_loading = snapshot, True
 
     def on_truncated(self) -> None:
-        invariant(self.is_cutting and self.truncation is None, "the metadata log was truncated without need")
-        self.is_cutting = False
+        invariant(self.is_truncating and self.truncation is None, "the metadata log was truncated without need")
+        self.is_truncating = False
 
     def on_appended(self) -> None:
         """What was fetched is written; or, of a leader, what it wrote."""
@@ -140,6 +140,6 @@ class FollowerState:
             self.truncation,
             self.append is not None,
             self.load,
-            (self.is_cutting, self.is_appending, self.is_loading),
+            (self.is_truncating, self.is_appending, self.is_loading),
             self.leader_high_watermark,
         )

@@ -488,7 +488,7 @@ class QuorumNode:
         if awaited.fetch.fetch_offset != self._log.log_end_offset or self._is_busy:
             return  # the log moved meanwhile
         if answer.diverging is not None:
-            self._cut(self._log.truncation_point(answer.diverging), now_ms)
+            self._truncate(self._log.truncation_point(answer.diverging), now_ms)
         elif answer.snapshot is not None:
             self._owe_load(answer.snapshot)
         else:
@@ -509,13 +509,13 @@ class QuorumNode:
         if answer.snapshot is not None:
             self._owe_load(answer.snapshot)
         elif answer.diverging is not None and fetch.last_fetched_epoch == log.last_leader_epoch:
-            self._cut(log.truncation_point(answer.diverging), now_ms)
+            self._truncate(log.truncation_point(answer.diverging), now_ms)
 
     def _owe_load(self, snapshot: SnapshotId) -> None:
         self._elections.standing.has_records = True
         self._following.owe_load(snapshot)
 
-    def _cut(self, end_offset: Offset, now_ms: int) -> None:
+    def _truncate(self, end_offset: Offset, now_ms: int) -> None:
         committed = max(self.high_watermark or START, self._log.log_start_offset)
         invariant(
             end_offset >= committed,

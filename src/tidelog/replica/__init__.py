@@ -27,11 +27,11 @@ from tidelog.replica.stop import (
     check_stop_request,
 )
 from tidelog.replica.truncation import (
-    Cut,
     EpochEnd,
     HaltRule,
     OwnLog,
     TruncationRule,
+    TruncationStep,
     belies_what_was_committed,
     truncation_point,
 )
@@ -47,7 +47,6 @@ from tidelog.replica.values import (
 __all__ = [
     "AcceptedFetch",
     "Acknowledgement",
-    "Cut",
     "EpochEnd",
     "EpochEndRequest",
     "Fetched",
@@ -75,6 +74,7 @@ __all__ = [
     "StoppedReplicas",
     "Truncation",
     "TruncationRule",
+    "TruncationStep",
     "belies_what_was_committed",
     "check_leader_epoch",
     "check_metadata_offset",

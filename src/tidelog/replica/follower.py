@@ -30,11 +30,11 @@ from tidelog.replica.follower_values import (
 from tidelog.replica.leader_epoch import check_leader_epoch
 from tidelog.replica.lineage_walk import LineageWalk
 from tidelog.replica.truncation import (
-    Cut,
     EpochEnd,
     HaltRule,
     OwnLog,
     TruncationRule,
+    TruncationStep,
     belies_what_was_committed,
     truncation_point,
 )
@@ -52,10 +52,10 @@ class FollowerReplica:
         "_halt",
         "_halt_rule",
         "_is_appending",
-        "_is_cutting",
         "_is_lineage_whole",
         "_is_nothing_shared",
         "_is_reconciled",
+        "_is_truncating",
         "_learnt",
         "_lineage",
         "_moved_log_start",
@@ -118,7 +118,7 @@ class FollowerReplica:
         self._retry_ms: int | None = None
         self._next_epoch_to_request: LeaderEpoch | None = None
         self._truncation: Truncation | None = None
-        self._is_cutting = False
+        self._is_truncating = False
         self._is_nothing_shared = False
         self._is_lineage_whole = broker_id in state.isr
         self._walk: LineageWalk | None = None
@@ -130,7 +130,7 @@ class FollowerReplica:
         self._moved_log_start: Offset | None = None
         self._is_reconciled = False
         if state.leader is not None:
-            self._cut(self._truncation_rule(self._own_log, None))
+            self._truncate(self._truncation_rule(self._own_log, None))
 
     # What is the case.
 
@@ -174,7 +174,7 @@ class FollowerReplica:
             self._walk.on_answer(*end)
             self._learn()
         else:
-            self._cut(self._truncation_rule(self._own_log, EpochEnd(requested.leader_epoch, *end)))
+            self._truncate(self._truncation_rule(self._own_log, EpochEnd(requested.leader_epoch, *end)))
 
     def on_fetched(self, number: int, answer: Fetched, now_ms: int) -> None:
         """The leader answered a fetch. `take_ready` says whether the records are to be appended."""
@@ -188,7 +188,7 @@ class FollowerReplica:
                 self._back_off(now_ms)
                 return
             self._move(FollowerCause.DIVERGED)
-            self._cut(self._truncation_rule(self._own_log, EpochEnd(requested.last_fetched_epoch, *diverging)))
+            self._truncate(self._truncation_rule(self._own_log, EpochEnd(requested.last_fetched_epoch, *diverging)))
             return
         self._is_reconciled = True
         self._answer = answer
@@ -209,7 +209,7 @@ class FollowerReplica:
             return
         self._move(FollowerCause.LIES_WITHIN)
         self._back_off(now_ms)
-        self._cut(self._truncation_rule(self._own_log, None))
+        self._truncate(self._truncation_rule(self._own_log, None))
 
     def on_refused(self, number: int, code: Code, now_ms: int) -> None:
         """The leader refused. Both epoch errors may pass (KIP-320); if there is another epoch, it has a new machine.
@@ -234,8 +234,8 @@ class FollowerReplica:
         """The truncation is done, and outlasts a loss of power. The log may end lower: a batch goes as a whole."""
         if self.state is FollowerState.STOPPED:
             return  # the next machine looks at the log itself
-        invariant(self._is_cutting and self._truncation is None, "{}: truncated without need", self.partition)
-        self._is_cutting = False
+        invariant(self._is_truncating and self._truncation is None, "{}: truncated without need", self.partition)
+        self._is_truncating = False
         self.log_end_offset = log_end_offset
         self.high_watermark = min(self.high_watermark, log_end_offset)
         if self.state is FollowerState.LOCATING or log_end_offset <= self.log_start_offset:
@@ -268,14 +268,14 @@ class FollowerReplica:
         """Another epoch, or no replica here any more: nothing is sent, and no answer counts."""
         self._move(FollowerCause.STOPPED)
         self._awaited = self._halt = self._truncation = self._append = self._retry_ms = None
-        self._is_cutting = self._is_appending = self._is_reconciled = False
+        self._is_truncating = self._is_appending = self._is_reconciled = False
         self._epochs = ()
 
     # What to do about it.
 
     def take_ready(self) -> FollowerReady:
         """What is owed, in the order in which it is to be done: nothing is sent before the disk has what it says."""
-        request = None if self._is_cutting or self._is_appending else self._next_request()
+        request = None if self._is_truncating or self._is_appending else self._next_request()
         ready = FollowerReady(
             self._halt,
             self._truncation,
@@ -322,7 +322,7 @@ class FollowerReplica:
             self._next_epoch_to_request,
             self._truncation,
             self._append is not None,
-            (self._is_cutting, self._is_appending, self._is_reconciled),
+            (self._is_truncating, self._is_appending, self._is_reconciled),
             (self._is_lineage_whole, self._is_nothing_shared),
             (self._halt, self._unclean_epoch),
             None if self._walk is None else self._walk.canonical_key(),
@@ -351,26 +351,29 @@ class FollowerReplica:
     def _back_off(self, now_ms: int) -> None:
         self._retry_ms = now_ms + self._settings.fetch_backoff_ms
 
-    def _cut(self, cut: Cut) -> None:
+    def _truncate(self, step: TruncationStep) -> None:
         """Remove what the rule removes, with the epochs that nothing is left of; then ask on, or be reconciled."""
-        self._next_epoch_to_request = cut.next_epoch_to_request
-        if self._halt_rule(self._own_log, cut.end_offset, self._unclean_epoch):
+        self._next_epoch_to_request = step.next_epoch_to_request
+        if self._halt_rule(self._own_log, step.end_offset, self._unclean_epoch):
             self._next_epoch_to_request = None
-            self._halt = Halt(cut.end_offset, self.high_watermark, self._own_log.last_leader_epoch)
+            self._halt = Halt(step.end_offset, self.high_watermark, self._own_log.last_leader_epoch)
             self._move(FollowerCause.BELIED)
             return
-        has_newer_epochs = cut.agreed_epoch not in (None, self._lineage.latest_leader_epoch)  # they have no record left
-        if cut.end_offset < self.log_start_offset:
+        has_newer_epochs = step.agreed_epoch not in (
+            None,
+            self._lineage.latest_leader_epoch,
+        )  # they have no record left
+        if step.end_offset < self.log_start_offset:
             self._next_epoch_to_request, self._is_nothing_shared = None, True
             self._move(FollowerCause.NOTHING_SHARED)
-        elif cut.end_offset < self.log_end_offset or has_newer_epochs:
-            is_below = cut.end_offset < self.high_watermark
-            self._owe(Truncation(cut.end_offset, below_high_watermark=self.high_watermark if is_below else None))
+        elif step.end_offset < self.log_end_offset or has_newer_epochs:
+            is_below = step.end_offset < self.high_watermark
+            self._owe(Truncation(step.end_offset, below_high_watermark=self.high_watermark if is_below else None))
         else:
             self._go_on()
 
     def _owe(self, truncation: Truncation) -> None:
-        self._truncation, self._is_cutting = truncation, True
+        self._truncation, self._is_truncating = truncation, True
 
     def _go_on(self) -> None:
         if self._next_epoch_to_request is None:

@@ -47,7 +47,7 @@ class EpochEnd(NamedTuple):
     end_offset: Offset
 
 
-class Cut(NamedTuple):
+class TruncationStep(NamedTuple):
     """What to do next.
 
     Attributes:
@@ -88,34 +88,34 @@ def belies_what_was_committed(log: OwnLog, end_offset: Offset, unclean_epoch: Le
 class TruncationRule(Protocol):
     """What a follower cuts and asks, having been told `answer`; None when nothing was asked yet."""
 
-    def __call__(self, log: OwnLog, answer: EpochEnd | None) -> Cut: ...
+    def __call__(self, log: OwnLog, answer: EpochEnd | None) -> TruncationStep: ...
 
 
-def truncation_point(log: OwnLog, answer: EpochEnd | None) -> Cut:
+def truncation_point(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
     """The one rule in production: KIP-101 as KIP-279 mended it. A log without records may know no epoch to ask for.
 
     Records of no known epoch (the lineage was lost, and compaction left nothing to rebuild it from) cannot be told from
     others at their offsets: where they are the last that would be left, nothing is kept.
     """
-    cut = _compared(log, answer)
-    if cut.end_offset > log.log_start_offset and log.lineage.epoch_at(Offset(cut.end_offset - 1)) is None:
-        return Cut(Offset(log.log_start_offset - 1))
-    return cut
+    step = _compared(log, answer)
+    if step.end_offset > log.log_start_offset and log.lineage.epoch_at(Offset(step.end_offset - 1)) is None:
+        return TruncationStep(Offset(log.log_start_offset - 1))
+    return step
 
 
-def _compared(log: OwnLog, answer: EpochEnd | None) -> Cut:
+def _compared(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
     """What the lineages say.
 
     What ends lower ends both: the end of our epoch may lie above the leader's end of a newer one. So what is asked for
     next is the epoch of the last record that is left, which need not be the one that was compared.
     """
     if answer is None:
-        return Cut(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
+        return TruncationStep(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
     own = log.lineage.end_offset_for(answer.leader_epoch, log.log_end_offset)
     if own is None:  # the epoch that was asked for is not in our lineage: ask for one that is
-        return Cut(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
+        return TruncationStep(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
     own_epoch, own_end_offset = own
     end_offset = min(own_end_offset, answer.end_offset, log.log_end_offset)
     if own_epoch == answer.leader_epoch:
-        return Cut(end_offset, agreed_epoch=own_epoch)
-    return Cut(end_offset, next_epoch_to_request=log.lineage.epoch_at(Offset(end_offset - 1)))
+        return TruncationStep(end_offset, agreed_epoch=own_epoch)
+    return TruncationStep(end_offset, next_epoch_to_request=log.lineage.epoch_at(Offset(end_offset - 1)))

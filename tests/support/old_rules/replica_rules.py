@@ -11,29 +11,29 @@ from tidelog.controller.partition_changes import IsActive
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import LeaderEpochLineage
 from tidelog.replica import (
-    Cut,
     EpochEnd,
     LeaderReplica,
     OwnLog,
+    TruncationStep,
     truncation_point,
 )
 
 
-def high_watermark_alone(log: OwnLog, answer: EpochEnd | None) -> Cut:
+def high_watermark_alone(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
     """Before KIP-101: a follower asks nobody, and keeps what it knows to be committed."""
-    return Cut(log.high_watermark)
+    return TruncationStep(log.high_watermark)
 
 
-def first_epoch_end(log: OwnLog, answer: EpochEnd | None) -> Cut:
+def first_epoch_end(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
     """KIP-101 alone: one question, and the end offset in the answer counts, whatever epoch the answer is of."""
     if answer is None:
-        return Cut(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
-    return Cut(min(answer.end_offset, log.log_end_offset))
+        return TruncationStep(log.log_end_offset, next_epoch_to_request=log.last_leader_epoch)
+    return TruncationStep(min(answer.end_offset, log.log_end_offset))
 
 
-def only_when_told(log: OwnLog, answer: EpochEnd | None) -> Cut:
+def only_when_told(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
     """No question before the first fetch: the leader tells who diverged. Kafka's since 2.7, and no weaker than ours."""
-    return Cut(log.log_end_offset) if answer is None else truncation_point(log, answer)
+    return TruncationStep(log.log_end_offset) if answer is None else truncation_point(log, answer)
 
 
 def never_halts(log: OwnLog, end_offset: Offset, unclean_epoch: LeaderEpoch | None) -> bool:

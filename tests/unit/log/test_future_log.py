@@ -97,7 +97,7 @@ def test_it_is_alike_after_whatever_happened_to_the_log_meanwhile(seed: int) -> 
         elif does < 0.67 and log.log_end_offset > log.log_start_offset:
             end_offset = Offset(random.randrange(log.log_start_offset, log.log_end_offset))
             if future is not None:
-                future.cut(end_offset)
+                future.truncate_to(end_offset)
             log.truncate_to(end_offset)
             sequences = {
                 each: state.batches[-1].last_sequence + 1 if (state := log.producers.get(each)) and state.batches else 0

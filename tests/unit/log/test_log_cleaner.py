@@ -336,7 +336,7 @@ def test_a_cleaned_log_is_whole_whatever_its_policy_becomes() -> None:
     expected = offsets_of(log)
     for clean_stop in (False, True):
         again = open_log(disk, clean=clean_stop, **{**COMPACT, "cleanup_policy": frozenset({"delete"})})
-        assert again.recovery.cut is None
+        assert again.recovery.truncation is None
         assert not again.recovery.is_worth_a_warning
         assert offsets_of(again) == expected
         again.close()
@@ -358,8 +358,8 @@ def test_a_gap_above_the_mark_is_a_loss_whatever_the_policy(policy: str) -> None
     at = bytes(data).index(gone)
     del data[at : at + len(gone)]
     again = open_log(disk, clean=False, **settings)
-    assert again.recovery.cut is not None
-    assert "the batch has offset 7 where 6 comes next" in again.recovery.cut.reason
+    assert again.recovery.truncation is not None
+    assert "the batch has offset 7 where 6 comes next" in again.recovery.truncation.reason
 
 
 def test_without_a_mark_a_compacted_log_counts_as_cleaned_up_to_its_end() -> None:
@@ -370,7 +370,7 @@ def test_without_a_mark_a_compacted_log_counts_as_cleaned_up_to_its_end() -> Non
     clean(log)
     disk.remove(f"{DIRECTORY}/cleaned-end-offset")
     again = open_log(disk, clean=False, **COMPACT)
-    assert again.recovery.cut is None
+    assert again.recovery.truncation is None
     assert again.compaction.mark.end_offset == 4
     assert offsets_of(again) == [2, 3]
 
@@ -383,7 +383,7 @@ def test_a_mark_that_cannot_be_read_is_told_and_costs_nothing() -> None:
     clean(log)
     disk.files[f"{DIRECTORY}/cleaned-end-offset"].data[:] = b"?"
     again = open_log(disk, clean=False, **{**COMPACT, "cleanup_policy": frozenset({"delete"})})
-    assert again.recovery.cut is None
+    assert again.recovery.truncation is None
     assert "whether offsets are missing by compaction or by loss cannot be told" in again.recovery.lines()[0]
     assert offsets_of(again) == [2, 3]
 
@@ -677,7 +677,7 @@ def test_a_stop_at_any_moment_of_a_compaction_loses_nothing(seed: int | None) ->
         if seed is not None:
             disk.lose_power(Random(seed * 1000 + change))
         log = open_log(disk, clean=False, recovery_point=12, **COUNTED)
-        assert log.recovery.cut is None, log.recovery.lines()
+        assert log.recovery.truncation is None, log.recovery.lines()
         assert log.recovery.damages == []
         assert key_values(log) == expected
         assert not [name for name in disk.list(DIRECTORY) if name.endswith((".cleaned", ".swap"))]

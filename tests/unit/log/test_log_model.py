@@ -229,7 +229,7 @@ class LogMachine(RuleBasedStateMachine):
     def kill(self) -> None:
         """Like kill -9: all that was written is there."""
         self.log = self.open(clean=False)
-        assert self.log.recovery.cut is None
+        assert self.log.recovery.truncation is None
         assert not self.log.recovery.is_worth_a_warning
         assert self.log.log_end_offset == self.end
 
@@ -267,7 +267,7 @@ class LogMachine(RuleBasedStateMachine):
         position = data.draw(st.integers(0, len(contents) - 1))
         contents[position] ^= 1 << data.draw(st.integers(0, 7))
         self.log = self.open(clean=False)
-        assert self.log.recovery.cut is not None
+        assert self.log.recovery.truncation is not None
         self.lose_a_tail()
 
     @rule(seed=st.integers(0, 1 << 30))

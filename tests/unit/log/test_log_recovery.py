@@ -113,14 +113,19 @@ def test_a_clean_start_takes_everything_for_synced() -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize("cut", [1, 20, 61, SIZE - 1])
-def test_a_torn_last_batch_is_cut_off(clean: bool, cut: int) -> None:
+def test_a_torn_last_batch_is_cut_off(clean: bool, truncation: int) -> None:
     disk = MemoryDisk()
     written(disk, close=clean)
-    del data_of(disk, path_of(0))[-cut:]
+    del data_of(disk, path_of(0))[-truncation:]
     log = open_log(disk, clean=clean)
-    found = log.recovery.cut
+    found = log.recovery.truncation
     assert found is not None
-    assert (found.path, found.position, found.size_bytes, found.end_offset) == (path_of(0), 9 * SIZE, SIZE - cut, 9)
+    assert (found.path, found.position, found.size_bytes, found.end_offset) == (
+        path_of(0),
+        9 * SIZE,
+        SIZE - truncation,
+        9,
+    )
     assert found.kept_as == ()
     assert len(data_of(disk, path_of(0))) == 9 * SIZE
     reads_well(log, DIGITS[:9])
@@ -133,8 +138,8 @@ def test_a_tail_of_zeros_is_cut_off(clean: bool, size: int) -> None:
     written(disk, close=clean)
     data_of(disk, path_of(0)).extend(bytes(size))
     log = open_log(disk, clean=clean)
-    assert log.recovery.cut is not None
-    assert (log.recovery.cut.size_bytes, log.recovery.cut.kept_as) == (size, ())
+    assert log.recovery.truncation is not None
+    assert (log.recovery.truncation.size_bytes, log.recovery.truncation.kept_as) == (size, ())
     reads_well(log, DIGITS)
 
 
@@ -143,8 +148,8 @@ def test_a_last_batch_whose_pages_never_came_is_cut_off() -> None:
     written(disk)
     data_of(disk, path_of(0))[-SIZE:] = bytes(SIZE)
     log = open_log(disk, clean=False)
-    assert log.recovery.cut is not None
-    assert log.recovery.cut.kept_as == ()
+    assert log.recovery.truncation is not None
+    assert log.recovery.truncation.kept_as == ()
     reads_well(log, DIGITS[:9])
 
 
@@ -153,8 +158,8 @@ def test_garbage_after_a_clean_stop_is_found_out() -> None:
     written(disk, close=True)
     data_of(disk, path_of(0)).extend(b"\x07" * 100)
     log = open_log(disk, clean=True)
-    assert log.recovery.cut is not None
-    assert "magic 7" in log.recovery.cut.reason
+    assert log.recovery.truncation is not None
+    assert "magic 7" in log.recovery.truncation.reason
     reads_well(log, DIGITS)
 
 
@@ -187,10 +192,15 @@ def test_a_flipped_bit_cuts_the_log_and_nothing_is_thrown_away(field: str, bit: 
     data_of(disk, path_of(base))[position + FIELDS[field]] ^= 1 << bit
     flipped = bytes(data_of(disk, path_of(base)))
     log = open_log(disk, clean=False, **settings)
-    cut = log.recovery.cut
-    assert cut is not None
-    assert (cut.path, cut.position, cut.end_offset, cut.size_bytes) == (path_of(base), position, 4, 6 * SIZE)
-    kept = {path: bytes(data_of(disk, path)) for path in cut.kept_as}
+    truncation = log.recovery.truncation
+    assert truncation is not None
+    assert (truncation.path, truncation.position, truncation.end_offset, truncation.size_bytes) == (
+        path_of(base),
+        position,
+        4,
+        6 * SIZE,
+    )
+    kept = {path: bytes(data_of(disk, path)) for path in truncation.kept_as}
     expected = {path_of(4, "cut"): flipped[position:]}
     if settings:
         expected |= {path_of(later, "cut"): intact[path_of(later)] for later in (6, 9)}
@@ -198,7 +208,7 @@ def test_a_flipped_bit_cuts_the_log_and_nothing_is_thrown_away(field: str, bit: 
     assert log.segment_base_offsets == ((0, 3) if settings else (0,))
     assert lineage_of(log) == [(0, 0)]  # epoch 2 started at 5, beyond the end
     assert log.recovery.is_worth_a_warning
-    assert str(cut.position) in log.recovery.lines()[0]
+    assert str(truncation.position) in log.recovery.lines()[0]
     reads_well(log, "0123")
 
 
@@ -234,7 +244,7 @@ def test_a_flipped_bit_below_the_recovery_point_is_neither_cut_nor_served() -> N
     log.flush(Offset(9))
     data_of(disk, path_of(3))[SIZE + 16] ^= 1  # the magic of batch 4
     log = open_log(disk, clean=False, recovery_point=9, **SEGMENTED)
-    assert log.recovery.cut is None
+    assert log.recovery.truncation is None
     assert (log.log_start_offset, log.log_end_offset) == (0, 10)
     with pytest.raises(CorruptLogError, match=r"00000000000000000003.log: no batch at position"):
         log.read(Offset(4), size_bytes_max=1, end_offset=Offset(10))
@@ -277,10 +287,10 @@ def test_records_lost_between_two_segments_end_the_log() -> None:
     written(disk, **SEGMENTED)
     del data_of(disk, path_of(3))[-SIZE:]  # a whole batch: nothing in the file itself is wrong
     log = open_log(disk, clean=False, **SEGMENTED)
-    cut = log.recovery.cut
-    assert cut is not None
-    assert "ends at offset 5, the next one starts at 6" in cut.reason
-    assert (cut.end_offset, cut.kept_as) == (5, (path_of(6, "cut"), path_of(9, "cut")))
+    truncation = log.recovery.truncation
+    assert truncation is not None
+    assert "ends at offset 5, the next one starts at 6" in truncation.reason
+    assert (truncation.end_offset, truncation.kept_as) == (5, (path_of(6, "cut"), path_of(9, "cut")))
     reads_well(log, "01234")
 
 
@@ -290,8 +300,8 @@ def test_overlapping_segments_end_the_log_where_they_overlap() -> None:
     disk.files[path_of(2)] = Contents()
     data_of(disk, path_of(2)).extend(data_of(disk, path_of(0))[2 * SIZE :])
     log = open_log(disk, clean=False, **SEGMENTED)
-    assert log.recovery.cut is not None
-    assert "the next segment starts at 2" in log.recovery.cut.reason
+    assert log.recovery.truncation is not None
+    assert "the next segment starts at 2" in log.recovery.truncation.reason
     reads_well(log, "01")
 
 
@@ -304,8 +314,8 @@ def test_a_record_that_was_truncated_does_not_come_back_with_the_power() -> None
     log.assign_leader_epoch(LeaderEpoch(3))
     data_of(disk, path_of(0))[:] = before
     log = open_log(disk, clean=False)
-    assert log.recovery.cut is not None
-    assert "says leader epoch 2, the leader epoch checkpoint 3" in log.recovery.cut.reason
+    assert log.recovery.truncation is not None
+    assert "says leader epoch 2, the leader epoch checkpoint 3" in log.recovery.truncation.reason
     assert lineage_of(log) == [(0, 0), (2, 5), (3, 8)]
     reads_well(log, "01234567")
 
@@ -355,7 +365,7 @@ def test_a_damaged_index_is_built_anew(how: str, suffix: str, base: int, clean: 
     else:
         damage_index(how, data_of(disk, path))
     log = open_log(disk, clean=clean, **SEGMENTED)
-    assert log.recovery.cut is None
+    assert log.recovery.truncation is None
     for offset in range(10):
         assert log.read(Offset(offset), size_bytes_max=1, end_offset=Offset(10)).first_offset == offset
     reads_well(log, DIGITS)
@@ -452,8 +462,8 @@ def test_without_a_lineage_leader_epochs_may_still_not_go_back() -> None:
     disk.remove(f"{DIRECTORY}/leader-epoch-checkpoint")
     data_of(disk, path_of(0))[7 * SIZE + 15] = 1  # the leader epoch is not under the CRC
     log = open_log(disk, clean=False)
-    assert log.recovery.cut is not None
-    assert "says leader epoch 1, those before it 2" in log.recovery.cut.reason
+    assert log.recovery.truncation is not None
+    assert "says leader epoch 1, those before it 2" in log.recovery.truncation.reason
     reads_well(log, "0123456")
 
 

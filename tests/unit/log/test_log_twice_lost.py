@@ -26,7 +26,7 @@ def test_what_recovery_cut_off_does_not_come_back_behind_the_recovery_point(seed
     disk.files[f"{DIRECTORY}/{0:020d}.log"].data[-1] ^= 1
     disk.files[f"{DIRECTORY}/{0:020d}.log"].synced = bytes(disk.files[f"{DIRECTORY}/{0:020d}.log"].data)
     log = open_log(disk, clean=False, recovery_point=2)
-    assert log.recovery.cut is not None
+    assert log.recovery.truncation is not None
     log.roll(NOW_MS)
     append(log, "c")
     log.flush()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.old_rules.replica_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.replica import Cut, EpochEnd, OwnLog, join_point, truncation_point
+from tidelog.replica import EpochEnd, OwnLog, TruncationStep, join_point, truncation_point
 from tidelog.replica.lineage_walk import LineageWalk
 
 OWN = ((1, 0), (2, 4), (4, 6))  # and the log ends at 9
@@ -21,8 +21,8 @@ def own_log(entries: tuple[tuple[int, int], ...] = OWN, *, start: int = 0, end: 
     return OwnLog(Offset(start), Offset(end), Offset(5), lineage)
 
 
-def cut(end_offset: int, *, agreed: int | None = None, ask: int | None = None) -> Cut:
-    return Cut(
+def step(end_offset: int, *, agreed: int | None = None, ask: int | None = None) -> TruncationStep:
+    return TruncationStep(
         Offset(end_offset),
         None if agreed is None else LeaderEpoch(agreed),
         None if ask is None else LeaderEpoch(ask),
@@ -36,27 +36,27 @@ def epoch_end(answer: Answer) -> EpochEnd | None:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (None, cut(9, ask=4)),
-        ((4, 4, 9), cut(9, agreed=4)),
-        ((4, 4, 20), cut(9, agreed=4)),
-        ((4, 4, 7), cut(7, agreed=4)),
-        ((4, 2, 5), cut(5, agreed=2)),
-        ((4, 2, 8), cut(6, agreed=2)),
-        ((4, 3, 8), cut(6, ask=2)),
-        ((4, 3, 5), cut(5, ask=2)),
-        ((4, 3, 3), cut(3, ask=1)),  # 2 went as well, so it is no use to ask for it
-        ((4, 1, 2), cut(2, agreed=1)),
-        ((4, 0, 3), cut(0, agreed=0)),
-        ((4, 4, 0), cut(0, agreed=4)),
+        (None, step(9, ask=4)),
+        ((4, 4, 9), step(9, agreed=4)),
+        ((4, 4, 20), step(9, agreed=4)),
+        ((4, 4, 7), step(7, agreed=4)),
+        ((4, 2, 5), step(5, agreed=2)),
+        ((4, 2, 8), step(6, agreed=2)),
+        ((4, 3, 8), step(6, ask=2)),
+        ((4, 3, 5), step(5, ask=2)),
+        ((4, 3, 3), step(3, ask=1)),  # 2 went as well, so it is no use to ask for it
+        ((4, 1, 2), step(2, agreed=1)),
+        ((4, 0, 3), step(0, agreed=0)),
+        ((4, 4, 0), step(0, agreed=4)),
     ],
 )
-def test_what_is_kept(answer: Answer, expected: Cut) -> None:
+def test_what_is_kept(answer: Answer, expected: TruncationStep) -> None:
     assert truncation_point(own_log(), epoch_end(answer)) == expected
 
 
 def test_a_log_without_records_asks_for_what_retention_left_of_its_lineage() -> None:
-    assert truncation_point(own_log(((3, 9),), start=9), None) == cut(9, ask=3)
-    assert truncation_point(own_log((), start=9), None) == cut(9)
+    assert truncation_point(own_log(((3, 9),), start=9), None) == step(9, ask=3)
+    assert truncation_point(own_log((), start=9), None) == step(9)
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,20 @@ def test_a_log_without_records_asks_for_what_retention_left_of_its_lineage() -> 
     ],
 )
 def test_records_of_no_known_epoch_are_not_taken_for_the_leaders(log: OwnLog, answer: Answer) -> None:
-    assert truncation_point(log, epoch_end(answer)) == cut(log.log_start_offset - 1), "nothing is to be kept"
+    assert truncation_point(log, epoch_end(answer)) == step(log.log_start_offset - 1), "nothing is to be kept"
 
 
 def test_records_of_no_known_epoch_stay_below_one_that_the_leader_has_too() -> None:
-    assert truncation_point(own_log(((4, 6),)), epoch_end((4, 4, 20))) == cut(9, agreed=4)
-    assert truncation_point(own_log(((4, 6),), start=6), epoch_end((4, 3, 7))) == cut(6, agreed=3)
+    assert truncation_point(own_log(((4, 6),)), epoch_end((4, 4, 20))) == step(9, agreed=4)
+    assert truncation_point(own_log(((4, 6),), start=6), epoch_end((4, 3, 7))) == step(6, agreed=3)
 
 
 def test_an_epoch_that_a_batch_took_along_is_asked_for_no_more() -> None:
-    assert truncation_point(own_log(((1, 0),), end=6), epoch_end((3, 2, 9))) == cut(6, ask=1)
+    assert truncation_point(own_log(((1, 0),), end=6), epoch_end((3, 2, 9))) == step(6, ask=1)
 
 
 def test_an_epoch_that_was_led_without_a_record_is_not_asked_for() -> None:
-    assert truncation_point(own_log(((1, 0), (5, 9))), None) == cut(9, ask=1)
+    assert truncation_point(own_log(((1, 0), (5, 9))), None) == step(9, ask=1)
 
 
 LINEAGES = st.lists(st.sampled_from((0, 0, 0, 1, 1, 2)), max_size=10)
@@ -134,9 +134,9 @@ def lineage_of(epochs: list[int]) -> LeaderEpochLineage:
 
 
 def test_the_rules_that_were_replaced_keep_too_little_or_too_much() -> None:
-    assert high_watermark_alone(own_log(), None) == cut(5)
-    assert first_epoch_end(own_log(), None) == cut(9, ask=4)
-    assert first_epoch_end(own_log(), epoch_end((4, 3, 8))) == cut(8), "6 and 7 are not the leader's"
+    assert high_watermark_alone(own_log(), None) == step(5)
+    assert first_epoch_end(own_log(), None) == step(9, ask=4)
+    assert first_epoch_end(own_log(), epoch_end((4, 3, 8))) == step(8), "6 and 7 are not the leader's"
     assert joins_at_the_high_watermark(Offset(3), Offset(7)) == 3
     assert join_point(Offset(3), Offset(7)) == 7
     assert join_point(Offset(8), Offset(7)) == 8

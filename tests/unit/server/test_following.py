@@ -56,7 +56,7 @@ class Host:
         self.started.append(work)
         return work
 
-    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+    async def truncate(self, partition: Partition, truncation: Truncation) -> None:
         self.cuts.append(truncation)
         partition.log.truncate_to(truncation.end_offset)
 

@@ -316,7 +316,7 @@ def test_a_copy_follows_truncation_and_what_comes_after_it() -> None:
         await until(lambda: node.broker.moves.copies[0][1].log.log_end_offset >= 3)
         hold(node)
         partition.stop()
-        await node.broker.replication.cut(partition, Truncation(Offset(2)))
+        await node.broker.replication.truncate(partition, Truncation(Offset(2)))
         log = partition.log
         assert log.log_end_offset == 2
         epoch = LeaderEpoch((log.lineage.latest_leader_epoch or 0) + 1)

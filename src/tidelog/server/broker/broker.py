@@ -268,9 +268,9 @@ class Broker:
         if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is partition:
             self._take_offline(partition.topic_partition, f"a bug in Tidelog: {error}")
 
-    def on_cut(self, replica: Replica, end_offset: Offset) -> None:
+    def on_log_truncating(self, replica: Replica, end_offset: Offset) -> None:
         """The log of a follower is about to be truncated."""
-        self.moves.note_cut(replica, end_offset)
+        self.moves.note_truncation(replica, end_offset)
 
     def on_moved(self, partition: Partition) -> None:
         """The log of a partition lies in another directory from now on."""

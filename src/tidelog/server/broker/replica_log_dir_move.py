@@ -112,7 +112,7 @@ class ReplicaLogDirMove:
         self.is_kept = False
         self.task: asyncio.Task[None] | None = None
         self._moves = moves
-        self._cut: Offset | None = None
+        self._truncated_to: Offset | None = None
         self._is_near = False
         self._is_told_full = False
 
@@ -122,9 +122,9 @@ class ReplicaLogDirMove:
         self.task.cancel()
         await asyncio.wait([self.task])
 
-    def note_cut(self, end_offset: Offset) -> None:
+    def note_truncation(self, end_offset: Offset) -> None:
         """The log was truncated: what the copy has beyond goes before anything is added to it."""
-        self._cut = end_offset if self._cut is None else min(self._cut, end_offset)
+        self._truncated_to = end_offset if self._truncated_to is None else min(self._truncated_to, end_offset)
 
     async def run(self) -> None:
         """Copy, and take over. What goes wrong is in the log; the partition stays where it is then."""
@@ -217,10 +217,10 @@ class ReplicaLogDirMove:
         moves, future = self._moves, self.future
         assert future is not None
         self._check_wanted()
-        if self._cut is not None:
+        if self._truncated_to is not None:
             async with self.partition.log_lock:  # else it is being truncated still
-                cut, self._cut = self._cut, None
-                await moves.off_the_loop(partial(future.cut, cut))
+                truncated_to, self._truncated_to = self._truncated_to, None
+                await moves.off_the_loop(partial(future.truncate_to, truncated_to))
             return False
         try:
             if self._is_near:
@@ -244,7 +244,7 @@ class ReplicaLogDirMove:
     async def _copy_piece(self, future: FutureLog, size_bytes_max: int = PIECE_SIZE_BYTES_MAX) -> int:
         current = future.current
         self._check_wanted()
-        if self._cut is not None:
+        if self._truncated_to is not None:
             return 0
         try:
             found = future.find(size_bytes_max)
@@ -330,7 +330,7 @@ class ReplicaLogDirMove:
 
     def _is_complete(self, future: FutureLog) -> bool:
         """Without a role, a new leader epoch may be being written to the log that is there."""
-        is_whole = self._is_ours and self.partition.role.is_active and self._cut is None
+        is_whole = self._is_ours and self.partition.role.is_active and self._truncated_to is None
         return is_whole and future.catch_up(self._moves.wall_ms())
 
     async def _remove_former(self, former: LogDir) -> None:

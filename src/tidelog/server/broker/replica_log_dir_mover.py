@@ -129,11 +129,11 @@ class ReplicaLogDirMover:
             self._on_ended(move)
         self._deadlines.stop()
 
-    def note_cut(self, partition: Replica, end_offset: Offset) -> None:
+    def note_truncation(self, partition: Replica, end_offset: Offset) -> None:
         """A log was truncated."""
         move = self._moves.get(partition.topic_partition)
         if move is not None and move.partition is partition:
-            move.note_cut(end_offset)
+            move.note_truncation(end_offset)
 
     # What a move needs.
 

@@ -79,7 +79,7 @@ class FollowingHost(Protocol):
         """Run something beside."""
         ...
 
-    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+    async def truncate(self, partition: Partition, truncation: Truncation) -> None:
         """Truncate, off the loop; outlasts a loss of power. Raises CorruptLogError, DiskError."""
         ...
 
@@ -111,7 +111,7 @@ class FollowerDriver(Role):
         "_is_stopped",
         "_records",
         "_retry_append_ms",
-        "cutting",
+        "log_task",
         "replica",
     )
 
@@ -121,7 +121,7 @@ class FollowerDriver(Role):
         """Do nothing until `run`."""
         super().__init__(partition, partition.high_watermark, replica.leader_epoch)
         self.replica = replica
-        self.cutting: asyncio.Task[None] | None = None
+        self.log_task: asyncio.Task[None] | None = None
         self._host = host
         self._records: Buffer = b""
         self._failures = 0
@@ -130,7 +130,7 @@ class FollowerDriver(Role):
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Another epoch, or no replica here any more. A truncation that is under way ends by itself: see `cutting`."""
+        """Another epoch, or no replica here any more. A truncation that is under way ends by itself: see `log_task`."""
         self._is_stopped = True
         self.replica.on_stopped()
         self._records = b""
@@ -236,12 +236,12 @@ class FollowerDriver(Role):
     def _process_ready(self) -> None:
         """Do it, in the machine's order; where the disk takes its time, what follows comes after that."""
         partition, log = self.partition, self.partition.log
-        while not self._is_stopped and self.cutting is None:
+        while not self._is_stopped and self.log_task is None:
             ready = self.replica.take_ready()
             if ready.halt is not None:
                 self._tell_halt(ready.halt)
             if ready.truncation is not None:
-                self._begin_to_cut(ready.truncation)
+                self._begin_truncation(ready.truncation)
                 return
             try:
                 if ready.append is not None and not self._append():
@@ -276,7 +276,7 @@ class FollowerDriver(Role):
             self._host.on_log_failed(partition, error)
         else:
             if partition.is_sync_awaited:
-                self.cutting = self._host.start(self._sync())
+                self.log_task = self._host.start(self._sync())
                 return False
             self.replica.on_appended(partition.log.log_end_offset)
             return True
@@ -288,15 +288,15 @@ class FollowerDriver(Role):
         try:
             await self._host.flush(self.partition)
         except DiskError as error:
-            self.cutting = None
+            self.log_task = None
             self._host.on_log_failed(self.partition, error)
             return
-        self.cutting = None
+        self.log_task = None
         self._tell(self._tell_appended)
 
-    def _begin_to_cut(self, truncation: Truncation) -> None:
+    def _begin_truncation(self, truncation: Truncation) -> None:
         self._move_high_watermark(min(truncation.end_offset, self.high_watermark))
-        self.cutting = self._host.start(self._cut(truncation))
+        self.log_task = self._host.start(self._truncate(truncation))
 
     def _tell_truncation(self, truncation: Truncation) -> None:
         """Say what is removed, as loudly as it deserves, and have it counted.
@@ -350,20 +350,20 @@ class FollowerDriver(Role):
             *(halt.last_epoch, leader, *partition.topic_partition, partition.log.directory),
         )
 
-    async def _cut(self, truncation: Truncation) -> None:
+    async def _truncate(self, truncation: Truncation) -> None:
         partition = self.partition
         if self._is_stopped:  # before it began: the log is the next role's by now
-            self.cutting = None
+            self.log_task = None
             return
         self._tell_truncation(truncation)
         try:
-            await self._host.cut(partition, truncation)
+            await self._host.truncate(partition, truncation)
         except (CorruptLogError, DiskError) as error:
-            self.cutting = None
+            self.log_task = None
             if not self._is_stopped:
                 self._host.on_log_failed(partition, error)
             return
-        self.cutting = None
+        self.log_task = None
         self._tell(lambda replica, now_ms: replica.on_truncated(partition.log.log_end_offset))
 
     def _tell_damage(self, error: Exception) -> None:

@@ -50,7 +50,7 @@ class Replicated(Protocol):
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None: ...
 
-    def on_cut(self, replica: Replica, end_offset: Offset) -> None:
+    def on_log_truncating(self, replica: Replica, end_offset: Offset) -> None:
         """A log is about to be truncated."""
         ...
 
@@ -217,9 +217,9 @@ class Replication:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def cut(self, partition: Partition, truncation: Truncation) -> None:
+    async def truncate(self, partition: Partition, truncation: Truncation) -> None:
         """Truncate a log. Raises CorruptLogError, DiskError."""
-        await self._files.cut(partition, truncation, on_cut=self._broker.on_cut)
+        await self._files.truncate(partition, truncation, on_log_truncating=self._broker.on_log_truncating)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""

@@ -271,8 +271,8 @@ class LogDir:
         synced_end_offset = self.checkpoints.recovery_point(log.topic_partition)
         if self.was_clean and log.log_end_offset < synced_end_offset:
             return LogLoss(f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}")
-        cut = log.recovery.cut
-        if cut is not None and cut.kept_as:
+        truncation = log.recovery.truncation
+        if truncation is not None and truncation.kept_as:
             return LogLoss(f"what came after offset {log.log_end_offset} cannot be read any more")
         high_watermark = self.checkpoints.high_watermark(log.topic_partition) or Offset(0)
         if log.log_end_offset < high_watermark:

@@ -491,8 +491,8 @@ class LogFiles:
         async with partition.log_lock:
             await self._executor.run(partition.log.flush)
 
-    async def cut(
-        self, partition: LockedReplica, truncation: Truncation, *, on_cut: Callable[[Replica, Offset], None]
+    async def truncate(
+        self, partition: LockedReplica, truncation: Truncation, *, on_log_truncating: Callable[[Replica, Offset], None]
     ) -> None:
         """Truncate a log that follows another; return once that outlasts a loss of power.
 
@@ -500,15 +500,15 @@ class LogFiles:
         synced no further than it now is. Whoever syncs or compacts it waits.
 
         Args:
-            on_cut: told on the loop where, when nobody else has the log.
+            on_log_truncating: told on the loop where, when nobody else has the log.
 
         Raises:
             CorruptLogError: what is left cannot be read; DiskError: the log is out of use.
         """
         async with partition.log_lock:
             log_dir = self._log_dir_of[partition.topic_partition]
-            on_cut(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
-            await self._executor.run(partial(_cut, log_dir, partition, truncation))
+            on_log_truncating(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
+            await self._executor.run(partial(_truncate, log_dir, partition, truncation))
 
     async def persist_log_starts(self, partitions: Iterable[Replica]) -> None:
         """Return once no crash can bring back what lies below the log starts. Raises DiskError.
@@ -575,7 +575,7 @@ class LogFiles:
         return all([await job for job in jobs])
 
 
-def _cut(log_dir: LogDir, partition: Replica, truncation: Truncation) -> None:
+def _truncate(log_dir: LogDir, partition: Replica, truncation: Truncation) -> None:
     """On a thread, which has the log for itself."""
     log = partition.log
     if truncation.below_high_watermark is not None:

@@ -17,7 +17,7 @@ from tidelog.base.ports import Disk
 from tidelog.log import Log, LogConfig
 from tidelog.log.continuity import holds_whole_batch, is_unsynced
 from tidelog.log.files.lineage_file import LINEAGE_FILE
-from tidelog.log.recovery import CUT_SUFFIX, lost_segments
+from tidelog.log.recovery import TRUNCATED_SUFFIX, lost_segments
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
 from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.quorum.state_file import NOTHING_VOTED
@@ -178,14 +178,14 @@ class MetadataFiles:
             )
         log = self._directory.open_log(CLUSTER_METADATA, METADATA_LOG_CONFIG, topic_id=None, now_ms=now_ms)
         try:
-            self._check_nothing_committed_was_cut(log)
+            self._check_nothing_committed_was_truncated(log)
         except CorruptLogError:
             del self._directory.logs[CLUSTER_METADATA]
             log.release()
             raise
         return log
 
-    def _check_nothing_committed_was_cut(self, log: Log) -> None:
+    def _check_nothing_committed_was_truncated(self, log: Log) -> None:
         """Every batch of metadata is synced before it counts: a whole one behind damage may have been committed.
 
         To go on without it would forget topics, and give their offsets, and tokens, to others. But where the damage is
@@ -194,7 +194,7 @@ class MetadataFiles:
         self._remove_unsynced(log)
         for name in self._disk.list(log.directory):
             path = f"{log.directory}/{name}"
-            if CUT_SUFFIX in name and holds_whole_batch(self._disk.read_bytes(path), log.log_end_offset):
+            if TRUNCATED_SUFFIX in name and holds_whole_batch(self._disk.read_bytes(path), log.log_end_offset):
                 raise CorruptLogError(
                     f"{log.directory}: damaged at offset {log.log_end_offset}, committed metadata behind the damage "
                     f"(set aside in {name}). Put back a copy of the directory; or, to go on without what was committed "
@@ -207,13 +207,13 @@ class MetadataFiles:
         return parse_quorum_state(self._disk.read_bytes(path), path=path) if self._disk.exists(path) else None
 
     def _remove_unsynced(self, log: Log) -> None:
-        cut = log.recovery.cut
-        if cut is None:
+        truncation = log.recovery.truncation
+        if truncation is None:
             return
-        tail = f"{log.directory}/{file_name(cut.end_offset, CUT_SUFFIX)}"
-        if tail in cut.kept_as and is_unsynced(self._disk.read_bytes(tail), cut.position):
+        tail = f"{log.directory}/{file_name(truncation.end_offset, TRUNCATED_SUFFIX)}"
+        if tail in truncation.kept_as and is_unsynced(self._disk.read_bytes(tail), truncation.position):
             logger.warning("%s: what was cut off was never synced, and nobody was told of it", log.directory)
-            for path in cut.kept_as:
+            for path in truncation.kept_as:
                 self._disk.remove(path)
 
     def write_quorum_state(self, state: QuorumState) -> None:

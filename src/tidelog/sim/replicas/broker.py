@@ -360,7 +360,7 @@ class Broker:
         if not held.holds(topic_partition):
             held.make({topic_partition: name.topic_id})
         log = held.open_log(topic_partition, self.plan.log, topic_id=name.topic_id, now_ms=self.wall_ms())
-        if log.recovery.cut is not None:
+        if log.recovery.truncation is not None:
             self._world.on_fact("log cut by recovery")
         high_watermark = held.checkpoints.high_watermark(topic_partition)
         picture = self._world.picture(self.broker_id, name)

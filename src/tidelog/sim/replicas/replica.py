@@ -100,7 +100,7 @@ class HostedReplica:
         self.high_watermark = bounds.clamped_high_watermark
         self._host = host
         self._next_state: PartitionImage | None = None
-        self._is_cutting = False
+        self._is_truncating = False
         self._records: dict[int, bytes] = {}
         self._waiting: dict[CorrelationId, OnAcknowledged] = {}
         self._correlation_ids = 0
@@ -111,7 +111,7 @@ class HostedReplica:
 
     def on_state(self, state: PartitionImage) -> None:
         """The partition changed; told in order."""
-        if self._is_cutting:
+        if self._is_truncating:
             self._next_state = state
             return
         machine = self.leader or self.follower
@@ -265,7 +265,7 @@ class HostedReplica:
         self._host.on_step()
 
     def _run_follower(self, follower: FollowerReplica) -> None:
-        while not self._is_cutting and follower is self.follower:
+        while not self._is_truncating and follower is self.follower:
             ready = follower.take_ready()
             self.high_watermark = ready.high_watermark
             if ready.truncation is not None:
@@ -308,7 +308,7 @@ class HostedReplica:
             self.run()
 
     def _cut(self, follower: FollowerReplica, truncation: Truncation) -> None:
-        self._is_cutting = True
+        self._is_truncating = True
         self.high_watermark = min(self.high_watermark, truncation.end_offset)
         self._host.on_truncated(self, truncation)
 
@@ -327,7 +327,7 @@ class HostedReplica:
             self._host.checkpoint_recovery_points()
 
         def then() -> None:
-            self._is_cutting = False
+            self._is_truncating = False
             self.high_watermark = min(self.high_watermark, self.log.log_end_offset)
             if self.is_stopped:
                 return
