@@ -142,7 +142,7 @@ class Fetching:
                 self._start(requested, partial(self._fetch, broker_id, request_class, requested))
         if plan.needs_metadata:
             self._cluster.refresh_soon()
-        self._tell_resets()
+        self._report_resets()
         if self._has_update or self._subscription.error() is not None:
             self._has_update = False
             self._on_update()
@@ -154,7 +154,7 @@ class Fetching:
             delay_s = (deadline_ms - now_ms) / 1000
             self._timer = asyncio.get_running_loop().call_later(delay_s, self.pump_soon)
 
-    def _tell_resets(self) -> None:
+    def _report_resets(self) -> None:
         for reset in self._subscription.take_resets():
             logger.warning(
                 "%s: %s: %s; it stood at %s, and goes on at %s",

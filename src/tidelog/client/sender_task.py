@@ -307,7 +307,7 @@ class SenderTask:
             wants_id = self._sender.needs_producer_id and not self.appender.is_closed and not self._is_fetching_id
             self.appender.on_room()
         for loss in losses:
-            self._tell(loss)
+            self._report_loss(loss)
         failed = [batch for batch in done if isinstance(batch.outcome, TidelogError)]
         if failed:
             self._failed += failed[: _FAILED_BATCHES_MAX - len(self._failed)]
@@ -325,7 +325,7 @@ class SenderTask:
             self._is_fetching_id = True
             self._start(self._fetch_producer_id())
 
-    def _tell(self, loss: RecordsLostError) -> None:
+    def _report_loss(self, loss: RecordsLostError) -> None:
         logger.error("%s: %s", self._config.client_id, loss)
         if self._config.on_records_lost is not None:
             try:

@@ -208,8 +208,8 @@ def _has_all_of(previous: BrokerImage, broker: BrokerToRegister) -> bool:
 def _register_again(metadata: MetadataView, previous: BrokerImage, broker: BrokerToRegister) -> Decision[BrokerChange]:
     """The same process once more: a retry, or new facts about it. It keeps its epoch and its leaderships."""
     reply = BrokerChange(previous.broker_epoch)
-    told = (broker.endpoints, broker.rack, _log_dirs(metadata, broker), broker.features)
-    if told == (previous.endpoints, previous.rack, previous.log_dirs, previous.features):
+    described = (broker.endpoints, broker.rack, _log_dirs(metadata, broker), broker.features)
+    if described == (previous.endpoints, previous.rack, previous.log_dirs, previous.features):
         return Decision((), reply)
     record = _registration(metadata, broker, previous.broker_epoch, is_fenced=previous.is_fenced)
     record.in_controlled_shutdown = previous.in_controlled_shutdown

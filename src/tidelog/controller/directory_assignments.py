@@ -79,9 +79,9 @@ def decide_assign_directories(
             continue
         codes.append(Code.NONE)
         before = topic.partitions[one.partition]
-        is_told_lost = one.directory_id == LOST_DIRECTORY
-        is_lost = is_told_lost or (bool(broker.log_dirs) and one.directory_id not in broker.log_dirs)
-        is_gone = is_told_lost or (not is_lost and not lies_online(before, broker))  # made anew, where that is away
+        is_reported_lost = one.directory_id == LOST_DIRECTORY
+        is_lost = is_reported_lost or (bool(broker.log_dirs) and one.directory_id not in broker.log_dirs)
+        is_gone = is_reported_lost or (not is_lost and not lies_online(before, broker))  # made anew, where that is away
         if directory_of(before, broker_id) == one.directory_id and not is_lost:
             continue
         changed = None

@@ -250,21 +250,21 @@ class GroupCoordinator:
     ) -> None:
         """Answered with a `DescribedGroup`; one that is not there has its error in it, as the version asks."""
 
-        def tell(at: Moment) -> None:
+        def respond(at: Moment) -> None:
             answer = describe.described(self._journal, self.groups.get(group_id), group_id, api_version)
             self._journal.answer(request_id, answer)
 
-        self._run(request_id, now_ms, wall_ms, tell)
+        self._run(request_id, now_ms, wall_ms, respond)
 
     def on_list_groups(
         self, request_id: RequestId, states: Sequence[str], types: Sequence[str], *, now_ms: int, wall_ms: int
     ) -> None:
         """Answered with a tuple of `ListedGroup`; empty filters let all pass."""
 
-        def tell(at: Moment) -> None:
+        def respond(at: Moment) -> None:
             self._journal.answer(request_id, describe.listed(self._journal, self.groups, states, types))
 
-        self._run(request_id, now_ms, wall_ms, tell)
+        self._run(request_id, now_ms, wall_ms, respond)
 
     def on_delete_group(self, request_id: RequestId, group_id: str, *, now_ms: int, wall_ms: int) -> None:
         """Answered with a `DeletableGroupResult`."""

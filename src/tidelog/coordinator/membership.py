@@ -225,10 +225,10 @@ def _replace(
     journal.write((record,))
     is_leader = group.leader_id == member_id
     if joiner.api_version >= SKIPS_ASSIGNMENT_SINCE:
-        rebalance.answer_join(journal, at, group, member, tells_members=is_leader, skips_assignment=is_leader)
+        rebalance.answer_join(journal, at, group, member, notifies_members=is_leader, skips_assignment=is_leader)
     else:
         # It must not take itself for the leader, or it would assign anew: it is told of its own old id instead.
-        answer = rebalance.joined(group, member, tells_members=False)
+        answer = rebalance.joined(group, member, notifies_members=False)
         answer.leader = was_leader or ""
         _answer_join_with(journal, group, member, answer)
 
@@ -244,9 +244,9 @@ def _rejoin(journal: GroupJournal, at: Moment, group: Group, joiner: Joiner) -> 
         _answer_superseded(journal, group, member)
     group.park_join(member, joiner.request_id)
     if is_same and group.state is GroupState.COMPLETING_REBALANCE:
-        rebalance.answer_join(journal, at, group, member, tells_members=is_leader)
+        rebalance.answer_join(journal, at, group, member, notifies_members=is_leader)
     elif is_same and group.state is GroupState.STABLE and not is_leader:
-        rebalance.answer_join(journal, at, group, member, tells_members=False)
+        rebalance.answer_join(journal, at, group, member, notifies_members=False)
     else:
         group.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.request.session_timeout_ms)
         rebalance.begin_or_go_on(journal, at, group)

@@ -94,7 +94,7 @@ def complete(journal: GroupJournal, at: Moment, group: Group) -> None:
         member.is_new = False
         group.unsynced.add(member.member_id)
         if member.join_request is not None:
-            answer_join(journal, at, group, member, tells_members=member.member_id == group.leader_id)
+            answer_join(journal, at, group, member, notifies_members=member.member_id == group.leader_id)
     journal.deadlines.set(group.sync_alarm, at.now_ms + group.rebalance_timeout_ms)
 
 
@@ -142,7 +142,7 @@ def answer_join(
     group: Group,
     member: Member,
     *,
-    tells_members: bool,
+    notifies_members: bool,
     skips_assignment: bool = False,
 ) -> None:
     """Tell a member that waits which generation it is in."""
@@ -150,10 +150,14 @@ def answer_join(
     if request_id is None:
         return
     extend_session(journal, at, member)
-    journal.answer(request_id, joined(group, member, tells_members=tells_members, skips_assignment=skips_assignment))
+    journal.answer(
+        request_id, joined(group, member, notifies_members=notifies_members, skips_assignment=skips_assignment)
+    )
 
 
-def joined(group: Group, member: Member, *, tells_members: bool, skips_assignment: bool = False) -> JoinGroupResponse:
+def joined(
+    group: Group, member: Member, *, notifies_members: bool, skips_assignment: bool = False
+) -> JoinGroupResponse:
     """What a member is told of the current generation; the one who assigns is told of the members too."""
     protocol = group.protocol_name
     members = (
@@ -163,7 +167,7 @@ def joined(group: Group, member: Member, *, tells_members: bool, skips_assignmen
             )
             for one in group.members.values()
         ]
-        if tells_members
+        if notifies_members
         else []
     )
     return JoinGroupResponse(

@@ -270,7 +270,7 @@ class Node:
 
     def listener(self, name: str) -> Listener:
         """What clients are told of a listener, its real port included."""
-        return self.listeners.told(name)
+        return self.listeners.advertised(name)
 
     async def next_producer_id(self) -> ProducerId:
         """An id that nobody was given before, over all restarts. Raises KafkaError: see `ProducerIds`."""
@@ -349,7 +349,7 @@ class Node:
                 "the interpreted kernel serves: to look at each record costs twenty times as much; "
                 "install a C compiler and install tidelog again for the compiled one"
             )
-        self._dynamic_configs.tell_what_does_nothing()
+        self._dynamic_configs.log_what_does_nothing()
         await self._start_metrics()
         await self._executor.run(self.files.open)
         self.listeners.bind()
@@ -357,7 +357,7 @@ class Node:
         self.member = member = await self._join()
         self.listeners.accept(CONTROLLER)  # the quorum's other nodes must reach this one before it can be elected
         await member.quorum.start()
-        self._start_task(member.voter_requests.keep_told())
+        self._start_task(member.voter_requests.keep_endpoints_published())
         self._start_task(self.broker_watch.run())
         if self.config.leader_balance_interval_seconds is not None:
             balancing = LeaderBalancing(self, interval_seconds=self.config.leader_balance_interval_seconds)
@@ -365,7 +365,7 @@ class Node:
         if member.lifecycle is not None:
             self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
             await member.lifecycle.start()
-            self._dynamic_configs.tell_what_does_not_count(self.image)
+            self._dynamic_configs.log_what_does_not_count(self.image)
             self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead
             await self.broker.set_strays_aside()
         maintenance = LogMaintenance(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)

@@ -275,7 +275,7 @@ class Machine:
             if self.incarnation == incarnation:
                 self._start_at(snapshot, records)
                 node.on_snapshot_loaded(snapshot, self.world.now_ms)
-                self._tell_voters(node)
+                self._publish_voters(node)
                 self.pump()
 
         self.world.after(self.world.draw(self.world.conditions.sync_ms), replace_log)
@@ -309,7 +309,7 @@ class Machine:
         self.lineage.truncate_from_end(end_offset)
         self.synced_end = end_offset
         node.on_truncated(end_offset, self.world.now_ms)
-        self._tell_voters(node)
+        self._publish_voters(node)
 
     def _append(self, records: tuple[Record, ...], node: QuorumNode) -> None:
         self._write(list(records), node)
@@ -320,7 +320,7 @@ class Machine:
             self.records.append(record)
         node.on_appended(Offset(len(self.records)), self.world.now_ms)
         if any(isinstance(record.value, VoterSet) for record in records):
-            self._tell_voters(node)
+            self._publish_voters(node)
         self._sync_later()
 
     def _open(self, change: LeaderChange, node: QuorumNode) -> None:
@@ -361,7 +361,7 @@ class Machine:
                     return value, Offset(offset + 1)
         return self.configured, Offset(0)
 
-    def _tell_voters(self, node: QuorumNode) -> None:
+    def _publish_voters(self, node: QuorumNode) -> None:
         voters, end = self._voters_of_log()
         if voters != node.voters or end != node.voters_end_offset:
             node.on_voters(voters, self.world.now_ms, end_offset=end)

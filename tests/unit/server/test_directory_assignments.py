@@ -98,7 +98,7 @@ class Assigning:
         self.assignments.on_image_changed(delta, image)
 
     async def has_told(self) -> None:
-        await until(lambda: self.assignments._telling is None)
+        await until(lambda: self.assignments._report_task is None)
 
 
 def run(scenario: Callable[[Assigning], Awaitable[None]]) -> list[dict[UUID, list[int]]]:
@@ -150,7 +150,7 @@ def test_where_there_are_no_words_for_directories_nothing_is_said_until_there_ar
     async def scenario(assigning: Assigning) -> None:
         assigning.learn(None, None, level=16)
         assigning.learn(None, None, level=16, changed=(0,))
-        assert assigning.assignments._telling is None
+        assert assigning.assignments._report_task is None
         assigning.learn(None, None, level=17)
         await assigning.has_told()
 
@@ -162,7 +162,7 @@ def test_nothing_is_said_of_an_earlier_incarnation() -> None:
         for broker_epoch in (None, BrokerEpoch(EPOCH + 1)):
             assigning.broker_epoch = broker_epoch
             assigning.learn(None, None)
-        assert assigning.assignments._telling is None
+        assert assigning.assignments._report_task is None
 
     assert run(scenario) == []
 

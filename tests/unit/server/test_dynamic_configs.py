@@ -30,7 +30,7 @@ def test_who_set_how_many_must_be_in_sync_where_it_does_not_count_is_told(
     configs = DynamicConfigs({} if of_file is None else {"min.insync.replicas": of_file}, BrokerId(1))
     in_metadata = {} if of_metadata is None else {ALL_BROKERS: {"min.insync.replicas": of_metadata}}
     with caplog.at_level(logging.WARNING):
-        configs.tell_what_does_not_count(MetadataImage(configs=in_metadata))
+        configs.log_what_does_not_count(MetadataImage(configs=in_metadata))
     assert ("in this node's file does not count" in caplog.text) == tells
 
 
@@ -53,8 +53,8 @@ def test_what_does_nothing_is_told_of_once_and_in_one_line(caplog: pytest.LogCap
     file = {"num.io.threads": "9", "num.network.threads": "3", "socket.send.buffer.bytes": "5", "num.partitions": "2"}
     configs = DynamicConfigs(file, BrokerId(1))
     with caplog.at_level(logging.WARNING):
-        configs.tell_what_does_nothing()
-        configs.tell_what_does_nothing()
+        configs.log_what_does_nothing()
+        configs.log_what_does_nothing()
     (line,) = caplog.messages
     assert "num.io.threads, num.network.threads (a node is one process with one event loop" in line
     assert "socket.send.buffer.bytes (the buffers" in line

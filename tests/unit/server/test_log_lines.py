@@ -57,11 +57,11 @@ def test_tracebacks_are_a_field() -> None:
 def test_what_is_told_seldom_tells_how_much_was_not() -> None:
     now = 100.0
     seldom = Seldom(10.0, lambda: now)
-    assert [seldom.untold() for _ in range(4)] == [0, None, None, None]
+    assert [seldom.suppressed() for _ in range(4)] == [0, None, None, None]
     now = 110.0
-    assert seldom.untold() == 3
+    assert seldom.suppressed() == 3
     now = 125.0
-    assert seldom.untold() == 0
+    assert seldom.suppressed() == 0
 
 
 def test_slow_is_what_took_long_but_not_what_waited_on_purpose() -> None:
@@ -77,7 +77,7 @@ def test_a_slow_request_is_a_line_with_its_phases(caplog: pytest.LogCaptureFixtu
     log = SlowRequestLog(100)
     header = RequestHeader(0, 9, 1, "c" * 5_000, None)
     for _ in range(50):
-        log.tell(api(ApiKey.PRODUCE), header, "10.0.0.1:5", Phases(1 * MS, 200 * MS, 3 * MS), (1_000, 50))
+        log.log(api(ApiKey.PRODUCE), header, "10.0.0.1:5", Phases(1 * MS, 200 * MS, 3 * MS), (1_000, 50))
     (record,) = caplog.records
     assert len(record.getMessage()) < 500
     assert "slow: Produce v9" in record.getMessage()

@@ -25,7 +25,7 @@ from tidelog.records import BatchBuilder
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_02_list_offsets, api_03_metadata
 from tidelog.server.api.handlers.api_00_produce import handle
-from tidelog.server.api.handlers.api_03_metadata import TOLD_AT_ONCE_MAX
+from tidelog.server.api.handlers.api_03_metadata import DESCRIBED_AT_ONCE_MAX
 from tidelog.server.broker.log_maintenance import LogMaintenance
 from tidelog.server.node import Node
 from tidelog.server.observe.metrics_listener import MetricsListener
@@ -532,12 +532,12 @@ def test_much_metadata_is_told_on_another_thread_as_it_was_when_it_was_asked_for
     async def scenario() -> None:
         node = new_node(MemoryDisk())
         await node.start()
-        await node.create_topics([NewTopic("few", 3, 1), NewTopic("many", TOLD_AT_ONCE_MAX, 1)])
+        await node.create_topics([NewTopic("few", 3, 1), NewTopic("many", DESCRIBED_AT_ONCE_MAX, 1)])
         many_id = node.image.topics_by_name["many"].topic_id
         for topics, told in (
-            (None, {"few": 3, "many": TOLD_AT_ONCE_MAX}),
-            ([MetadataRequestTopic(name="many")], {"many": TOLD_AT_ONCE_MAX}),
-            ([MetadataRequestTopic(topic_id=many_id, name=None)], {"many": TOLD_AT_ONCE_MAX}),
+            (None, {"few": 3, "many": DESCRIBED_AT_ONCE_MAX}),
+            ([MetadataRequestTopic(name="many")], {"many": DESCRIBED_AT_ONCE_MAX}),
+            ([MetadataRequestTopic(topic_id=many_id, name=None)], {"many": DESCRIBED_AT_ONCE_MAX}),
             ([MetadataRequestTopic(name="few"), MetadataRequestTopic(name="none")], {"few": 3, "none": 0}),
         ):
             context = RequestContext(RequestHeader(ApiKey.METADATA, 12, 1, None, None), Swept(), BROKER)

@@ -47,7 +47,7 @@ def plan(
     for partition, factor in wanted.items():
         if factor > len(racks):
             raise ConfigError(
-                f"{partition} is to have {factor} replicas, and may be held by {len(racks)} brokers: {_told(racks)}"
+                f"{partition} is to have {factor} replicas, and may be held by {len(racks)} brokers: {_listed(racks)}"
             )
         planning.keep(partition, current[partition], factor)
     for partition, factor in wanted.items():
@@ -152,5 +152,5 @@ class _Planning:
         self._load[new] += 1
 
 
-def _told(brokers: Mapping[int, object]) -> str:
+def _listed(brokers: Mapping[int, object]) -> str:
     return ", ".join(map(str, sorted(brokers)))

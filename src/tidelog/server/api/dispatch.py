@@ -168,13 +168,13 @@ class Dispatcher:
                 times = times_by_version[version] or self._times_of(known, version)
                 total_ns = times.on_answered(connection.received_ns, started_ns, response)
                 if total_ns >= self._slow_ns:
-                    self._tell_slow(known, context, (len(frame), answer), started_ns, total_ns)
+                    self._log_slow(known, context, (len(frame), answer), started_ns, total_ns)
             return answer
         if response is None:
             if metrics is not None:
                 total_ns = self._times_of(known, version).on_unanswered(connection.received_ns, started_ns)
                 if total_ns >= self._slow_ns:
-                    self._tell_slow(known, context, (len(frame), None), started_ns, total_ns)
+                    self._log_slow(known, context, (len(frame), None), started_ns, total_ns)
             return None
         return self._answer_later(response, known, context, len(frame), started_ns)
 
@@ -262,7 +262,7 @@ class Dispatcher:
         if slow_requests is not None:
             phases = Phases(started_ns - received_ns, waiting_ns - started_ns, total_ns - (waiting_ns - received_ns))
             if slow_requests.is_slow(known, phases):
-                slow_requests.tell(known, header, connection.peer, phases, (size_bytes, _size_bytes(answer)))
+                slow_requests.log(known, header, connection.peer, phases, (size_bytes, _size_bytes(answer)))
         return answer
 
     def _times_of(self, known: Api, version: int) -> RequestTimes:
@@ -270,14 +270,14 @@ class Dispatcher:
         times = self._handlers[known.key][3][version] = self._metrics.times_of(known, version)
         return times
 
-    def _tell_slow(
+    def _log_slow(
         self, known: Api, context: RequestContext, sizes: tuple[int, Answer], started_ns: int, total_ns: int
     ) -> None:
         assert self._slow_requests is not None
         queue_ns = started_ns - context.connection.received_ns
         phases = Phases(queue_ns, total_ns - queue_ns, 0)
         size_bytes, answer = sizes
-        self._slow_requests.tell(
+        self._slow_requests.log(
             known, context.header, context.connection.peer, phases, (size_bytes, _size_bytes(answer))
         )
 

@@ -112,26 +112,26 @@ class FetchReading:
     def answer(self) -> FetchResponse:
         """What the reader is told: in a session, what it does not know yet."""
         topics: dict[object, FetchableTopicResponse] = {}
-        self._tell(self._session.take_updates(), topics)
+        self._add_rows(self._session.take_updates(), topics)
         return self._response(topics)
 
     async def answer_in_turns(self) -> FetchResponse:
         """As `answer`, with turns for others in between."""
         topics: dict[object, FetchableTopicResponse] = {}
         updates = self._session.take_updates()
-        while self._tell(islice(updates, READ_AT_ONCE_MAX), topics):
+        while self._add_rows(islice(updates, READ_AT_ONCE_MAX), topics):
             await asyncio.sleep(0)
         return self._response(topics)
 
     def _response(self, topics: dict[object, FetchableTopicResponse]) -> FetchResponse:
         return FetchResponse(session_id=self._session.session_id, responses=list(topics.values()))
 
-    def _tell(
-        self, told: Iterable[tuple[FetchedPartition, PartitionData]], topics: dict[object, FetchableTopicResponse]
+    def _add_rows(
+        self, rows: Iterable[tuple[FetchedPartition, PartitionData]], topics: dict[object, FetchableTopicResponse]
     ) -> int:
         """Returns how many were told."""
         session, count = self._session, 0
-        for fetched, row in told:
+        for fetched, row in rows:
             count += 1
             if fetched.is_throttled and row.records:
                 self._throttle.record(len(row.records))

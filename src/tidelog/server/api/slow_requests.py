@@ -33,14 +33,14 @@ class SlowRequestLog:
         waited_ns = 0 if known.key in WAIT_ON_PURPOSE else phases.wait_ns
         return phases.queue_ns + phases.handle_ns + waited_ns >= self.limit_ns
 
-    def tell(self, known: Api, header: RequestHeader, peer: str, phases: Phases, sizes_bytes: tuple[int, int]) -> None:
+    def log(self, known: Api, header: RequestHeader, peer: str, phases: Phases, sizes_bytes: tuple[int, int]) -> None:
         """Write the line, unless there were as many as may be.
 
         Args:
             sizes_bytes: of the request, and of its answer.
         """
-        untold = self._seldom.untold()
-        if untold is None:
+        suppressed = self._seldom.suppressed()
+        if suppressed is None:
             return
         queue_ms, handle_ms, wait_ms = (round(each / NS_PER_MS, 3) for each in phases)
         requested, answered = sizes_bytes
@@ -50,7 +50,7 @@ class SlowRequestLog:
             "%d bytes asked, %d answered%s",
             *(peer, known.name, header.api_version, client_id, sum(phases) / NS_PER_MS),
             *(queue_ms, handle_ms, wait_ms, requested, answered),
-            f" ({untold} more were slow since the last line)" if untold else "",
+            f" ({suppressed} more were slow since the last line)" if suppressed else "",
             extra={
                 "peer": peer,
                 "api": known.name,

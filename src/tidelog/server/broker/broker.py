@@ -53,7 +53,7 @@ logger = logging.getLogger("tidelog.server.broker")
 
 RECORDS_PER_TURN = 1_000
 """Of the metadata, which take a few microseconds each."""
-TOLD_MAX = 10
+LOGGED_MAX = 10
 """Partitions that are named in the log when many cannot be opened for one reason."""
 
 
@@ -355,7 +355,7 @@ class Broker:
             if opened is None:
                 continue
             if isinstance(opened, LostLogError):
-                self._note_lost(one, str(opened), is_alone=before is None and len(self.lost) < TOLD_MAX)
+                self._note_lost(one, str(opened), is_alone=before is None and len(self.lost) < LOGGED_MAX)
                 continue
             reason = self._why_not(one.topic_partition, opened)
             if reason is None:
@@ -363,11 +363,11 @@ class Broker:
                 added.append(self._add(one, opened))
                 continue
             failed_count += 1
-            self._take_offline(one.topic_partition, reason, is_alone=failed_count <= TOLD_MAX)
-        if failed_count > TOLD_MAX:
-            logger.error("%d partitions are offline; the first %d were named", failed_count, TOLD_MAX)
-        if len(self.lost) > TOLD_MAX:
-            logger.error("%d replicas have lost their logs; the first %d were named", len(self.lost), TOLD_MAX)
+            self._take_offline(one.topic_partition, reason, is_alone=failed_count <= LOGGED_MAX)
+        if failed_count > LOGGED_MAX:
+            logger.error("%d partitions are offline; the first %d were named", failed_count, LOGGED_MAX)
+        if len(self.lost) > LOGGED_MAX:
+            logger.error("%d replicas have lost their logs; the first %d were named", len(self.lost), LOGGED_MAX)
         await self._lower_checkpoints(added)
 
     def _note_lost(self, one: Assigned, reason: str, *, is_alone: bool) -> None:
@@ -514,7 +514,7 @@ class Broker:
     async def _lead(self, to_lead: list[tuple[Assigned, Partition]], image: MetadataImage) -> None:
         for one, partition in to_lead:
             if one.state.is_recovering and one.state.unclean_epoch == one.state.leader_epoch:
-                _tell_what_is_left(one, partition)
+                _log_what_is_left(one, partition)
         errors = await self._files.assign_leader_epochs(
             [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
         )
@@ -538,7 +538,7 @@ class Broker:
             )
             replica.on_brokers(self.replication.active_brokers)
             partition.lead(replica)
-            self._tell_of_leadership(partition)
+            self._notify_leadership_changed(partition)
 
     def _add(self, one: Assigned, log: Log) -> Partition:
         partition = Partition(
@@ -618,14 +618,14 @@ class Broker:
         has_led = partition.replica is not None
         partition.stop(leader_epoch)
         if has_led:
-            self._tell_of_leadership(partition)
+            self._notify_leadership_changed(partition)
 
-    def _tell_of_leadership(self, partition: Partition) -> None:
+    def _notify_leadership_changed(self, partition: Partition) -> None:
         for listener in self._listeners:
             listener.on_leadership_changed(partition)
 
 
-def _tell_what_is_left(one: Assigned, partition: Partition) -> None:
+def _log_what_is_left(one: Assigned, partition: Partition) -> None:
     """An unclean election made this replica the leader: say which records it has."""
     log = partition.log
     logger.warning(

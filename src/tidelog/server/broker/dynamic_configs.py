@@ -54,7 +54,7 @@ class DynamicConfigs(BrokerListener):
         self._static = static
         self._broker_id = broker_id
         self._followers: list[FollowsSettings] = []
-        self._told: set[tuple[Scope, str]] = set()
+        self._logged: set[tuple[Scope, str]] = set()
         self.in_force = SettingsInForce.of(static, {}, broker_id)
 
     def follow(self, follower: FollowsSettings) -> None:
@@ -62,11 +62,11 @@ class DynamicConfigs(BrokerListener):
         self._followers.append(follower)
         follower.on_settings(None, self.in_force)
 
-    def tell_what_does_nothing(self) -> None:
+    def log_what_does_nothing(self) -> None:
         """To be called when this node starts: what its file sets, and nothing here goes by."""
-        self._tell_without_effect("broker", self._static)
+        self._log_without_effect("broker", self._static)
 
-    def tell_what_does_not_count(self, image: MetadataImage) -> None:
+    def log_what_does_not_count(self, image: MetadataImage) -> None:
         """To be called when this node has started: whoever wrote its file may believe in what is not so."""
         text = self._static.get(MIN_INSYNC)
         in_force = image.cluster_configs().get(MIN_INSYNC, keys.MIN_INSYNC_REPLICAS.default)
@@ -85,19 +85,19 @@ class DynamicConfigs(BrokerListener):
         new = self.in_force = SettingsInForce.of(self._static, image.configs, self._broker_id)
         if new.broker != old.broker:
             logger.info("settings of this broker changed: %s", _in_words(new.broker))
-            self._tell_without_effect("broker", (*new.broker.dynamic_default, *new.broker.dynamic))
+            self._log_without_effect("broker", (*new.broker.dynamic_default, *new.broker.dynamic))
         for resource in delta.changed_configs:
             if resource.type == ResourceType.TOPIC:
-                self._tell_without_effect("topic", new.topic_configs(resource.name))
+                self._log_without_effect("topic", new.topic_configs(resource.name))
         for follower in self._followers:
             follower.on_settings(old, new)
 
-    def _tell_without_effect(self, scope: Scope, names: Iterable[str]) -> None:
+    def _log_without_effect(self, scope: Scope, names: Iterable[str]) -> None:
         """Once of each setting, and of all that are new in one line."""
         reasons: dict[str, list[str]] = {}
         for key in without_effect(scope, names):
-            if (scope, key.name) not in self._told:
-                self._told.add((scope, key.name))
+            if (scope, key.name) not in self._logged:
+                self._logged.add((scope, key.name))
                 reasons.setdefault(key.why, []).append(key.name)
         if reasons:
             said = "; ".join(f"{', '.join(sorted(keys))} ({why})" for why, keys in reasons.items())

@@ -114,7 +114,7 @@ class ReplicaLogDirMove:
         self._moves = moves
         self._truncated_to: Offset | None = None
         self._is_near = False
-        self._is_told_full = False
+        self._has_logged_full = False
 
     async def end(self) -> None:
         """Return once it is over."""
@@ -267,8 +267,8 @@ class ReplicaLogDirMove:
         return await self._moves.off_the_loop(copy)
 
     async def _wait_for_room(self) -> None:
-        if not self._is_told_full:
-            self._is_told_full = True
+        if not self._has_logged_full:
+            self._has_logged_full = True
             logger.warning("%s: the move to %s waits: the disk is full", *self._where)
         self.target.on_full()
         await asyncio.sleep(ROOM_CHECK_SECONDS)

@@ -129,7 +129,9 @@ class CoordinatorPartition(Generic[M]):
         self._config = partition.log.config
         coordinator.batch_size_bytes_max = self._config.batch_size_bytes_max
         self._is_over = False
-        self._untold: list[Event[M]] = []  # events that it was not told of, or whose records the log has not taken
+        self._pending_events: list[
+            Event[M]
+        ] = []  # events that it was not told of, or whose records the log has not taken
         self._last_request_id = 0
         self._current_request_id = 0  # the request that is being asked just now, and its answer if there is one already
         self._answer: object = None
@@ -159,7 +161,7 @@ class CoordinatorPartition(Generic[M]):
         Args:
             first: what the machine is told of before it serves anybody, with all that happens while it loads.
         """
-        self._untold += first
+        self._pending_events += first
         log = self.partition.log
         if (
             log.log_start_offset == log.log_end_offset
@@ -213,7 +215,7 @@ class CoordinatorPartition(Generic[M]):
             f"Stop this node and put back a copy of {log.directory} that is whole; or move it away, and "
             f"{self._kind.loss}"
         )
-        self._untold.clear()
+        self._pending_events.clear()
         self.refusal = refusal(Code.COORDINATOR_NOT_AVAILABLE, why)
         self._logger.error("%s", why)
 
@@ -230,8 +232,8 @@ class CoordinatorPartition(Generic[M]):
         )
         self.refusal = None
         self.partition.watch(self)
-        self._tell(_nothing)  # what becoming active left to do
-        self._tell_events()
+        self._step(_nothing)  # what becoming active left to do
+        self._notify_pending_events()
 
     # What happened.
 
@@ -247,7 +249,7 @@ class CoordinatorPartition(Generic[M]):
             return refused
         self._last_request_id += 1
         request_id = self._current_request_id = RequestId(self._last_request_id)
-        self._tell(lambda coordinator, now_ms, wall_ms: command(coordinator, request_id, now_ms, wall_ms))
+        self._step(lambda coordinator, now_ms, wall_ms: command(coordinator, request_id, now_ms, wall_ms))
         answer, self._current_request_id, self._answer = self._answer, 0, None
         if answer is not None:
             return answer
@@ -258,7 +260,7 @@ class CoordinatorPartition(Generic[M]):
 
     def _on_done(self, request_id: RequestId, future: asyncio.Future[object]) -> None:
         if future.cancelled() and self._waiting.pop(request_id, None) is not None and self.refusal is None:
-            self._tell(partial(_disconnect, (request_id,)))
+            self._step(partial(_disconnect, (request_id,)))
 
     @property
     def _cut_off(self) -> KafkaError | None:
@@ -279,30 +281,30 @@ class CoordinatorPartition(Generic[M]):
             if not future.done():
                 future.set_result(error)
         if waiting:
-            self._tell(partial(_disconnect, [RequestId(one) for one in waiting]))
+            self._step(partial(_disconnect, [RequestId(one) for one in waiting]))
 
     def _on_sent(self, send_id: SendId, outcome: object) -> None:
-        self._tell(
+        self._step(
             lambda coordinator, now_ms, wall_ms: coordinator.on_sent(send_id, outcome, now_ms=now_ms, wall_ms=wall_ms)
         )
 
-    def tell(self, event: Event[M]) -> None:
+    def notify(self, event: Event[M]) -> None:
         """Tell the coordinator what happened, or, while it loads, once it has. What it writes is synced soon.
 
         A loss of power must not take back what is told here: it is not told twice. `syncing_events` ends after that.
         """
         if self.refusal is None or self.refusal.code == Code.COORDINATOR_LOAD_IN_PROGRESS:
-            self._untold.append(event)
+            self._pending_events.append(event)
         if self.refusal is None:
-            self._tell_events()
+            self._notify_pending_events()
 
-    def _tell_events(self) -> None:
-        while self._untold and not self._is_over:
+    def _notify_pending_events(self) -> None:
+        while self._pending_events and not self._is_over:
             end_offset = self._end_offset
-            self._tell(self._untold[0])
+            self._step(self._pending_events[0])
             if self._is_over:
                 break
-            del self._untold[0]
+            del self._pending_events[0]
             if self._end_offset != end_offset:
                 self.syncing_events = asyncio.get_running_loop().create_task(self._sync_event())
 
@@ -330,7 +332,7 @@ class CoordinatorPartition(Generic[M]):
         self._is_notified = False
         if self._is_over:
             return
-        self._tell(_nothing)
+        self._step(_nothing)
         cut_off = None if self._is_over else self._cut_off
         if cut_off is not None:
             self._refuse_waiting(cut_off)
@@ -357,7 +359,7 @@ class CoordinatorPartition(Generic[M]):
 
     # What to do about it.
 
-    def _tell(self, event: Event[M]) -> None:
+    def _step(self, event: Event[M]) -> None:
         """Tell it something, and do what it then owes the world.
 
         Raises:
@@ -430,7 +432,7 @@ class CoordinatorPartition(Generic[M]):
         self._logger.error(
             "%s: the %ss on it are loaded anew: %s", self.partition.topic_partition, self._kind.noun, error
         )
-        self._host.on_refused(self.partition, self._untold)
+        self._host.on_refused(self.partition, self._pending_events)
         invariant(self._is_over, "{} refused a batch and served on", self.partition.topic_partition)
 
     def _append(self, batch: Batch[KeyValue]) -> None:
@@ -472,7 +474,7 @@ class CoordinatorPartition(Generic[M]):
                 await self._sync_log()
                 synced_offset = end_offset
                 if not self._is_over:
-                    self._tell(partial(_commit, end_offset))
+                    self._step(partial(_commit, end_offset))
         except DiskError as error:
             self._host.on_disk_error(self.partition, error)
         finally:
@@ -494,7 +496,7 @@ class CoordinatorPartition(Generic[M]):
             self._timer.cancel()
             self._timer = None
         if not self._is_over:
-            self._tell(lambda coordinator, now_ms, wall_ms: coordinator.on_time(now_ms=now_ms, wall_ms=wall_ms))
+            self._step(lambda coordinator, now_ms, wall_ms: coordinator.on_time(now_ms=now_ms, wall_ms=wall_ms))
 
 
 def _nothing(coordinator: CoordinatorMachine, now_ms: int, wall_ms: int) -> None:

@@ -201,8 +201,8 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         """This broker began, or ceased, to lead a partition."""
         self._on_role(partition, ())
 
-    def _on_role(self, partition: Partition, untold: Sequence[Event[M]]) -> None:
-        """Drop the coordinator on a partition; if this broker leads it, load another one, to be told of `untold`."""
+    def _on_role(self, partition: Partition, pending_events: Sequence[Event[M]]) -> None:
+        """Drop the coordinator on a partition. If this broker leads it, load another, which gets `pending_events`."""
         if partition.topic_partition.topic != self._kind.topic:
             return
         index = partition.topic_partition.partition
@@ -213,14 +213,14 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         if partition.replica is not None:
             self._led[index] = partition
             if self._has_begun:
-                self._start(index, partition, *(untold or (self._first_event(),)))
+                self._start(index, partition, *(pending_events or (self._first_event(),)))
         elif self._led.get(index) is partition:
             del self._led[index]
 
-    def tell_all(self, event: Event[M]) -> None:
+    def notify_all(self, event: Event[M]) -> None:
         """Tell every coordinator here what happened, those too that are being loaded; see `CoordinatorPartition`."""
         for one in self.here:
-            one.tell(event)
+            one.notify(event)
 
     async def events_synced(self) -> None:
         """Return once no loss of power takes back what coordinators here were told of."""

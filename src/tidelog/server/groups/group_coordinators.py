@@ -63,7 +63,7 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
             names = frozenset(topic.name for topic in delta.deleted_topics.values())
             if not self._has_begun:
                 self._deleted_before |= names
-            self.tell_all(partial(forget, names))
+            self.notify_all(partial(forget, names))
 
     def _new_machine(self, index: int) -> GroupCoordinator:
         from tidelog.coordinator import GroupCoordinator, GroupMemory

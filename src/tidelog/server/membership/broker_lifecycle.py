@@ -331,10 +331,10 @@ class BrokerLifecycle(BrokerListener):
         A controller of a release that does not know of that takes it for a broker that may have lost anything.
         """
         lost = list(self._broker.lost)
-        told = await self._directories.tell_lost(lost, timeout_ms=self._config.broker_heartbeat_interval_ms)
-        if told is None:
+        is_noted = await self._directories.report_lost(lost, timeout_ms=self._config.broker_heartbeat_interval_ms)
+        if is_noted is None:
             return
-        if not told and self._has_shown:
+        if not is_noted and self._has_shown:
             logger.error(
                 "the controller knows nothing of lost replicas: this broker registers as one that lost records"
             )

@@ -201,7 +201,7 @@ class BrokerWatch(ControllerListener):
                 if refuses and not self._has_slept(self._clock.now_ms()):
                     outcome = await self._fence_early(watched, suspect)
                     if outcome.doubt is None or not outcome.doubt.may_pass:
-                        self._tell(suspect, outcome)
+                        self._log_outcome(suspect, outcome)
                         return
             except KafkaError as error:
                 logger.debug("nobody is fenced by this node: %s", error)
@@ -232,7 +232,7 @@ class BrokerWatch(ControllerListener):
                 return outcome
             await asyncio.sleep(0)
 
-    def _tell(self, suspect: Suspect, outcome: EarlyFence) -> None:
+    def _log_outcome(self, suspect: Suspect, outcome: EarlyFence) -> None:
         broker_id = suspect.broker_id
         if outcome.is_fenced:
             logger.warning(

@@ -67,10 +67,10 @@ class DirectoryAssignments:
         self._broker_epoch = broker_epoch
         self._channel = channel
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
-        self._untold: dict[Replica, UUID] = {}
+        self._unreported: dict[Replica, UUID] = {}
         self._looked_at_in: tuple[BrokerEpoch, bool] | None = None
         self._image = MetadataImage.empty()
-        self._telling: asyncio.Task[None] | None = None
+        self._report_task: asyncio.Task[None] | None = None
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published, when the logs of this broker's replicas are open."""
@@ -84,7 +84,7 @@ class DirectoryAssignments:
         if looks_in[1]:
             self._look_at(assigned(self._broker_id, delta, image, all_there_are=is_all))
         else:
-            self._untold.clear()
+            self._unreported.clear()
 
     def on_moved(self, partition: Partition) -> None:
         """To be called on the loop: its log lies elsewhere from now on."""
@@ -92,7 +92,7 @@ class DirectoryAssignments:
         if topic is not None and self._looked_at_in is not None and self._looked_at_in[1]:
             self._look_at([Assigned(partition.topic_partition, partition.topic_id, topic.partitions[index])])
 
-    async def tell_lost(self, replicas: Sequence[Replica], *, timeout_ms: int) -> bool | None:
+    async def report_lost(self, replicas: Sequence[Replica], *, timeout_ms: int) -> bool | None:
         """Have the controller commit that the logs of replicas are gone, under Kafka's reserved id for that.
 
         Args:
@@ -129,9 +129,9 @@ class DirectoryAssignments:
 
     async def stop(self) -> None:
         """Tell nothing more."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.gather(self._telling, return_exceptions=True)
+        if self._report_task is not None:
+            self._report_task.cancel()
+            await asyncio.gather(self._report_task, return_exceptions=True)
 
     def _look_at(self, ours: Iterable[Assigned]) -> None:
         for one in ours:
@@ -140,23 +140,23 @@ class DirectoryAssignments:
             if held is None:
                 continue
             if directory_of(one.state, self._broker_id) == held.directory_id:
-                self._untold.pop(replica, None)
+                self._unreported.pop(replica, None)
             else:
-                self._untold[replica] = held.directory_id
-        if self._untold and self._telling is None:
-            self._telling = asyncio.get_running_loop().create_task(self._tell_all())
+                self._unreported[replica] = held.directory_id
+        if self._unreported and self._report_task is None:
+            self._report_task = asyncio.get_running_loop().create_task(self._report_all())
 
-    async def _tell_all(self) -> None:
+    async def _report_all(self) -> None:
         failures = 0
         try:
-            while self._untold:
+            while self._unreported:
                 await asyncio.sleep(self._backoff.delay_ms(failures) / 1000)
-                is_told = await self._tell(dict(islice(self._untold.items(), REPLICAS_PER_REQUEST_MAX)))
-                failures = 0 if is_told else failures + 1
+                is_reported = await self._report(dict(islice(self._unreported.items(), REPLICAS_PER_REQUEST_MAX)))
+                failures = 0 if is_reported else failures + 1
         finally:
-            self._telling = None
+            self._report_task = None
 
-    async def _tell(self, some: dict[Replica, UUID]) -> bool:
+    async def _report(self, some: dict[Replica, UUID]) -> bool:
         """Returns whether it was answered, whatever the answer is about each."""
         broker_epoch = self._broker_epoch()
         if broker_epoch is None:
@@ -173,8 +173,8 @@ class DirectoryAssignments:
             logger.debug("the controller does not want to be told of directories: %s", Code(answer.error_code).name)
             return False
         for replica, directory_id in some.items():
-            if self._untold.get(replica) == directory_id:
-                del self._untold[replica]
+            if self._unreported.get(replica) == directory_id:
+                del self._unreported[replica]
         return True
 
 

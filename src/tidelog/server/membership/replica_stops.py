@@ -178,7 +178,7 @@ class ReplicaStops(ControllerListener):
                 if attempt < ATTEMPTS_MAX:
                     await asyncio.sleep(self._backoff.delay_ms(attempt) / 1000)
                 continue
-            _tell(broker_id, answer)
+            _log_answer(broker_id, answer)
             return True
         return False
 
@@ -203,7 +203,7 @@ def _request(
     )
 
 
-def _tell(broker_id: BrokerId, answer: StopReplicaResponse) -> None:
+def _log_answer(broker_id: BrokerId, answer: StopReplicaResponse) -> None:
     """A refusal says that the broker knows better: there is nothing to be done about it."""
     refused = {Code(one.error_code) for one in answer.partition_errors if one.error_code}
     if answer.error_code:

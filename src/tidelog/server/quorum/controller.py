@@ -231,8 +231,8 @@ class Controller:
                     self._published_end_offset = end_offset
                     has_loaded, self._has_loaded = self._has_loaded, False
                     self._on_committed(ready.committed, end_offset, has_loaded)
-                    self._tell_of_lost_replicas(end_offset)
-                    self._tell_of_unclean_elections()
+                    self._notify_replicas_lost(end_offset)
+                    self._log_unclean_elections()
                 for reply in ready.replies:
                     future = self._waiting.pop(reply.ticket, None)
                     if future is None or future.done():
@@ -269,14 +269,14 @@ class Controller:
         if self._has_pending_changes and self.is_active:  # in another leadership
             self._schedule_pending_changes()
 
-    def _tell_of_lost_replicas(self, end_offset: Offset) -> None:
+    def _notify_replicas_lost(self, end_offset: Offset) -> None:
         lost = self.journal.committed.lost
         if lost:
             self.journal.committed.lost = []
             for listener in self._listeners:
                 listener.on_replicas_lost(lost, self.journal.committed.metadata, Offset(end_offset - 1))
 
-    def _tell_of_unclean_elections(self) -> None:
+    def _log_unclean_elections(self) -> None:
         """Say of each what it is, and count it. The leader says which records it has."""
         elections = self.journal.committed.unclean_elections
         if not elections:

@@ -12,7 +12,7 @@ from tidelog.server.settings.log_lines import Seldom
 
 logger = logging.getLogger("tidelog.server.quorum")
 
-TOLD_SECONDS = 60.0
+LOG_SECONDS = 60.0
 
 
 class ForeignClusters:
@@ -24,16 +24,16 @@ class ForeignClusters:
 
     def __init__(self, cluster_id: ClusterId, *, clock: Clock) -> None:
         self._cluster_id = cluster_id
-        self._seldom = Seldom(TOLD_SECONDS, lambda: clock.now_ms() / 1000)
-        self._seldom_of_voters = Seldom(TOLD_SECONDS, lambda: clock.now_ms() / 1000)
+        self._seldom = Seldom(LOG_SECONDS, lambda: clock.now_ms() / 1000)
+        self._seldom_of_voters = Seldom(LOG_SECONDS, lambda: clock.now_ms() / 1000)
 
     def check(self, cluster_id: str | None, peer: str) -> None:
         """Raises KafkaError: INCONSISTENT_CLUSTER_ID. Who names no cluster passes."""
         if cluster_id in (None, self._cluster_id):
             return
-        untold = self._seldom.untold()
-        if untold is not None:
-            more = f" ({untold} more were refused since the last line)" if untold else ""
+        suppressed = self._seldom.suppressed()
+        if suppressed is not None:
+            more = f" ({suppressed} more were refused since the last line)" if suppressed else ""
             logger.error(
                 "%s is of cluster %s, this node of %s: it is refused; correct its controller.quorum.voters, or the "
                 "cluster id that its directory was formatted with%s",
@@ -50,7 +50,7 @@ class ForeignClusters:
         if node_id in voters.ids:
             return
         known = ", ".join(map(str, voters.ids))
-        if self._seldom_of_voters.untold() is not None:
+        if self._seldom_of_voters.suppressed() is not None:
             logger.error(
                 "%s asks to be led by node %s, which is none of the voters here (%s): it is refused; make "
                 "controller.quorum.voters the same at every node",

@@ -121,7 +121,7 @@ class MetadataStorage:
         log_end_offset = await self._executor.run(partial(self.log.truncate_to, end_offset))
         self._synced_end_offset = log_end_offset
         if self.voters.on_truncated(log_end_offset):
-            self._tell_voters()
+            self._publish_voters()
         self.machine.on_truncated(log_end_offset, self._clock.now_ms())
 
     async def _append_fetched(self, number: int) -> None:
@@ -134,7 +134,7 @@ class MetadataStorage:
         self._synced_end_offset = end_offset
         self.machine.on_appended(end_offset, self._clock.now_ms())
         if self.looks_for_voters and self.voters.on_batches(self.log.control_batches(start_offset)):
-            self._tell_voters()
+            self._publish_voters()
         self.machine.on_synced(end_offset, self._clock.now_ms())
 
     async def _open_epoch(self, change: LeaderChange) -> None:
@@ -151,7 +151,7 @@ class MetadataStorage:
         if len(batches) > 1:
             self.machine.on_appended(log.log_end_offset, self._clock.now_ms())
             if voters.on_batches(log.control_batches(epoch_start)):
-                self._tell_voters()
+                self._publish_voters()
         self._sync_soon()
 
     def append(self, batch: bytes, leader_epoch: LeaderEpoch) -> Offset:
@@ -166,7 +166,7 @@ class MetadataStorage:
         batch = control_batch(voters_record(voters), timestamp_ms=self._clock.wall_ms())
         offset = self.append(batch, leader_epoch)
         self.voters.on_batches(self.log.control_batches(offset))
-        self._tell_voters()
+        self._publish_voters()
         return self.log.log_end_offset
 
     async def start_at(self, snapshot_id: SnapshotId, voters: VoterSet | None) -> None:
@@ -178,7 +178,7 @@ class MetadataStorage:
             self.snapshots.add(snapshot_id)
             self.scheduler.on_loaded()
             if self.voters.on_snapshot(voters, snapshot_id.end_offset):
-                self._tell_voters()
+                self._publish_voters()
             self.machine.on_snapshot_loaded(snapshot_id, self._clock.now_ms())
 
     async def make_snapshot(self, image: MetadataImage) -> None:
@@ -196,7 +196,7 @@ class MetadataStorage:
         except Exception as error:
             self._on_failed(error)
 
-    def _tell_voters(self) -> None:
+    def _publish_voters(self) -> None:
         voters = self.voters.current
         self._on_voters(voters)
         self.machine.on_voters(voters, self._clock.now_ms(), end_offset=self.voters.end_offset)

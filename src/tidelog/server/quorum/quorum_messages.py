@@ -119,7 +119,7 @@ def request_of(
                 vote.VoteResponse,
             )
         case EpochBegun():
-            told = begin.BeginQuorumEpochPartition(
+            begun = begin.BeginQuorumEpochPartition(
                 voter_directory_id=_zero(peer_request.voter.directory_id),
                 leader_id=peer_request.leader_id,
                 leader_epoch=peer_request.leader_epoch,
@@ -128,7 +128,7 @@ def request_of(
                 begin.BeginQuorumEpochRequest(
                     cluster_id=cluster_id,
                     voter_id=peer_request.voter.node_id,
-                    topics=[begin.BeginQuorumEpochTopic(name, [told])],
+                    topics=[begin.BeginQuorumEpochTopic(name, [begun])],
                     leader_endpoints=[begin.LeaderEndpoint(*one) for one in peer_request.endpoints or endpoints],
                 ),
                 begin.BeginQuorumEpochResponse,

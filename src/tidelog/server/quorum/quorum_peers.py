@@ -29,7 +29,7 @@ logger = logging.getLogger("tidelog.server.quorum")
 
 FETCH_REQUESTS = "fetch"
 CONNECT_BACKOFF_MS_MAX = 200
-REFUSAL_TOLD_SECONDS = 60.0
+REFUSAL_LOG_SECONDS = 60.0
 FAREWELL_SECONDS_MAX = 0.2
 
 
@@ -81,7 +81,7 @@ class QuorumPeers:
         )
         self._tasks: set[asyncio.Task[None]] = set()
         self._farewells: set[asyncio.Task[None]] = set()
-        self._told: dict[tuple[BrokerId, Code], float] = {}
+        self._logged_at: dict[tuple[BrokerId, Code], float] = {}
 
     def address_of(self, node_id: BrokerId) -> Address | None:
         return self._addresses.get(node_id)
@@ -148,22 +148,22 @@ class QuorumPeers:
             response = await connection.request(message, response_type, timeout_ms=timeout_ms, version=version)
             answered = answer_of(peer_request, response)
         except TidelogError as error:
-            self._tell(target, error)
+            self._log_refusal(target, error)
             self._host.on_unanswered(number)
             return
         for node_id, address in answered.addresses.items():
             self._host.on_address(node_id, address)
         self._host.on_answered(number, answered.answer, answered.records)
 
-    def _tell(self, target: BrokerId, error: TidelogError) -> None:
+    def _log_refusal(self, target: BrokerId, error: TidelogError) -> None:
         """A refusal is a mistake of somebody's: say so, once in a while. That a node is away, is no news."""
         if not isinstance(error, KafkaError):
             logger.debug("node %s does not answer: %s", target, error)
             return
         now = asyncio.get_running_loop().time()
-        if now < self._told.get((target, error.code), now):
+        if now < self._logged_at.get((target, error.code), now):
             return
-        self._told[target, error.code] = now + REFUSAL_TOLD_SECONDS
+        self._logged_at[target, error.code] = now + REFUSAL_LOG_SECONDS
         if error.code == Code.INCONSISTENT_CLUSTER_ID:
             logger.error(
                 "node %s at %s is of another cluster than this node, which is of %s: correct %s, or format the "

@@ -79,22 +79,22 @@ class VoterRequests:
                 Code.REQUEST_TIMED_OUT, f"the new voters count, but were not committed within {timeout_ms} ms"
             ) from None
 
-    async def keep_told(self) -> None:
+    async def keep_endpoints_published(self) -> None:
         """As long as this node votes, have the set of voters say where it listens, and in which directory."""
         quorum = self._quorum
         while True:
             us = quorum.voters.voter(quorum.node_id)
-            is_told = us is None or us.endpoints == quorum.endpoints or not quorum.is_reconfigurable
-            if us is None or is_told or us.key != quorum.key or quorum.leader_id is None:
+            is_published = us is None or us.endpoints == quorum.endpoints or not quorum.is_reconfigurable
+            if us is None or is_published or us.key != quorum.key or quorum.leader_id is None:
                 await quorum.leader_changed()
                 continue
             try:
-                await self._tell_leader(Voter(quorum.key, quorum.endpoints))
+                await self._send_voter_update(Voter(quorum.key, quorum.endpoints))
             except TidelogError as error:
                 logger.debug("the voters do not say yet where this node listens: %s", error)
             await asyncio.sleep(UPDATE_AGAIN_MS / 1000)
 
-    async def _tell_leader(self, voter: Voter) -> None:
+    async def _send_voter_update(self, voter: Voter) -> None:
         quorum = self._quorum
         if quorum.is_leader:
             await self.update(voter)

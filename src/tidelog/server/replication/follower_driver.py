@@ -160,7 +160,7 @@ class FollowerDriver(Role):
         try:
             end_offset = _end_of(records)
         except KafkaError as error:
-            self._tell_damage(error)
+            self._log_damage(error)
             self.on_unanswered(number)
             return
         fetched = Fetched(
@@ -172,30 +172,30 @@ class FollowerDriver(Role):
         if not self._is_stopped:
             self._failures = 0
             self._records = records
-        self._tell(lambda replica, now_ms: replica.on_fetched(number, fetched, now_ms))
+        self._step(lambda replica, now_ms: replica.on_fetched(number, fetched, now_ms))
 
     def on_epoch_end(self, number: int, end: tuple[LeaderEpoch, Offset] | None) -> None:
         """Where an epoch ends; None where the leader does not know it."""
-        self._tell(lambda replica, now_ms: replica.on_epoch_end(number, end, now_ms))
+        self._step(lambda replica, now_ms: replica.on_epoch_end(number, end, now_ms))
 
     def on_log_start(self, number: int, log_start_offset: int) -> None:
         """Where the leader's log starts."""
-        self._tell(lambda replica, now_ms: replica.on_log_start(number, Offset(log_start_offset), now_ms))
+        self._step(lambda replica, now_ms: replica.on_log_start(number, Offset(log_start_offset), now_ms))
 
     def on_refused(self, number: int, code: Code) -> None:
         """That it does not answer, and why."""
-        self._tell(lambda replica, now_ms: replica.on_refused(number, code, now_ms))
+        self._step(lambda replica, now_ms: replica.on_refused(number, code, now_ms))
 
     def on_unanswered(self, number: int) -> None:
         """Nothing."""
-        self._tell(lambda replica, now_ms: replica.on_unanswered(number, now_ms))
+        self._step(lambda replica, now_ms: replica.on_unanswered(number, now_ms))
 
-    def _tell(self, tell: Callable[[FollowerReplica, int], None]) -> None:
+    def _step(self, event: Callable[[FollowerReplica, int], None]) -> None:
         """Tell the machine, and do what it then owes; nothing after `stop`."""
         if self._is_stopped:
             return
         try:
-            tell(self.replica, self._host.now_ms())
+            event(self.replica, self._host.now_ms())
             self._process_ready()
         except InvariantBrokenError as error:
             self._host.on_bug(self.partition, error)
@@ -209,10 +209,10 @@ class FollowerDriver(Role):
         self._due_ms = None
         if self._retry_append_ms is not None and now_ms >= self._retry_append_ms:
             self._retry_append_ms = None
-            self._tell(self._tell_appended)  # nothing: it is fetched once more
-        self._tell(lambda replica, now_ms: replica.on_tick(now_ms))
+            self._step(self._notify_appended)  # nothing: it is fetched once more
+        self._step(lambda replica, now_ms: replica.on_tick(now_ms))
 
-    def _tell_appended(self, replica: FollowerReplica, now_ms: int) -> None:
+    def _notify_appended(self, replica: FollowerReplica, now_ms: int) -> None:
         replica.on_appended(self.partition.log.log_end_offset)
 
     def _reschedule_deadlines(self) -> None:
@@ -231,7 +231,7 @@ class FollowerDriver(Role):
 
     def run(self) -> None:
         """Begin."""
-        self._tell(lambda replica, now_ms: None)
+        self._step(lambda replica, now_ms: None)
 
     def _process_ready(self) -> None:
         """Do it, in the machine's order; where the disk takes its time, what follows comes after that."""
@@ -239,7 +239,7 @@ class FollowerDriver(Role):
         while not self._is_stopped and self.log_task is None:
             ready = self.replica.take_ready()
             if ready.halt is not None:
-                self._tell_halt(ready.halt)
+                self._log_halt(ready.halt)
             if ready.truncation is not None:
                 self._begin_truncation(ready.truncation)
                 return
@@ -269,7 +269,7 @@ class FollowerDriver(Role):
         try:
             append_fetched(partition.log, records, now_ms=self._host.wall_ms())
         except (KafkaError, CorruptLogError) as error:
-            self._tell_damage(error)
+            self._log_damage(error)
         except DiskError as error:
             if not is_full(error) or partition.log.failure is not None:
                 raise
@@ -292,13 +292,13 @@ class FollowerDriver(Role):
             self._host.on_log_failed(self.partition, error)
             return
         self.log_task = None
-        self._tell(self._tell_appended)
+        self._step(self._notify_appended)
 
     def _begin_truncation(self, truncation: Truncation) -> None:
         self._move_high_watermark(min(truncation.end_offset, self.high_watermark))
         self.log_task = self._host.start(self._truncate(truncation))
 
-    def _tell_truncation(self, truncation: Truncation) -> None:
+    def _log_truncation(self, truncation: Truncation) -> None:
         """Say what is removed, as loudly as it deserves, and have it counted.
 
         A process that was killed knows its high watermark as of the last checkpoint: what an unclean election removes
@@ -338,7 +338,7 @@ class FollowerDriver(Role):
         else:
             logger.info("%s; they were not committed", what)
 
-    def _tell_halt(self, halt: Halt) -> None:
+    def _log_halt(self, halt: Halt) -> None:
         partition, leader = self.partition, self.replica.leader
         logger.error(
             "%s: THIS FOLLOWER STOPS AND KEEPS ITS LOG: broker %s, the leader of epoch %d, would have it cut to offset "
@@ -355,7 +355,7 @@ class FollowerDriver(Role):
         if self._is_stopped:  # before it began: the log is the next role's by now
             self.log_task = None
             return
-        self._tell_truncation(truncation)
+        self._log_truncation(truncation)
         try:
             await self._host.truncate(partition, truncation)
         except (CorruptLogError, DiskError) as error:
@@ -364,9 +364,9 @@ class FollowerDriver(Role):
                 self._host.on_log_failed(partition, error)
             return
         self.log_task = None
-        self._tell(lambda replica, now_ms: replica.on_truncated(partition.log.log_end_offset))
+        self._step(lambda replica, now_ms: replica.on_truncated(partition.log.log_end_offset))
 
-    def _tell_damage(self, error: Exception) -> None:
+    def _log_damage(self, error: Exception) -> None:
         logger.error(
             "%s: what broker %s sent cannot be appended, and is fetched once more: %s",
             *(self.partition.topic_partition, self.replica.leader, error),

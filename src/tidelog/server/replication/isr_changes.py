@@ -104,8 +104,8 @@ class IsrChanges:
             refused[code] += 1
             leading.on_proposal_unanswered()
         if refused and refused.keys() != {otherwise}:
-            told = ", ".join(f"{count} with {Code(code).name}" for code, count in refused.items())
-            logger.info("of %d proposals of in-sync replicas the controller refused %s", len(proposed), told)
+            refusals = ", ".join(f"{count} with {Code(code).name}" for code, count in refused.items())
+            logger.info("of %d proposals of in-sync replicas the controller refused %s", len(proposed), refusals)
 
     def _request(
         self, proposed: Mapping[LeaderDriver, IsrProposal], broker_epoch: BrokerEpoch

@@ -125,7 +125,7 @@ class LeaderDriver(Role):
         self._is_stopped = True
         self.replica.on_stopped()
         for ack in self.replica.take_ready().acks:
-            self._tell(ack.correlation_id, ack.code)
+            self._acknowledge(ack.correlation_id, ack.code)
         for _, future in self._deletions:
             if not future.done():
                 future.set_result(False)
@@ -159,7 +159,7 @@ class LeaderDriver(Role):
         """The log grew."""
         self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
         self.process_ready()
-        self.partition.tell_followers()
+        self.partition.notify_followers()
 
     def on_log_start_moved(self) -> None:
         """See `Role`."""
@@ -237,7 +237,7 @@ class LeaderDriver(Role):
     def _notify_followers_outside_isr(self) -> None:
         """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
         if not self.replica.is_isr_whole:
-            self.partition.tell_followers()
+            self.partition.notify_followers()
 
     def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
         """See `Partition.committed`."""
@@ -281,7 +281,7 @@ class LeaderDriver(Role):
         if high_watermark != before:
             self.partition.on_high_watermark(high_watermark)
         for ack in acks:
-            self._tell(ack.correlation_id, ack.code)
+            self._acknowledge(ack.correlation_id, ack.code)
         if proposal is not None:
             self._host.propose(self, proposal)
         if replica.is_cut_off != self._is_cut_off:
@@ -291,7 +291,7 @@ class LeaderDriver(Role):
         if self._due_ms is None and replica.has_followers:
             self._reschedule_deadline()
 
-    def _tell(self, correlation_id: CorrelationId, code: Code) -> None:
+    def _acknowledge(self, correlation_id: CorrelationId, code: Code) -> None:
         future = self._waiting.pop(correlation_id)
         if not future.done():
             future.set_result(code)

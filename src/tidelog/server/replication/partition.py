@@ -121,7 +121,7 @@ class Partition:
         role = self.role
         self.role = Role(self, role.high_watermark, role.leader_epoch if leader_epoch is None else leader_epoch)
         role.stop()
-        self.tell_followers()
+        self.notify_followers()
         self._listeners.notify()
 
     @property
@@ -153,7 +153,7 @@ class Partition:
     def unwatch_log_end(self, listener: LogEndListener) -> None:
         self._follower_listeners.remove(listener)
 
-    def tell_followers(self) -> None:
+    def notify_followers(self) -> None:
         """They have something to read, or are to be looked at again."""
         self._follower_listeners.notify()
 
@@ -165,7 +165,7 @@ class Partition:
     def on_log_start_moved(self) -> None:
         """Retention or DeleteRecords removed records from the start of the log."""
         self.role.on_log_start_moved()
-        self.tell_followers()
+        self.notify_followers()
         self._listeners.notify()
 
     def on_high_watermark(self, high_watermark: Offset) -> None:

@@ -74,7 +74,7 @@ class _Followed:
     following: FollowerDriver
     records_request: RecordsRequest
     named_in: int  # the request that named it last
-    told_in: int = 0  # the request whose answer told these
+    answered_in: int = 0  # the request whose answer told these
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
@@ -218,7 +218,7 @@ class ReplicaFetcher:
         """Nobody will be told any more (`stop`): whoever waits is to ask somewhere else."""
         held_back, self._held_back = self._held_back, {}
         self._note_unanswered()
-        self._tell_unanswered(len(self._unanswered))
+        self._notify_unanswered(len(self._unanswered))
         for following, records_request in held_back.items():
             following.on_unanswered(records_request.number)
         self._other_requests.give_up()
@@ -305,7 +305,7 @@ class ReplicaFetcher:
             logger.critical("a fetch from broker %s failed: a bug in Tidelog", self.leader, exc_info=task.exception())
             self._begin_anew()
             self._note_unanswered()
-            self._tell_unanswered(len(self._unanswered))
+            self._notify_unanswered(len(self._unanswered))
         if self._wanted and not self._in_flight:
             self._news.set()
 
@@ -324,7 +324,7 @@ class ReplicaFetcher:
             followed = _Followed(following, records_request, self._requests)
             if known is not None:
                 followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
-                followed.told_in = known.told_in
+                followed.answered_in = known.answered_in
             self._session[key] = self._unheard[key] = followed
             topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[]))
             topic.partitions.append(
@@ -401,7 +401,7 @@ class ReplicaFetcher:
         """Whoever waits is to ask again, later. Thousands follow one broker, so they are told in turns."""
         self._note_unanswered()
         while self._unanswered:
-            self._tell_unanswered(TURN_SIZE)
+            self._notify_unanswered(TURN_SIZE)
             await asyncio.sleep(0)
 
     def _note_unanswered(self) -> None:
@@ -410,7 +410,7 @@ class ReplicaFetcher:
         self._idle.update(map(_key, wanted))
         self._unanswered.update(wanted)
 
-    def _tell_unanswered(self, count_max: int) -> None:
+    def _notify_unanswered(self, count_max: int) -> None:
         for following in list(islice(self._unanswered, count_max)):
             records_request = self._unanswered.pop(following, None)
             if records_request is not None:
@@ -432,9 +432,9 @@ class ReplicaFetcher:
                 followed = session.get((topic.topic_id, row.partition_index))
                 if followed is None:
                     continue
-                if not row.error_code and number >= followed.told_in:
+                if not row.error_code and number >= followed.answered_in:
                     followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
-                    followed.told_in = number
+                    followed.answered_in = number
                 heard.pop((topic.topic_id, row.partition_index), None)
                 if followed.named_in > number:
                     continue

@@ -89,7 +89,7 @@ class Throttle:
             self._filled_ms = self._now_ms()
             self._due_ms = None  # by the former rate it may be days away
         self._limit = limit
-        self._tell()
+        self._notify_waiting()
 
     def covers(self, topic_partition: TopicPartition) -> bool:
         """Whether the bytes of a partition count, since there is a rate and it names the replica here."""
@@ -118,7 +118,7 @@ class Throttle:
     def wait(self, waiter: Waiter) -> None:
         """Tell it when there is room. Twice is once."""
         self._waiting[waiter] = None
-        self._mind()
+        self._reschedule()
 
     def forget(self, waiter: Waiter) -> None:
         """It waits no more."""
@@ -130,11 +130,11 @@ class Throttle:
             return
         self._due_ms = None
         if self._wait_ms == 0:
-            self._tell()
+            self._notify_waiting()
         elif self._waiting:
-            self._mind()
+            self._reschedule()
 
-    def _tell(self) -> None:
+    def _notify_waiting(self) -> None:
         waiting, self._waiting = self._waiting, {}
         for waiter in waiting:
             waiter.on_room()
@@ -150,7 +150,7 @@ class Throttle:
         missing = max(rate * WAKE_MS / 1000, 1) - self.room_bytes
         return 0 if missing <= 0 else int(missing * 1000 / rate) + 1
 
-    def _mind(self) -> None:
+    def _reschedule(self) -> None:
         if self._due_ms is None:
             wait_ms = self._wait_ms
             if wait_ms is not None:

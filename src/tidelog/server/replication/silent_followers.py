@@ -12,7 +12,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock
 from tidelog.server.replication.deadlines import Due
 
-Told = Callable[[BrokerId, bool, int], None]
+OnSilence = Callable[[BrokerId, bool, int], None]
 """Told of a broker, whether it is silent now, and the time."""
 
 
@@ -23,7 +23,9 @@ class SilentFollowers:
         silence_ms_max: `broker.session.timeout.ms`.
     """
 
-    def __init__(self, clock: Clock, silence_ms_max: int, due_at: Callable[[Due, int], None], on_changed: Told) -> None:
+    def __init__(
+        self, clock: Clock, silence_ms_max: int, due_at: Callable[[Due, int], None], on_changed: OnSilence
+    ) -> None:
         self._clock = clock
         self._silence_ms_max = silence_ms_max
         self._due_at = due_at

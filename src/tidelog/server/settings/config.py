@@ -225,19 +225,19 @@ def _advertised(
     Kafka 4's stock file names the listener of controllers as well; clients are told nothing of it.
     """
     of_controllers = {one.name for one in controller_listeners}
-    told = {one.name: one for one in _listed(keys.ADVERTISED_LISTENERS, values) if one.name not in of_controllers}
+    advertised = {one.name: one for one in _listed(keys.ADVERTISED_LISTENERS, values) if one.name not in of_controllers}
     bound = {one.name: one for one in listeners}
-    for name in told.keys() - bound.keys():
+    for name in advertised.keys() - bound.keys():
         raise ConfigError(
             f"advertised.listeners: {name} is none of the listeners for clients, which are {', '.join(bound)}"
         )
     for name, listener in bound.items():
-        if told.get(name, listener).host in EVERY_ADDRESS:
+        if advertised.get(name, listener).host in EVERY_ADDRESS:
             raise ConfigError(
-                f"advertised.listeners: no client can connect to {told.get(name, listener).host}; "
+                f"advertised.listeners: no client can connect to {advertised.get(name, listener).host}; "
                 f"say what clients are to be told, such as {name}://{gethostname()}:{listener.port}"
             )
-    return told
+    return advertised
 
 
 def _listed(key: ConfigKey[tuple[str, ...] | None], values: ConfigValues) -> tuple[Listener, ...]:

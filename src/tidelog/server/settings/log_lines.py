@@ -64,14 +64,14 @@ class Seldom:
         self._interval_seconds = interval_seconds
         self._now_seconds = now_seconds
         self._next_seconds: float | None = None
-        self._untold = 0
+        self._suppressed = 0
 
-    def untold(self) -> int | None:
-        """How many events went untold since the last one that was not; None if this one is to go untold too."""
+    def suppressed(self) -> int | None:
+        """How many events were suppressed since the last one that was not; None if this one is to go untold too."""
         now = self._now_seconds()
         if self._next_seconds is not None and now < self._next_seconds:
-            self._untold += 1
+            self._suppressed += 1
             return None
         self._next_seconds = now + self._interval_seconds
-        untold, self._untold = self._untold, 0
-        return untold
+        suppressed, self._suppressed = self._suppressed, 0
+        return suppressed

@@ -29,7 +29,7 @@ WANTED_CONNECTIONS = 10_000
 """What a node should have files for, unless `max.connections` wants fewer."""
 FILES_IN_RESERVE_MIN = 64
 FILES_IN_RESERVE_MAX = 1_000
-TELL_INTERVAL_SECONDS = 10.0
+LOG_INTERVAL_SECONDS = 10.0
 
 
 class Refused(StrEnum):
@@ -117,9 +117,9 @@ class Connections:
         self._counted = 0
         self._by_ip: Counter[str] = Counter()
         self._held_up: list[Listens] = []
-        self._tell_refused = Seldom(TELL_INTERVAL_SECONDS)
-        self._tell_full = Seldom(TELL_INTERVAL_SECONDS)
-        self._tell_trouble = Seldom(TELL_INTERVAL_SECONDS)
+        self._refused_log = Seldom(LOG_INTERVAL_SECONDS)
+        self._full_log = Seldom(LOG_INTERVAL_SECONDS)
+        self._trouble_log = Seldom(LOG_INTERVAL_SECONDS)
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
         """Other limits may be in force."""
@@ -162,31 +162,31 @@ class Connections:
 
     def on_trouble(self, error: OSError) -> None:
         """The system accepts nobody at present."""
-        untold = self._tell_trouble.untold()
-        if untold is not None:
+        suppressed = self._trouble_log.suppressed()
+        if suppressed is not None:
             logger.error("nobody can be accepted at present: %s; it is tried on and on", error.strerror or error)
 
     def _refusal(self, ip: str, descriptor: int, is_counted: bool) -> Refused | None:
         limits = self.limits
         if limits.files_max is not None and descriptor >= limits.files_max - limits.files_in_reserve:
-            self._tell(
+            self._log_refused_connection(
                 ip, f"{descriptor} files are open, and the rest of {limits.files_max} is for the logs: raise the limit"
             )
             return Refused.FILES
         per_ip_max = limits.per_ip_overrides.get(ip, limits.per_ip_max)
         if is_counted and self._by_ip[ip] >= per_ip_max:
-            self._tell(ip, f"it has {per_ip_max} connections already (max.connections.per.ip)")
+            self._log_refused_connection(ip, f"it has {per_ip_max} connections already (max.connections.per.ip)")
             return Refused.PER_IP
         return None
 
-    def _tell(self, ip: str, reason: str) -> None:
-        untold = self._tell_refused.untold()
-        if untold is not None:
-            more = f" ({untold} more were refused since the last line)" if untold else ""
+    def _log_refused_connection(self, ip: str, reason: str) -> None:
+        suppressed = self._refused_log.suppressed()
+        if suppressed is not None:
+            more = f" ({suppressed} more were refused since the last line)" if suppressed else ""
             logger.warning("%s: connection refused: %s%s", ip, reason, more, extra={"peer": ip})
 
     def _hold_up(self) -> None:
-        if self._tell_full.untold() is not None:
+        if self._full_log.suppressed() is not None:
             logger.warning(
                 "%d connections are open: further ones wait until one of them closes (max.connections)", self._counted
             )

@@ -85,11 +85,11 @@ class Listeners:
     def names(self) -> tuple[str, ...]:
         return tuple(self._bound)
 
-    def told(self, name: str) -> Listener:
+    def advertised(self, name: str) -> Listener:
         """What others are told of a listener, its real port included."""
         bound = self._bound[name]
-        told = self._config.advertised.get(name, bound)
-        return Listener(name, told.host or "127.0.0.1", told.port or bound.port)
+        advertised = self._config.advertised.get(name, bound)
+        return Listener(name, advertised.host or "127.0.0.1", advertised.port or bound.port)
 
     def bind(self) -> None:
         """Take the ports; nobody is accepted yet. Raises NetworkError: one cannot be taken; says what to do."""
@@ -102,7 +102,7 @@ class Listeners:
                     logger.warning(
                         "listener %s: clients are told %s:%s, which is this machine for nobody but itself; "
                         "for others set advertised.listeners=%s://HOST:%s",
-                        *(listener.name, self.told(listener.name).host, port, listener.name, port),
+                        *(listener.name, self.advertised(listener.name).host, port, listener.name, port),
                     )
 
     def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:

@@ -74,11 +74,11 @@ def handle(
     if owed.unsynced or owed.uncommitted:
         return _answer_when_safe(node, owed, response, acks, context)
     if owed.wrong_leader:
-        _tell_leaders(node, owed, response, context)
+        _add_leaders(node, owed, response, context)
     return _answer(response, acks)
 
 
-def _tell_leaders(node: DataApi, owed: _Owed, response: ProduceResponse, context: RequestContext) -> None:
+def _add_leaders(node: DataApi, owed: _Owed, response: ProduceResponse, context: RequestContext) -> None:
     """To those that asked the wrong broker, where the right one is (KIP-951), if it is another as far as is known."""
     for topic, row in owed.wrong_leader:
         leader_id, leader_epoch = leader_of(node.image, topic, row.index)
@@ -131,7 +131,7 @@ async def _answer_when_safe(
             if code in WRONG_LEADER:
                 owed.wrong_leader.append((topic, row))
     if owed.wrong_leader:
-        _tell_leaders(node, owed, response, context)
+        _add_leaders(node, owed, response, context)
     return _answer(response, acks)
 
 

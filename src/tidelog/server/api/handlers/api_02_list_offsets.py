@@ -67,7 +67,7 @@ def handle(
         rows = []
         for requested in topic.partitions:
             row = ListOffsetsPartitionResponse(partition_index=requested.partition_index)
-            with _refusals_told(row, topic.name, context.api_version):
+            with _refusals_reported(row, topic.name, context.api_version):
                 if (topic.name, requested.partition_index) in is_named_twice:
                     raise refusal(Code.INVALID_REQUEST, "the request names this partition more than once")
                 if requested.timestamp < 0 and context.api_version < VERSIONS.get(requested.timestamp, INT16_MAX):
@@ -77,7 +77,7 @@ def handle(
                 if requested.timestamp >= 0 or requested.timestamp == MAX_TIMESTAMP:
                     looking.append((topic.name, requested, row))
                 else:
-                    _tell_place(_led(node, topic.name, requested), requested, row, request.isolation_level)
+                    _fill_offset(_led(node, topic.name, requested), requested, row, request.isolation_level)
             rows.append(row)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
     response = ListOffsetsResponse(topics=topics)
@@ -94,7 +94,7 @@ async def _look(
     """Look into the logs, one after the other."""
     for topic, requested, row in looking:
         await asyncio.sleep(0)  # a look takes a while: let others have their turn
-        with _refusals_told(row, topic, context.api_version):
+        with _refusals_reported(row, topic, context.api_version):
             found = await _found(node, topic, requested, request.isolation_level)
             if found is not None:
                 row.timestamp, row.offset, row.leader_epoch = found
@@ -122,7 +122,7 @@ async def _found(
             await node.broker.bring_into_memory([missing])
 
 
-def _tell_place(
+def _fill_offset(
     partition: Partition, requested: ListOffsetsPartition, row: ListOffsetsPartitionResponse, isolation_level: int
 ) -> None:
     log = partition.log
@@ -148,7 +148,7 @@ def _end_offset(partition: Partition, isolation_level: int) -> Offset:
 
 
 @contextmanager
-def _refusals_told(row: ListOffsetsPartitionResponse, topic: str, api_version: int) -> Iterator[None]:
+def _refusals_reported(row: ListOffsetsPartitionResponse, topic: str, api_version: int) -> Iterator[None]:
     try:
         yield
     except KafkaError as error:

@@ -38,7 +38,7 @@ NO_TOPICS_MEANS_ALL_BEFORE_VERSION = 1
 NAMELESS_SINCE_VERSION = 12
 """Before, an answer gives every topic a name, though from 10 on a request need not."""
 
-TOLD_AT_ONCE_MAX = 512
+DESCRIBED_AT_ONCE_MAX = 512
 """Topics and partitions, of an answer that is made on the event loop: some milliseconds."""
 
 
@@ -76,12 +76,12 @@ def _answer_where_it_fits(
     node: DataApi, request: MetadataRequest, context: RequestContext
 ) -> MetadataResponse | Awaitable[MetadataResponse]:
     """On another thread, if there is much to tell: as the image has it now, whatever comes meanwhile."""
-    image, told = node.image, 0
+    image, described = node.image, 0
     wants_all_topics = _wants_all_topics(request, context)
     for one in image.topics_by_name.values() if wants_all_topics else request.topics or ():
         topic = one if isinstance(one, TopicImage) else _found(image, one)
-        told += 1 if topic is None else 1 + len(topic.partitions)
-        if told > TOLD_AT_ONCE_MAX:
+        described += 1 if topic is None else 1 + len(topic.partitions)
+        if described > DESCRIBED_AT_ONCE_MAX:
             context.is_long, context.reflects = True, context.reflects or node.consistency_state
             return node.executor.compute(partial(_answer, node, image, request, context))
     return _answer(node, image, request, context)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("tidelog.server.producer_ids")
 
-TELL_INTERVAL_SECONDS = 1.0
+LOG_INTERVAL_SECONDS = 1.0
 TRANSACTIONAL_ID_SHOWN_MAX = 200
-_seldom = Seldom(TELL_INTERVAL_SECONDS)
+_seldom = Seldom(LOG_INTERVAL_SECONDS)
 """Whoever is refused may ask again at once, and on and on: the log is not to grow with it."""
 
 
 async def handle(node: DataApi, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
     if request.transactional_id is not None:
-        _tell_refused(request.transactional_id, context.connection.peer)
+        _log_refused(request.transactional_id, context.connection.peer)
         return InitProducerIdResponse(error_code=Code.INVALID_REQUEST)
     if (request.producer_id < 0) != (request.producer_epoch < 0):
         return InitProducerIdResponse(error_code=Code.INVALID_REQUEST)
@@ -39,12 +39,12 @@ async def handle(node: DataApi, request: InitProducerIdRequest, context: Request
     return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
 
-def _tell_refused(transactional_id: str, peer: str) -> None:
-    untold = _seldom.untold()
-    if untold is not None:
+def _log_refused(transactional_id: str, peer: str) -> None:
+    suppressed = _seldom.suppressed()
+    if suppressed is not None:
         logger.warning(
             "%s: InitProducerId for transactional id %r refused: this release has no transactions%s",
             peer,
             transactional_id[:TRANSACTIONAL_ID_SHOWN_MAX],
-            f" ({untold} more were refused since the last line)" if untold else "",
+            f" ({suppressed} more were refused since the last line)" if suppressed else "",
         )
