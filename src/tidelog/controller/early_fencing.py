@@ -38,7 +38,7 @@ class Doubt(StrEnum):
 
     ANOTHER = "another incarnation of it is registered"
     FENCED = "it is fenced already"
-    HEARD_OF = "it was heard of since"
+    SEEN_SINCE = "it was heard of since"
     MISTAKEN_BEFORE = "this incarnation was taken for dead before, and was not"
     TOO_NEW = "this controller has not heard of every other broker yet, nor was it active for a session"
     TOO_MANY = "so many brokers are suspected at once that it may be this controller's own fault"
@@ -118,8 +118,8 @@ class Suspicions:
             return Doubt.ANOTHER
         if broker.is_fenced:
             return Doubt.FENCED
-        if self._is_heard_since(suspect):
-            return Doubt.HEARD_OF
+        if self._has_contact_since(suspect):
+            return Doubt.SEEN_SINCE
         if self._suspects.get(suspect.broker_id) is not suspect or suspect.is_resolved:
             return Doubt.MISTAKEN_BEFORE
         others = [each for each in metadata.brokers.values() if each.broker_id != suspect.broker_id]
@@ -132,13 +132,13 @@ class Suspicions:
             return Doubt.TOO_MANY
         return None
 
-    def _is_heard_since(self, suspect: Suspect) -> bool:
+    def _has_contact_since(self, suspect: Suspect) -> bool:
         return self._sessions.turn(suspect.broker_id) != suspect.turn
 
     def _is_recent(self, suspect: Suspect, now_ms: int) -> bool:
         """Whether it is one of those that are gone at once."""
         is_recent = now_ms < suspect.closed_ms + self._sessions.session_timeout_ms
-        return is_recent and not self._is_heard_since(suspect)
+        return is_recent and not self._has_contact_since(suspect)
 
 
 def decide_fence_early(

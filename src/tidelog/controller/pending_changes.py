@@ -125,14 +125,14 @@ def _resolved(
             is_unclean_allowed=is_unclean_allowed,
         )
     left = partition
-    for gone in (lost, fenced):
-        if gone:
+    for excluded in (lost, fenced):
+        if excluded:
             changed = without(
                 left,
-                *gone,
+                *excluded,
                 min_insync_replicas=min_insync_replicas,
                 is_active=is_active,
-                is_lost=gone is lost,
+                is_lost=excluded is lost,
                 is_unclean_allowed=is_unclean_allowed,
             )
             left = changed or left

@@ -127,8 +127,8 @@ class ControllerState:
         """
         previous = self.metadata.brokers.get(broker.broker_id)
         holds_its_directories = previous is not None and not set(previous.log_dirs).isdisjoint(broker.log_dirs)
-        is_heard = sessions is not None and sessions.is_alive(broker.broker_id, now_ms)
-        is_previous_alive = is_heard and not holds_its_directories
+        is_alive = sessions is not None and sessions.is_alive(broker.broker_id, now_ms)
+        is_previous_alive = is_alive and not holds_its_directories
         decision = brokers.decide_register_broker(
             self.metadata, self.settings, broker, next_offset=next_offset, is_previous_alive=is_previous_alive
         )

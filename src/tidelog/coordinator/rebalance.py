@@ -123,9 +123,9 @@ def drop(journal: GroupJournal, group: Group, member: Member, code: Code = Code.
     journal.deadlines.cancel(member.session)
     join_request = group.take_join(member)
     if join_request is not None:
-        journal.answer(join_request, _gone(group, member, code))
+        journal.answer(join_request, _removal_error(group, member, code))
     if member.sync_request is not None:
-        journal.answer(member.sync_request, _gone(group, member, code))
+        journal.answer(member.sync_request, _removal_error(group, member, code))
         member.sync_request = None
     group.remove(member)
 
@@ -239,5 +239,5 @@ def on_session_due(journal: GroupJournal, at: Moment, group: Group, member_id: s
     begin_or_go_on(journal, at, group)
 
 
-def _gone(group: Group, member: Member, code: Code) -> KafkaError:
+def _removal_error(group: Group, member: Member, code: Code) -> KafkaError:
     return refusal(code, f"group {group.group_id!r}: member {member.member_id!r} is not in it any more")

@@ -287,10 +287,10 @@ class Segments:
         invariant(end_offset >= self._base_offsets[0], "cut at {}, below the first segment", end_offset)
         self.is_touched = True
         while self.active.base_offset > end_offset:
-            gone = self.active
-            gone.spoil_slices()
+            retired = self.active
+            retired.spoil_slices()
             self._drop_last()
-            self._retire(gone)
+            self._retire(retired)
         active = self.active
         position = active.position_of(end_offset)
         if position < active.size_bytes:
@@ -316,11 +316,11 @@ class Segments:
         """Delete the segments that end at or below `offset`, but never the active one. Returns how many."""
         count = 0
         while self._segments[0] is not self.active and self._segments[0].end_offset <= offset:
-            gone = self._segments.pop(0)
+            retired = self._segments.pop(0)
             self._base_offsets.pop(0)
-            if gone in self._warm:
-                self._warm.remove(gone)
-            self._retire(gone)
+            if retired in self._warm:
+                self._warm.remove(retired)
+            self._retire(retired)
             self._name_changes += 1
             self.is_touched = True
             count += 1
@@ -341,10 +341,10 @@ class Segments:
             DiskError: the log is out of use; a new start completes it.
         """
         try:
-            for gone in replaced:
-                if gone in self._warm:
-                    self._warm.remove(gone)
-                self._retire(gone)
+            for retired in replaced:
+                if retired in self._warm:
+                    self._warm.remove(retired)
+                self._retire(retired)
             cleaned.take_names()
         except DiskError as error:
             self.failure = error

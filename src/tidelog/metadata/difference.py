@@ -107,11 +107,11 @@ def _partition(topic: TopicImage, index: int, partition: PartitionImage) -> Part
 
 
 def _configs(base: MetadataImage, image: MetadataImage) -> Iterator[object]:
-    gone_topics = {topic.name for topic_id, topic in base.topics_by_id.items() if topic_id not in image.topics_by_id}
+    deleted_topics = {topic.name for topic_id, topic in base.topics_by_id.items() if topic_id not in image.topics_by_id}
 
     def known(resource: ConfigResource) -> Mapping[str, str]:
         """A topic that went took its settings along, even if there is another of its name now."""
-        is_gone = resource.type == ResourceType.TOPIC and resource.name in gone_topics
+        is_gone = resource.type == ResourceType.TOPIC and resource.name in deleted_topics
         return {} if is_gone else base.configs.get(resource, {})
 
     for resource in base.configs:

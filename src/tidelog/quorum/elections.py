@@ -160,7 +160,7 @@ class Elections:
         if code is Code.NONE:
             self.learn(begun.leader_epoch, begun.leader_id, now_ms)
             if standing.leader_id == begun.leader_id != standing.key.node_id:
-                self.hear(now_ms)
+                self.note_leader_contact(now_ms)
             elif standing.ended != (begun.leader_epoch, begun.leader_id):
                 code = Code.INVALID_REQUEST  # another one leads in that epoch
         return EpochAnswer(code, standing.leader_epoch, standing.leader_id)
@@ -191,11 +191,11 @@ class Elections:
         elif not was_waiting:  # else it waits on: newer epochs, one after the other, must not keep it from trying
             self._campaign_ms = now_ms + self._election_timeout_ms()
 
-    def hear(self, now_ms: int) -> None:
+    def note_leader_contact(self, now_ms: int) -> None:
         """The leader that we follow said something."""
         if self.standing.role is Role.PROSPECTIVE:
             self._leave()
-        self.standing.hear(now_ms)
+        self.standing.note_leader_contact(now_ms)
         self._campaign_ms = now_ms + self._settings.fetch_timeout_ms
 
     def on_reached(self, now_ms: int) -> None:
@@ -212,7 +212,7 @@ class Elections:
             self._ballot.on_answered(voter, is_granted=is_granted)
             is_leader = answer.leader_id == voter == standing.leader_id
             if is_leader and not is_granted and standing.role is Role.PROSPECTIVE:
-                self.hear(now_ms)  # it says so itself
+                self.note_leader_contact(now_ms)  # it says so itself
         elif answer.code is not Code.NONE and self.outstanding is not None:
             self.outstanding.put_off(voter, now_ms)
 

@@ -134,7 +134,7 @@ class LeaderState:
         older = self._parked.pop(key, None)
         if older is not None:
             self._replies.append(QuorumReply(older.ticket, self._answer(older.fetch, is_judged=older.is_judged)))
-        self._heard(key, now_ms)
+        self._note_contact(key, now_ms)
         deadline_ms = now_ms + max(fetch.wait_ms_max, 0)
         if self.epoch_start is None:
             self._park(key, Parked(ticket, fetch, deadline_ms, is_judged=False))
@@ -143,7 +143,7 @@ class LeaderState:
 
     def on_snapshot_request(self, replica: ReplicaKey, now_ms: int) -> None:
         """It loads a snapshot of ours: it follows us, though it fetches nothing meanwhile."""
-        self._heard(self._admit(replica, now_ms), now_ms)
+        self._note_contact(self._admit(replica, now_ms), now_ms)
 
     def on_requester_disconnected(self, ticket: int) -> None:
         """Nobody waits for that answer any more."""
@@ -221,7 +221,7 @@ class LeaderState:
             self._replies.append(QuorumReply(ticket, replace(self._answer(fetch), diverging=correction)))
             return
         key = self._canonical(fetch.replica)
-        self._heard(key, now_ms).on_fetch(fetch.fetch_offset, self._log.log_end_offset, now_ms)
+        self._note_contact(key, now_ms).on_fetch(fetch.fetch_offset, self._log.log_end_offset, now_ms)
         self._commit()
         has_records = fetch.fetch_offset < self._log.log_end_offset
         if has_records or self._has_update_for(fetch) or now_ms >= deadline_ms or len(self._parked) >= PARKED_MAX:
@@ -297,7 +297,7 @@ class LeaderState:
         directory_id = voter.key.directory_id or self._directories.get(key.node_id)
         return voter.key if is_same_replica(ReplicaKey(key.node_id, directory_id), key) else key
 
-    def _heard(self, key: ReplicaKey, now_ms: int) -> ReplicaProgress:
+    def _note_contact(self, key: ReplicaKey, now_ms: int) -> ReplicaProgress:
         progress = self._progress.get(key)
         if progress is None:
             self._forget_observers(now_ms)
@@ -326,14 +326,14 @@ class LeaderState:
         needed = self.voters.majority_size - (self._who.key.node_id in self.voters.ids)
         if needed <= 0:
             return None
-        heard = [
+        contacts_ms = [
             self._progress[voter.key].last_contact_ms if voter.key in self._progress else self._since_ms
             for voter in self.voters.voters
             if voter.key.node_id != self._who.key.node_id
         ]
-        if len(heard) < needed:
+        if len(contacts_ms) < needed:
             return None
-        return sorted(heard, reverse=True)[needed - 1] + self._settings.fetch_timeout_ms * 3 // 2
+        return sorted(contacts_ms, reverse=True)[needed - 1] + self._settings.fetch_timeout_ms * 3 // 2
 
     def _description(self, key: ReplicaKey, now_ms: int | None) -> ReplicaDescription:
         if key.node_id == self._who.key.node_id:

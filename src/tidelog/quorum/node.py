@@ -480,7 +480,7 @@ class QuorumNode:
                 self._note_moves(now_ms)
             following.on_refused(now_ms, self._settings.retry_backoff_ms)
             return
-        self._elections.hear(now_ms)
+        self._elections.note_leader_contact(now_ms)
         following.on_served()
         if awaited.fetch.fetch_offset == PROBE_OFFSET:
             self._on_probed(awaited.fetch, answer, now_ms)

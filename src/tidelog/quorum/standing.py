@@ -111,7 +111,7 @@ class Standing:
             self.leader_id = leader_id
         return self.moves > moves
 
-    def hear(self, now_ms: int) -> None:
+    def note_leader_contact(self, now_ms: int) -> None:
         """The leader of this epoch said something."""
         if self.role is Role.PROSPECTIVE:
             self.move(Cause.LEADER_STANDS)

@@ -112,21 +112,21 @@ def check_stop_request(
         )
 
 
-def check_metadata_offset(metadata_offset: Offset | None, heard_end_offset: Offset) -> None:
+def check_metadata_offset(metadata_offset: Offset | None, received_end_offset: Offset) -> None:
     """Refuse a StopReplica that would hold replicas up for a record which never comes.
 
     Args:
         metadata_offset: of the newest record that it follows from, inclusive; None where the request tells none.
-        heard_end_offset: exclusive end of the metadata that this broker has heard of, committed or not.
+        received_end_offset: exclusive end of the metadata that this broker has heard of, committed or not.
 
     Raises:
         KafkaError: INVALID_REQUEST: no controller can have written so much by now.
     """
-    if metadata_offset is not None and metadata_offset >= heard_end_offset + METADATA_AHEAD_MAX:
+    if metadata_offset is not None and metadata_offset >= received_end_offset + METADATA_AHEAD_MAX:
         raise refusal(
             Code.INVALID_REQUEST,
-            f"StopReplica of metadata offset {metadata_offset}; this broker has heard of it up to {heard_end_offset}, "
-            f"and no controller is {METADATA_AHEAD_MAX} ahead",
+            f"StopReplica of metadata offset {metadata_offset}; this broker has heard of it up to "
+            f"{received_end_offset}, and no controller is {METADATA_AHEAD_MAX} ahead",
         )
 
 
@@ -211,7 +211,7 @@ class StoppedReplicas:
         for replica in list(self._pending):
             self._process_order(replica, image)
 
-    def on_unheard(self, replica: ReplicaId, image: MetadataImage) -> None:
+    def on_metadata_timeout(self, replica: ReplicaId, image: MetadataImage) -> None:
         """The metadata did not come so far in a long time: it is as if the push had never come.
 
         Nothing of ours sends what is not committed; but whoever does must not hold a replica up for good.

@@ -208,7 +208,7 @@ class Node:
         return 0 if self.member is None else self.member.controller.unclean_elections
 
     @property
-    def metadata_heard_end_offset(self) -> Offset:
+    def metadata_received_end_offset(self) -> Offset:
         """Exclusive: so much of the metadata is known to be committed here, be it applied by the broker or not."""
         return Offset(0) if self.member is None else self.member.controller.journal.committed_end_offset
 

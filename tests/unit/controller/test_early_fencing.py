@@ -118,7 +118,7 @@ def test_who_was_heard_of_since_is_there() -> None:
     watched = Watched()
     suspect = watched.close(ONE)
     watched.hear(ONE)
-    assert watched.refuse(suspect) == EarlyFence(Doubt.HEARD_OF)
+    assert watched.refuse(suspect) == EarlyFence(Doubt.SEEN_SINCE)
     assert watched.refuse(watched.close(ONE)).is_fenced, "that was another connection"
 
 

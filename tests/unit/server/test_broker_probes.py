@@ -162,7 +162,7 @@ def test_a_process_that_is_gone_is_fenced_long_before_its_session_ends() -> None
 def test_where_it_is_turned_off_the_session_alone_counts() -> None:
     async def scenario(other: Other, network: CountingNetwork) -> None:
         other.connection.close()
-        await until(lambda: not other.node.broker_watch._heard_on.get(OTHER))
+        await until(lambda: not other.node.broker_watch._contacts.get(OTHER))
         assert not other.node.broker_watch._probes
         assert not network.answers
 
@@ -181,7 +181,7 @@ def test_a_connection_that_closes_costs_a_living_broker_nothing(closed_by: str, 
             elif closed_by == "a middle box":
                 other.reset()
             else:
-                _, connection = other.node.broker_watch._heard_on[OTHER]
+                _, connection = other.node.broker_watch._contacts[OTHER]
                 if closed_by == "the controller":
                     connection.close()
                 else:
@@ -223,7 +223,7 @@ def test_a_broker_whose_port_refuses_though_it_lives_is_taken_for_dead_once() ->
             await other.connect()
             await other.beat()
             assert not other.is_fenced
-            _, connection = other.node.broker_watch._heard_on[OTHER]
+            _, connection = other.node.broker_watch._contacts[OTHER]
             other.connection.close()
             await until(lambda: connection not in other.node.connections.open)  # noqa: B023
             assert not other.node.broker_watch._probes
@@ -237,7 +237,7 @@ def test_an_older_connection_of_a_broker_says_nothing_of_its_next_incarnation() 
         older = other.connection
         await other.register(incarnation=2)
         await other.beat()
-        _, connection = other.node.broker_watch._heard_on[OTHER]
+        _, connection = other.node.broker_watch._contacts[OTHER]
         older.close()
         await until(lambda: connection in other.node.connections.open and len(other.node.connections.open) <= 3)
         await other.beat()

@@ -82,9 +82,9 @@ class LineageFile:
             if header.leader_epoch >= 0
         )
         epoch_at = self.lineage.epoch_at
-        news = list(dropwhile(lambda entry: entry.leader_epoch == epoch_at(entry.start_offset), entries))
-        if news:
-            self.assign_entries(news)
+        added = list(dropwhile(lambda entry: entry.leader_epoch == epoch_at(entry.start_offset), entries))
+        if added:
+            self.assign_entries(added)
 
     def assign_entries(self, entries: Sequence[EpochEntry]) -> None:
         """Several in their order, in one write."""

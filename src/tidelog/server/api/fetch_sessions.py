@@ -204,10 +204,10 @@ class FetchSession:
         for forgotten in request.forgotten_topics_data:
             of_topic = forgotten.topic_id if is_by_id else forgotten.topic
             for index in forgotten.partitions:
-                gone = partitions.pop((of_topic, index), None)
-                if gone is not None:
-                    gone.unwatch()
-                    due.pop(gone, None)
+                removed = partitions.pop((of_topic, index), None)
+                if removed is not None:
+                    removed.unwatch()
+                    due.pop(removed, None)
 
     def on_due_again(self, fetched: FetchedPartition) -> None:
         """It is to be read."""

@@ -70,7 +70,7 @@ class DataApi(MetadataApi, Protocol):
     @property
     def broker_epoch(self) -> BrokerEpoch | None: ...
     @property
-    def metadata_heard_end_offset(self) -> Offset:
+    def metadata_received_end_offset(self) -> Offset:
         """Exclusive: so much of the metadata is known to be committed here, be it applied by the broker or not."""
         ...
 

@@ -40,7 +40,7 @@ def assigned(
 
 def taken_away(broker_id: BrokerId, delta: MetadataDelta, image: MetadataImage) -> list[tuple[TopicPartition, TopicId]]:
     """What a broker has no replica of any more: its topic was deleted, or it was assigned to others."""
-    gone = [
+    removed = [
         (TopicPartition(topic.name, PartitionIndex(index)), topic.topic_id)
         for topic in delta.deleted_topics.values()
         for index, state in enumerate(topic.partitions)
@@ -48,12 +48,12 @@ def taken_away(broker_id: BrokerId, delta: MetadataDelta, image: MetadataImage) 
     ]
     for topic_id, indexes in delta.changed_partitions.items():
         topic = image.topics_by_id[topic_id]
-        gone += [
+        removed += [
             (TopicPartition(topic.name, index), topic_id)
             for index in sorted(indexes)
             if broker_id not in topic.partitions[index].replicas and is_held(broker_id, delta.base, topic_id, index)
         ]
-    return gone
+    return removed
 
 
 def is_held(broker_id: BrokerId, image: MetadataImage, topic_id: TopicId, index: PartitionIndex) -> bool:

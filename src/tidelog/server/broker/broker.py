@@ -307,13 +307,13 @@ class Broker:
         was_registered = self._is_registered
         self._follow_brokers(delta, image)
         self.stops.on_image(image)
-        gone = taken_away(self.broker_id, delta, image)
-        for topic_partition, topic_id in gone:
+        removed = taken_away(self.broker_id, delta, image)
+        for topic_partition, topic_id in removed:
             await self._cut_off(self._forget(topic_partition, topic_id))
             await self.moves.end(topic_partition)
         if not was_registered:
-            gone = []  # it may be assigned again further on: `set_strays_aside` looks at what is left then
-        await self._files.delete([*gone, *self.stops.take_strays()])
+            removed = []  # it may be assigned again further on: `set_strays_aside` looks at what is left then
+        await self._files.delete([*removed, *self.stops.take_strays()])
         if self._are_strays_aside and not committed.from_snapshot:
             await self._files.delete_strays(delta.deleted_topics.keys())
         ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)

@@ -132,15 +132,15 @@ class StopOrders:
         if replica in self._machine.stopped:
             self._cancel_timer(replica)
             loop = asyncio.get_running_loop()
-            self._timers[replica] = loop.call_later(STOPPED_SECONDS_MAX, self._on_unheard, replica)
+            self._timers[replica] = loop.call_later(STOPPED_SECONDS_MAX, self._on_metadata_timeout, replica)
 
     def _cancel_timer(self, replica: ReplicaId) -> None:
         timer = self._timers.pop(replica, None)
         if timer is not None:
             timer.cancel()
 
-    def _on_unheard(self, replica: ReplicaId) -> None:
-        self._machine.on_unheard(replica, self._image)
+    def _on_metadata_timeout(self, replica: ReplicaId) -> None:
+        self._machine.on_metadata_timeout(replica, self._image)
         self._strays.pop(replica, None)
         self._process_ready()
         if self._resumed:

@@ -100,5 +100,5 @@ def forget(topics: Collection[str], coordinator: GroupCoordinator, now_ms: int, 
 def forget_all_but(
     known: Collection[str], deleted: Collection[str], coordinator: GroupCoordinator, now_ms: int, wall_ms: int
 ) -> None:
-    gone = [topic for topic in coordinator.topics if topic not in known or topic in deleted]
-    forget(gone, coordinator, now_ms, wall_ms)
+    to_forget = [topic for topic in coordinator.topics if topic not in known or topic in deleted]
+    forget(to_forget, coordinator, now_ms, wall_ms)

@@ -71,11 +71,11 @@ class BrokerWatch(ControllerListener):
         self._listener_name = ReplicaFetchSettings.from_properties(node.config.static).listener_name
         self._ticked_ms: int | None = None
         self._of: Watched | None = None
-        self._heard_on: dict[BrokerId, tuple[BrokerEpoch, ServerConnection]] = {}
+        self._contacts: dict[BrokerId, tuple[BrokerEpoch, ServerConnection]] = {}
         self._former_leader: tuple[BrokerId, BrokerEpoch] | None = None
         self._probes: set[asyncio.Task[None]] = set()
-        self._times_heard = 0  # of somebody anew
-        self._news = asyncio.Event()
+        self._contact_count = 0  # of somebody anew
+        self._changed = asyncio.Event()
 
     @property
     def sessions(self) -> BrokerSessions:
@@ -103,14 +103,14 @@ class BrokerWatch(ControllerListener):
 
     def on_contact(self, broker_id: BrokerId, broker_epoch: BrokerEpoch, connection: ServerConnection) -> None:
         """What the registered incarnation of a broker asks on this connection was granted."""
-        if self._heard_on.get(broker_id) != (broker_epoch, connection):
-            self._heard_on[broker_id] = broker_epoch, connection
-            connection.on_gone = partial(self._on_gone, broker_id, connection)
-            self._times_heard += 1
-            self._news.set()
-            self._news.clear()
+        if self._contacts.get(broker_id) != (broker_epoch, connection):
+            self._contacts[broker_id] = broker_epoch, connection
+            connection.on_disconnected = partial(self._on_disconnected, broker_id, connection)
+            self._contact_count += 1
+            self._changed.set()
+            self._changed.clear()
 
-    def on_leader_gone(self, node_id: BrokerId) -> None:
+    def on_leader_disconnected(self, node_id: BrokerId) -> None:
         """The connection closed on which this node followed the active controller."""
         broker = self._node.image.brokers.get(node_id)
         self._former_leader = None if broker is None else (node_id, broker.broker_epoch)
@@ -121,10 +121,10 @@ class BrokerWatch(ControllerListener):
         if former_leader is not None:
             self._suspect(*former_leader)
 
-    def _on_gone(self, broker_id: BrokerId, connection: ServerConnection) -> None:
-        broker_epoch, heard_on = self._heard_on.get(broker_id, (None, None))
-        if heard_on is connection and broker_epoch is not None:
-            del self._heard_on[broker_id]
+    def _on_disconnected(self, broker_id: BrokerId, connection: ServerConnection) -> None:
+        broker_epoch, contact = self._contacts.get(broker_id, (None, None))
+        if contact is connection and broker_epoch is not None:
+            del self._contacts[broker_id]
             self._suspect(broker_id, broker_epoch)
 
     async def run(self) -> None:
@@ -189,7 +189,7 @@ class BrokerWatch(ControllerListener):
         watched = self._of
         pause_ms = PROBE_BACKOFF_MS_MIN
         while watched is not None and self._of is watched:
-            times_heard = self._times_heard
+            contact_count = self._contact_count
             try:
                 metadata = self._node.controller.journal.speculative.metadata
                 doubt = watched.suspicions.doubt(suspect, metadata, self._clock.now_ms())
@@ -206,10 +206,10 @@ class BrokerWatch(ControllerListener):
             except KafkaError as error:
                 logger.debug("nobody is fenced by this node: %s", error)
                 return
-            if self._times_heard == times_heard:  # else a doubt may have passed
+            if self._contact_count == contact_count:  # else a doubt may have passed
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause_ms / 1000):
-                        await self._news.wait()
+                        await self._changed.wait()
             pause_ms = min(2 * pause_ms, PROBE_BACKOFF_MS_MAX)
 
     async def _refuses(self, broker: BrokerImage) -> bool:

@@ -66,7 +66,7 @@ class ControllerListener:
     def on_active(self) -> None:
         """This node has the active controller, which has decided nothing yet."""
 
-    def on_leader_gone(self, node_id: BrokerId) -> None:
+    def on_leader_disconnected(self, node_id: BrokerId) -> None:
         """The connection closed on which this node followed the active controller."""
 
     def on_resigned(self) -> None:
@@ -163,8 +163,8 @@ class Controller:
         async for record in in_turns(snapshot.records, turn_size=RECORDS_PER_TURN):
             draft.apply(record)
         known = self.journal.committed.image(None)
-        news = in_turns(records_between(known, draft.image(None)), turn_size=RECORDS_PER_TURN)
-        self.journal.load([record async for record in news], snapshot.snapshot_id.end_offset)
+        new_records = in_turns(records_between(known, draft.image(None)), turn_size=RECORDS_PER_TURN)
+        self.journal.load([record async for record in new_records], snapshot.snapshot_id.end_offset)
         self._has_loaded = True
         self._advance()
 
@@ -198,10 +198,10 @@ class Controller:
                 listener.on_resigned()
             self._advance()
 
-    def on_leader_gone(self, node_id: BrokerId) -> None:
+    def on_leader_disconnected(self, node_id: BrokerId) -> None:
         """The connection closed on which this node followed its leader."""
         for listener in self._listeners:
-            listener.on_leader_gone(node_id)
+            listener.on_leader_disconnected(node_id)
 
     # What to do about it.
 

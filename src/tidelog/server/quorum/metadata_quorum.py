@@ -310,7 +310,7 @@ class MetadataQuorum:
 
     def on_hung_up(self, node_id: BrokerId) -> None:
         if node_id == self.leader_id:
-            self.controller.on_leader_gone(node_id)
+            self.controller.on_leader_disconnected(node_id)
         self._on(self._machine.on_peer_closed, node_id)
 
     def on_address(self, node_id: BrokerId, address: Address) -> None:

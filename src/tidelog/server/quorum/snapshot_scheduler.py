@@ -129,12 +129,12 @@ class SnapshotScheduler:
             self._snapshots.add(snapshot_id)
             logger.info("snapshot of the metadata up to offset %d made", snapshot_id.end_offset)
             oldest = self._snapshots.ids[-KEPT_COUNT:][0]
-            gone = self._snapshots.remove_before(oldest)
+            deleted = self._snapshots.remove_before(oldest)
             async with self._log_lock:
                 if oldest.end_offset > self._log.log_start_offset:
                     self._log.trim(oldest.end_offset)
             on_trimmed(self._log.log_start_offset, self._snapshots.ids[-1])  # a later one may have come from the leader
-            await self._executor.run(partial(self._snapshots.remove_files, gone))
+            await self._executor.run(partial(self._snapshots.remove_files, deleted))
             await self._executor.run(self._log.remove_trimmed)
         finally:
             self._is_making = False

@@ -191,11 +191,11 @@ class ReplicaFetcher:
         ] = {}  # and nobody is asked any more: they are about to be told
         self._idle: set[_Key] = set()  # were in the session, and want nothing at present
         self._other_requests = ReplicaRequests(broker_id, leader, peers, timeout_ms=settings.timeout_ms)
-        self._news = asyncio.Event()
+        self._has_work = asyncio.Event()
         self._session_id = 0
         self._session_epoch = 0
         self._session: dict[_Key, _Followed] = {}
-        self._unheard: dict[_Key, _Followed] = {}  # named in requests, and of which no answer spoke yet
+        self._unconfirmed: dict[_Key, _Followed] = {}  # named in requests, and of which no answer spoke yet
         self._has_sessions = True  # as far as the leader has told
         self._requests = 0
         self._in_flight: dict[int, asyncio.Task[None]] = {}  # by lane
@@ -237,7 +237,7 @@ class ReplicaFetcher:
                 known.records_request = request  # what is under way answers it too
             else:
                 self._changed[following] = None
-            self._news.set()
+            self._has_work.set()
         else:
             self._other_requests.send(following, request)
 
@@ -285,13 +285,13 @@ class ReplicaFetcher:
 
     async def _fetch_on(self) -> None:
         while True:
-            await self._news.wait()
+            await self._has_work.wait()
             slot = next((slot for slot in (0, 1) if slot not in self._in_flight), None)
             if slot is None:
                 await asyncio.wait(list(self._in_flight.values()), return_when=asyncio.FIRST_COMPLETED)
                 continue
             await asyncio.sleep(0)  # what is wanted in one step goes together
-            self._news.clear()
+            self._has_work.clear()
             if self._wanted and (not self._in_flight or self._changed):
                 self._requests += 1
                 task = asyncio.get_running_loop().create_task(self._fetch(self._request(), self._requests, slot))
@@ -307,13 +307,13 @@ class ReplicaFetcher:
             self._note_unanswered()
             self._notify_unanswered(len(self._unanswered))
         if self._wanted and not self._in_flight:
-            self._news.set()
+            self._has_work.set()
 
     def _request(self) -> FetchRequest:
         """What changed in the session since the last request; all of it if there is none."""
         if self._session_epoch == 0:
             self._session.clear()
-            self._unheard.clear()
+            self._unconfirmed.clear()
             self._changed = dict.fromkeys(self._wanted)
         topics: dict[UUID, FetchTopic] = {}
         changed, self._changed = self._changed, {}
@@ -325,7 +325,7 @@ class ReplicaFetcher:
             if known is not None:
                 followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
                 followed.answered_in = known.answered_in
-            self._session[key] = self._unheard[key] = followed
+            self._session[key] = self._unconfirmed[key] = followed
             topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[]))
             topic.partitions.append(
                 FetchPartition(
@@ -343,7 +343,7 @@ class ReplicaFetcher:
         idle, self._idle = self._idle, set()
         for key in idle & self._session.keys():
             del self._session[key]
-            self._unheard.pop(key, None)
+            self._unconfirmed.pop(key, None)
             forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0], partitions=[])).partitions.append(key[1])
         broker_epoch = self._broker_epoch()
         request = FetchRequest(
@@ -422,9 +422,9 @@ class ReplicaFetcher:
         An error always is told: who is not told of was heard, and accepted. The leader reads a partition from where
         the last request that named it asked, at the latest this one: what it found for an earlier question is old.
         """
-        heard = {key: one for key, one in self._unheard.items() if one.named_in <= number}
-        for key in heard:
-            del self._unheard[key]
+        unconfirmed = {key: one for key, one in self._unconfirmed.items() if one.named_in <= number}
+        for key in unconfirmed:
+            del self._unconfirmed[key]
         appended_bytes = 0
         session = self._session
         for topic in answer.responses:
@@ -435,7 +435,7 @@ class ReplicaFetcher:
                 if not row.error_code and number >= followed.answered_in:
                     followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
                     followed.answered_in = number
-                heard.pop((topic.topic_id, row.partition_index), None)
+                unconfirmed.pop((topic.topic_id, row.partition_index), None)
                 if followed.named_in > number:
                     continue
                 if self._wanted.get(followed.following) is followed.records_request:
@@ -445,7 +445,7 @@ class ReplicaFetcher:
                 if appended_bytes >= YIELD_BYTES:
                     appended_bytes = 0
                     await asyncio.sleep(0)
-        async for followed in in_turns(heard.values()):
+        async for followed in in_turns(unconfirmed.values()):
             if self._wanted.get(followed.following) is followed.records_request:
                 self._answered(followed.following)
                 followed.following.on_fetched(

@@ -54,11 +54,11 @@ class SilentFollowers:
         self._reschedule_deadline()
 
     def _reschedule_deadline(self) -> None:
-        heard = [
+        fetching = [
             last_contact_ms
             for broker_id, last_contact_ms in self._last_contact_ms.items()
             if broker_id not in self._silent
         ]
-        if heard:
+        if fetching:
             self._is_due = True
-            self._due_at(self, min(heard) + self._silence_ms_max + 1)
+            self._due_at(self, min(fetching) + self._silence_ms_max + 1)

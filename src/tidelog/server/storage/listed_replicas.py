@@ -56,8 +56,8 @@ class ListedReplicas:
     def remove(self, replicas: Iterable[ListedReplica]) -> None:
         """Their logs are about to go, or their loss is committed; synced when this returns. Raises DiskError."""
         with self._lock:
-            gone = set(replicas)
-            self._replace(self._replicas - gone, self.found_lost - gone)
+            removed = set(replicas)
+            self._replace(self._replicas - removed, self.found_lost - removed)
 
     def note_lost(self, replica: ListedReplica) -> None:
         """Its log lacks records: whatever a start makes of the files, the next one knows. Raises DiskError."""

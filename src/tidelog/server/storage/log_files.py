@@ -152,7 +152,7 @@ class LogFiles:
             except DiskError as error:
                 self._give_up(log_dir, error)
         if self._config.quorum.is_standalone:
-            self._files_of_metadata.check_not_gone(orphans)
+            self._files_of_metadata.check_not_lost(orphans)
         for log_dir in self._directories.log_dir.values():
             try:
                 log_dir.take_clean_shutdown()

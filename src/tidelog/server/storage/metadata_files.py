@@ -57,7 +57,7 @@ class MetadataFiles:
         self._directory = directory
         self._disk = disk
 
-    def check_not_gone(self, orphans: list[TopicPartition]) -> None:
+    def check_not_lost(self, orphans: list[TopicPartition]) -> None:
         """Of a node that is alone: without it the logs of topics are nobody's. Raises ConfigError."""
         path = self._directory.log_path(CLUSTER_METADATA)
         if orphans and not self._disk.exists(path):

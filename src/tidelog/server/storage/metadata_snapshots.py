@@ -225,13 +225,13 @@ class MetadataSnapshots:
 
     def remove_before(self, snapshot_id: SnapshotId) -> tuple[SnapshotId, ...]:
         """Forget the older ones. Returns them: their files are to be removed by `remove_files`."""
-        gone = tuple(one for one in self.ids if one.end_offset < snapshot_id.end_offset)
-        self.ids = tuple(one for one in self.ids if one not in gone)
-        return gone
+        deleted = tuple(one for one in self.ids if one.end_offset < snapshot_id.end_offset)
+        self.ids = tuple(one for one in self.ids if one not in deleted)
+        return deleted
 
-    def remove_files(self, gone: Iterable[SnapshotId]) -> None:
+    def remove_files(self, deleted: Iterable[SnapshotId]) -> None:
         """May take long."""
-        for snapshot_id in gone:
+        for snapshot_id in deleted:
             self._disk.remove(self.path(snapshot_id))
 
 

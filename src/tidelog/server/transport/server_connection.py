@@ -81,7 +81,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     Attributes:
         memory: as above.
-        on_gone: called when it closed, whoever closed it.
+        on_disconnected: called when it closed, whoever closed it.
         received_ns: when the last bytes came, by `perf_counter_ns`.
     """
 
@@ -106,7 +106,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_write_paused",
         "listener_name",
         "memory",
-        "on_gone",
+        "on_disconnected",
         "peer",
         "received_ns",
     )
@@ -124,7 +124,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         is_timed: bool = False,
     ) -> None:
         self.listener_name = listener_name
-        self.on_gone: Callable[[], None] | None = None
+        self.on_disconnected: Callable[[], None] | None = None
         self.peer = "?"
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max, request_size_bytes_max)
@@ -167,9 +167,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             on_closed(self._closed or Closed.BY_PEER)
-        on_gone, self.on_gone = self.on_gone, None
-        if on_gone is not None:
-            on_gone()
+        on_disconnected, self.on_disconnected = self.on_disconnected, None
+        if on_disconnected is not None:
+            on_disconnected()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._receiver.get_buffer(sizehint)

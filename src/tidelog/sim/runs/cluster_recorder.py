@@ -450,7 +450,7 @@ class ClusterRecorder(ClientRecorder):
             self.expect(is_asked_for, StoppedMeansStopped.name, f"{what}, which nobody asked for")
             return
         topic_id = parse_partition_metadata(node.machine.disk.read_bytes(file), file)
-        published, heard = process.broker.image.last_offset, process.metadata_heard_end_offset - 1
+        published, heard = process.broker.image.last_offset, process.metadata_received_end_offset - 1
         offsets = range(heard, -1 if published is None else published - 1, -1)
         known = (self.metadata.image_at(offset) for offset in offsets)
         wrong = what_is_wrong_with_deleting(ReplicaId(topic_id, partition.partition), node_id, known, self.latest)

@@ -132,15 +132,15 @@ async def _wait(
 ) -> FetchResponse:
     """Read what becomes due, until there is enough or the time is up."""
     loop = asyncio.get_running_loop()
-    news = asyncio.Event()
+    changed = asyncio.Event()
     is_late = wait_ms_max <= 0
 
     def on_deadline() -> None:
         nonlocal is_late
         is_late = True
-        news.set()
+        changed.set()
 
-    on_due = session.on_due = news.set
+    on_due = session.on_due = changed.set
     timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_deadline)
     try:
         while True:
@@ -157,8 +157,8 @@ async def _wait(
                     if reading.is_long:
                         return await _answer_in_turns(node, reading, context)
                     return _answer(node, reading, context)
-                news.clear()
-                await news.wait()
+                changed.clear()
+                await changed.wait()
     finally:
         timer.cancel()
         if session.on_due is on_due:

@@ -39,7 +39,7 @@ async def handle(node: ServerApi, request: StopReplicaRequest, context: RequestC
             sent_broker_epoch=None if request.broker_epoch < 0 else BrokerEpoch(request.broker_epoch),
             broker_epoch=broker_epoch,
         )
-        check_metadata_offset(_metadata_offset(request), node.metadata_heard_end_offset)
+        check_metadata_offset(_metadata_offset(request), node.metadata_received_end_offset)
     except KafkaError as error:
         return StopReplicaResponse(error_code=code_of(error, f"StopReplica of controller {request.controller_id}"))
     rows = []
