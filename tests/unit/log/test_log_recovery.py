@@ -112,7 +112,7 @@ def test_a_clean_start_takes_everything_for_synced() -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("cut", [1, 20, 61, SIZE - 1])
+@pytest.mark.parametrize("truncation", [1, 20, 61, SIZE - 1])
 def test_a_torn_last_batch_is_cut_off(clean: bool, truncation: int) -> None:
     disk = MemoryDisk()
     written(disk, close=clean)
