@@ -124,7 +124,7 @@ class Fetching:
             asyncio.get_running_loop().call_soon(self._pump)
 
     def _pump(self) -> None:
-        """Ask what there is to ask, and tell what happened."""
+        """Send the requests that are due, and report what happened."""
         self._is_pumping = False
         if self._is_closed:
             return
@@ -193,7 +193,7 @@ class Fetching:
     async def _run_request(
         self, requested: RequestsByPartition, send_request: Callable[[], Awaitable[set[str]]]
     ) -> None:
-        """Ask, and see to it that no partition waits for an answer that will not come."""
+        """Send a request, and see to it that no partition waits for an answer that will not come."""
         try:
             stale_topics = await send_request()
         except TidelogError as error:

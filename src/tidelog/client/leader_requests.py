@@ -31,7 +31,7 @@ Answers = dict[TopicPartition, A | KafkaError]
 
 
 class Leaders:
-    """Asks the leaders of partitions.
+    """Sends requests to the leaders of partitions.
 
     Args:
         cluster: whose metadata says who leads.
@@ -184,7 +184,7 @@ class Leaders:
         *,
         fenced: Iterable[TopicPartition] = (),
     ) -> Answers[A]:
-        """Ask every leader, and again what was refused for a reason that passes."""
+        """Send to every leader, and again what was refused for a reason that passes."""
         left = list(dict.fromkeys(partitions))
         own_fence = set(fenced)
         answers: Answers[A] = {}

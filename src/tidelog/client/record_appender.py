@@ -83,7 +83,7 @@ class RecordAppender:
         timestamp_ms: int,
         headers: RecordHeaders,
     ) -> RecordFuture | None:
-        """Take a record.
+        """Append a record.
 
         Returns:
             Its future; or None if the caller has to wait first, as `until_ready` does.
@@ -163,7 +163,7 @@ class RecordAppender:
             raise self._sender.fatal.with_traceback(None)
 
     def on_room(self) -> None:
-        """Some of what was held is gone. Under the lock."""
+        """Memory was given back. Called under the lock."""
         if self.is_full and self._accumulator.used_bytes <= self._config.buffer_memory * _ROOM_AGAIN:
             self.is_full = False
 

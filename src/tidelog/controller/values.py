@@ -280,7 +280,7 @@ class ProducerIdBlock:
 
     @property
     def end(self) -> ProducerId:
-        """Exclusive."""
+        """The exclusive end of the block."""
         return ProducerId(self.first + self.size)
 
 

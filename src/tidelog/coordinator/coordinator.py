@@ -303,7 +303,7 @@ class GroupCoordinator:
         journal.write_in_parts(record for one in groups for record in offsets.tombstones(journal, one, names))
 
     def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
-        """Groups ask no other broker."""
+        """Never called: groups send nothing to other brokers."""
         invariant(False, "group coordinator {} was answered {}, which it did not ask", self.partition, send_id)
 
     def on_committed(self, end_offset: Offset) -> None:

@@ -45,7 +45,7 @@ class Deadlines:
         return alarm in self._due_ms
 
     def set(self, alarm: Alarm, due_ms: int) -> None:
-        """Set or move."""
+        """Set an alarm, or move it."""
         self._due_ms[alarm] = due_ms
         queued_ms = self._queued_ms.get(alarm)
         if queued_ms is None or due_ms < queued_ms:

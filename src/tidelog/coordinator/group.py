@@ -260,7 +260,7 @@ class Group:
         memory.used_bytes += self.size_bytes
 
     def release(self) -> None:
-        """Give back the memory that it took: it is gone."""
+        """Give back the memory of a group that was removed."""
         self._resize(-self.size_bytes)
 
     def _resize(self, more_bytes: int) -> None:
@@ -315,7 +315,7 @@ class Group:
         return joined is not None
 
     def begin_generation(self, wall_ms: int) -> None:
-        """The join phase is over."""
+        """End the join phase, and begin a generation."""
         self.generation_id = self.generation_id + 1 if self.generation_id < 2**31 - 1 else 1
         self.is_initial = False
         if self.members:

@@ -47,7 +47,7 @@ class Joiner:
 
     @property
     def protocols(self) -> Protocols:
-        """As members keep them."""
+        """The protocols, as members keep them."""
         return tuple((one.name, one.metadata) for one in self.request.protocols)
 
     @property

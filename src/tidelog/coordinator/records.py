@@ -195,7 +195,7 @@ def encode_expiring_offset(offset: int, metadata: str, commit_timestamp_ms: int,
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
-    """The inverse of both.
+    """Read the value of an offset, of either kind.
 
     Raises:
         CorruptLogError: the bytes are no such value, or one of a version that this release does not know.
@@ -230,7 +230,7 @@ def encode_group(value: GroupMetadataValue) -> bytes:
 
 
 def decode_group(value: bytes) -> GroupMetadataValue:
-    """The inverse.
+    """Read the value of a group.
 
     Raises:
         CorruptLogError: the bytes are no such value, or one of a version that this release does not know.

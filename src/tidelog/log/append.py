@@ -41,7 +41,7 @@ RECORD_ERRORS_MAX = 1_000
 
 
 class AppendResult(NamedTuple):
-    """What came of an append."""
+    """The outcome of an append."""
 
     first_offset: Offset
     last_offset: Offset

@@ -57,7 +57,7 @@ NAME_SIZE_MAX = 255
 
 
 class CleanShutdown(NamedTuple):
-    """What the last stop left."""
+    """The marker of a clean shutdown."""
 
     was_clean: bool
     broker_epoch: BrokerEpoch | None
@@ -87,7 +87,7 @@ class LogDirectory:
     """
 
     def __init__(self, disk: Disk, path: str, lock: Lock) -> None:
-        """For `open`."""
+        """Made by `open`."""
         self._disk = disk
         self._lock = lock
         self.path = path

@@ -37,7 +37,7 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """One file.
+    """The dump of one file.
 
     Attributes:
         path: of the file.

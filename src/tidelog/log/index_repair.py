@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class IndexRepair:
-    """Of one segment.
+    """Looks up places in one segment, and rebuilds its indexes where they are damaged.
 
     On an event loop the headers are read by a thread first, as `NotCachedError.fetch`; building the indexes then takes
     no disk, though it takes its time.

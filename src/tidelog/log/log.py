@@ -75,7 +75,7 @@ class Log:
         topic_id: TopicId | None,
         parts: RecoveredLog,
     ) -> None:
-        """For `open`."""
+        """Made by `open`."""
         self.directory = directory
         self.topic_partition = topic_partition
         self.topic_id = topic_id

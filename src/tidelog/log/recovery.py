@@ -83,7 +83,7 @@ class Recovery:
         self._gaps_end_offset = Offset(0)
 
     def run(self, log_start_offset: Offset) -> RecoveredLog:
-        """Recover.
+        """Recover the log.
 
         Args:
             log_start_offset: the checkpointed one; the log starts there or at its first segment.
@@ -369,7 +369,7 @@ def set_aside_from(disk: Disk, directory: str, offset: Offset) -> list[str]:
 
 
 def free_truncated_name(disk: Disk, directory: str, offset: Offset) -> str:
-    """Where to keep what is cut off a log at an offset."""
+    """A free name for what is truncated off a log at an offset."""
     path = f"{directory}/{file_name(offset, TRUNCATED_SUFFIX)}"
     while disk.exists(path):
         path += "+"

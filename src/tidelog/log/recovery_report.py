@@ -9,7 +9,7 @@ from tidelog.base.ids import Offset
 
 @dataclass(frozen=True, slots=True)
 class TailTruncation:
-    """Bytes that were cut off the end of the log.
+    """Bytes that were truncated off the end of the log.
 
     Attributes:
         path: the segment.

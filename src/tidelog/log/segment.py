@@ -214,7 +214,7 @@ class Segment:
         self.file.append(data)
 
     def withdraw(self) -> None:
-        """Cut off what was written but not noted. Raises `DiskError` if the disk refuses that too."""
+        """Truncate what was written but not noted. Raises `DiskError` if the disk refuses that too."""
         self._truncations.append(self.size_bytes)
         self.file.truncate(self.size_bytes)
 
@@ -395,7 +395,7 @@ class Segment:
             self.max_timestamp = MaxTimestamp(header.max_timestamp, header.last_offset)
 
     def finish_indexes(self) -> None:
-        """Write what was derived."""
+        """Write the indexes that were derived from the records."""
         self.offset_index.spill()
         if self._is_damaged:
             return
@@ -404,7 +404,7 @@ class Segment:
         self.time_index.spill()
 
     def truncate(self, position: int, end_offset: Offset) -> None:
-        """Cut the file at `position`, where the batch that would have held `end_offset` starts or started."""
+        """Truncate the file at `position`, where the batch that would have held `end_offset` starts or started."""
         self._truncations.append(position)
         self.is_synced = False
         self.file.truncate(position)

@@ -280,7 +280,7 @@ class Segments:
     # Cutting and deleting.
 
     def truncate(self, end_offset: Offset) -> None:
-        """Cut at `end_offset`, or at the start of the batch that it lies in. It is not below the first segment.
+        """Truncate at `end_offset`, or at the start of the batch that it lies in. It is not below the first segment.
 
         The cut is synced: what was truncated must not come back with the power, below a recovery point.
         """

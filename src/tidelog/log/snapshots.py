@@ -67,7 +67,7 @@ class ProducerSnapshots:
         return ProducerStates(), faults
 
     def remove_above(self, end_offset: Offset) -> None:
-        """Records beyond were cut off: so is what was derived from them."""
+        """Remove the snapshots beyond, whose records were truncated."""
         for offset in [offset for offset in self._offsets if offset > end_offset]:
             self._remove(offset)
 
@@ -82,7 +82,7 @@ class ProducerSnapshots:
             self._remove(offset)
 
     def remove_all(self) -> None:
-        """The log starts anew."""
+        """Remove all snapshots: the log starts anew."""
         for offset in self._offsets.copy():
             self._remove(offset)
 

@@ -62,12 +62,12 @@ class ConnectionPool:
         return slot.connection
 
     def is_failing(self, target: BrokerId | Address) -> bool:
-        """Whether the last attempt to open its connection of the control lane failed: the next one is held back."""
+        """Whether the last attempt to open its connection for control requests failed: the next one is held back."""
         slot = self._slots.get((target, CONTROL_REQUESTS))
         return slot is not None and slot.failures > 0
 
     def open_connections(self) -> list[Connection]:
-        """Those of the control lane that are open now."""
+        """The connections for control requests that are open now."""
         found = [self.ready(target) for target, request_class in self._slots if request_class == CONTROL_REQUESTS]
         return [connection for connection in found if connection is not None]
 

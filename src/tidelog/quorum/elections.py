@@ -112,7 +112,7 @@ class Elections:
         return min((one for one in known if one is not None), default=None)
 
     def message_for(self, target: BrokerId) -> PeerRequest:
-        """What our role asks of everybody."""
+        """The request that this role sends to each of the others."""
         standing = self.standing
         voter, key = self.voters.voter(target), standing.key
         target_key = ReplicaKey(target) if voter is None else voter.key
@@ -205,7 +205,7 @@ class Elections:
         self._is_fresh = False
 
     def on_answered(self, voter: BrokerId, answer: Answer, now_ms: int) -> None:
-        """What our role asked of a voter was answered."""
+        """A voter answered the request of this role."""
         standing = self.standing
         if isinstance(answer, VoteAnswer) and self._ballot is not None:
             is_granted = answer.code is Code.NONE and answer.is_granted
@@ -217,7 +217,7 @@ class Elections:
             self.outstanding.put_off(voter, now_ms)
 
     def on_leader_lost(self, now_ms: int) -> None:
-        """The connection to the leader closed: it may be gone, or may not; ask at once."""
+        """The connection to the leader closed, whether or not the leader died: begin a pre-vote at once."""
         self.standing.is_leader_lost = True
         self._campaign_ms = now_ms
 
@@ -274,7 +274,7 @@ class Elections:
         return copy
 
     def canonical_key(self) -> tuple[object, ...]:
-        """Clocks aside."""
+        """The state without its clocks, for comparisons."""
         return (
             self.standing.canonical_key(),
             self.voters,

@@ -88,7 +88,7 @@ class QuorumLog:
         return EpochEntry(*end) if end[0] != last_fetched_epoch or end[1] < fetch_offset else None
 
     def truncation_point(self, diverging: EpochEntry) -> Offset:
-        """Where this log has to be cut, given where the leader says that an epoch of ours, or the one before, ends."""
+        """Where to truncate this log, given where the leader says that an epoch of ours, or the one before, ends."""
         end = self.lineage.end_offset_for(diverging.leader_epoch, self.log_end_offset)
         own_end = self.log_end_offset if end is None else end[1]
         return min(own_end, diverging.start_offset)

@@ -258,7 +258,7 @@ class QuorumNode:
         self._on_log_moved(now_ms)
 
     def on_truncated(self, log_end_offset: Offset, now_ms: int) -> None:
-        """The log and its lineage were cut, on disk too. It may end lower than asked for: a batch goes as a whole."""
+        """The log and its lineage were truncated, on disk too, maybe further than required: a batch goes as a whole."""
         invariant(log_end_offset >= (self.high_watermark or START), "truncated to {}: committed", log_end_offset)
         self._following.on_truncated()
         self._log.on_truncated(log_end_offset)
@@ -380,7 +380,7 @@ class QuorumNode:
         self._proceed(now_ms)
 
     def _proceed(self, now_ms: int) -> None:
-        """Do what is due: elections, then what the role does, then ask who has to be asked."""
+        """Do what is due: elections, then what the role does, then send the requests that are due."""
         self._elections.proceed(now_ms, is_busy=self._is_busy)
         self._note_moves(now_ms)
         if self._leading is not None:

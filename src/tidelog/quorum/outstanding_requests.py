@@ -11,7 +11,7 @@ from tidelog.base.ids import BrokerId
 
 
 class OutstandingRequests:
-    """The voters still to be asked, and those still to answer. One period of a role has one of these.
+    """The voters that still have to get a request, or to answer it. One period of a role has one of these.
 
     Bounded by the number of nodes: each is asked one thing at a time.
     """
@@ -19,7 +19,7 @@ class OutstandingRequests:
     __slots__ = ("_awaited", "_backoff_ms", "_backoff_ms_max", "_due_ms", "_failures")
 
     def __init__(self, targets: Iterable[BrokerId], now_ms: int, *, backoff_ms: int, backoff_ms_max: int) -> None:
-        """Ask them all now. Who does not answer is asked again after the back-off, which doubles each time."""
+        """Send to all now. Without an answer the request is sent again after the back-off, which doubles each time."""
         self._backoff_ms = backoff_ms
         self._backoff_ms_max = backoff_ms_max
         self._due_ms: dict[BrokerId, int] = dict.fromkeys(targets, now_ms)
@@ -27,11 +27,11 @@ class OutstandingRequests:
         self._failures: dict[BrokerId, int] = {}
 
     def due(self, now_ms: int) -> list[BrokerId]:
-        """Whom to ask now."""
+        """The nodes that have to get the request now."""
         return [target for target, due_ms in self._due_ms.items() if now_ms >= due_ms]
 
     def keep(self, targets: Iterable[BrokerId], new: Iterable[BrokerId], now_ms: int) -> None:
-        """Others count from now on: forget who is none of the targets, and ask the new ones."""
+        """The targets changed: drop those that are none any more, and send to the new ones."""
         kept = set(targets)
         self._due_ms = {target: due_ms for target, due_ms in self._due_ms.items() if target in kept}
         self._awaited = {number: target for number, target in self._awaited.items() if target in kept}
@@ -48,19 +48,19 @@ class OutstandingRequests:
         return self._awaited.pop(number, None)
 
     def on_failed(self, number: int, now_ms: int) -> None:
-        """No answer will come, or it was one that settles nothing: ask again, later."""
+        """No answer will come, or it was one that decides nothing: send again, later."""
         target = self._awaited.pop(number, None)
         if target is not None:
             self.put_off(target, now_ms)
 
     def put_off(self, target: BrokerId, now_ms: int) -> None:
-        """Ask it again after its back-off."""
+        """Send to a target again after its back-off."""
         failures = self._failures.get(target, 0)
         self._failures[target] = min(failures + 1, 16)
         self._due_ms[target] = now_ms + min(self._backoff_ms << failures, self._backoff_ms_max)
 
     def finish(self, target: BrokerId) -> None:
-        """It needs not be asked any more."""
+        """Send no more requests to a target."""
         self._due_ms.pop(target, None)
         for number in [number for number, asked in self._awaited.items() if asked == target]:
             del self._awaited[number]

@@ -99,7 +99,7 @@ class Standing:
     # What happened.
 
     def learn(self, leader_epoch: LeaderEpoch, leader_id: BrokerId | None) -> bool:
-        """Somebody speaks of that epoch, and knows, or not, who leads in it. Returns: it is news."""
+        """Note an epoch, and its leader if that is known. Returns whether either was new."""
         moves = self.moves
         if leader_epoch > self.leader_epoch:
             self.move(Cause.NEWER_EPOCH)
@@ -140,7 +140,7 @@ class Standing:
         return copy
 
     def canonical_key(self) -> tuple[object, ...]:
-        """Clocks aside."""
+        """The state without its clocks, for comparisons."""
         return (
             self.role,
             self.leader_epoch,

@@ -253,14 +253,14 @@ class QuorumRequest(NamedTuple):
 
 
 class QuorumReply(NamedTuple):
-    """The answer to what was asked under `ticket`."""
+    """The answer to the request of `ticket`."""
 
     ticket: int
     answer: Answer
 
 
 class QuorumReady(NamedTuple):
-    """What the driver owes the world, in field order: persist, cut, append, load, open, publish, reply, send.
+    """What the driver has to do, in field order: persist, truncate, append, load, open, publish, reply, send.
 
     Attributes:
         state: to be in the quorum-state file, synced, before anything else is done.

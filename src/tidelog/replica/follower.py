@@ -352,7 +352,7 @@ class FollowerReplica:
         self._retry_ms = now_ms + self._settings.fetch_backoff_ms
 
     def _truncate(self, step: TruncationStep) -> None:
-        """Remove what the rule removes, with the epochs that nothing is left of; then ask on, or be reconciled."""
+        """Truncate by the rule, with the epochs that no record is left of; then go on, or be reconciled."""
         self._next_epoch_to_request = step.next_epoch_to_request
         if self._halt_rule(self._own_log, step.end_offset, self._unclean_epoch):
             self._next_epoch_to_request = None
@@ -387,7 +387,7 @@ class FollowerReplica:
         self._learn()
 
     def _learn(self) -> None:
-        """Ask on, or take what was learnt for the records that are here; the rest waits until its records come."""
+        """Request the next epoch, or take what was learnt for the records here; the rest waits for its records."""
         if self._walk is not None:
             if self._walk.question is not None:
                 return

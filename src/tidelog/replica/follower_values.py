@@ -104,7 +104,7 @@ class Truncation:
 
 
 class Halt(NamedTuple):
-    """What a follower refuses to cut: see `truncation.belies_what_was_committed`. To be reported, loudly.
+    """What a follower refuses to truncate: see `truncation.belies_what_was_committed`. To be reported, loudly.
 
     Attributes:
         end_offset: what the leader would have it cut to.

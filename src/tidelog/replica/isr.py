@@ -84,7 +84,7 @@ class InSyncReplicas:
         return not self._proposals and not self.state.is_recovering
 
     def propose(self, isr: frozenset[BrokerId], active: Mapping[BrokerId, BrokerEpoch]) -> None:
-        """Ask for another ISR; one question at a time, so this does nothing while one is open.
+        """Propose another ISR; one proposal at a time, so this does nothing while one is open.
 
         Args:
             active: who may be in sync, in which incarnation.
@@ -103,7 +103,7 @@ class InSyncReplicas:
         return proposal
 
     def on_proposal_unanswered(self) -> None:
-        """The question timed out or was refused: another may be asked, but this one may have been granted."""
+        """The proposal timed out or was refused: another may be made, but this one may have been granted."""
         self.is_proposal_open = False
 
     def on_state(self, state: PartitionImage) -> bool:

@@ -492,7 +492,7 @@ class LeaderReplica:
         )
 
     def _propose(self, isr: frozenset[BrokerId]) -> None:
-        """Ask for another ISR, but let a question that was refused or not answered rest for a while."""
+        """Propose another ISR, but not at once after a refusal or no answer."""
         if self._proposal_retry_ms is None:
             self._isr.propose(isr, self._active_brokers)
 

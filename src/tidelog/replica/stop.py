@@ -182,7 +182,7 @@ class StoppedReplicas:
 
     @property
     def stopped(self) -> Collection[ReplicaId]:
-        """All that are."""
+        """All replicas that were told to stop."""
         return self._pending.keys()
 
     # What happened.

@@ -48,7 +48,7 @@ class EpochEnd(NamedTuple):
 
 
 class TruncationStep(NamedTuple):
-    """What to do next.
+    """One step of a truncation.
 
     Attributes:
         end_offset: keep what is below; never above the log end. Below the log start: nothing is to be kept.
@@ -62,13 +62,13 @@ class TruncationStep(NamedTuple):
 
 
 class HaltRule(Protocol):
-    """Whether a follower keeps its log and stops rather than cut it to `end_offset`."""
+    """Whether a follower keeps its log and stops rather than truncate it to `end_offset`."""
 
     def __call__(self, log: OwnLog, end_offset: Offset, unclean_epoch: LeaderEpoch | None) -> bool: ...
 
 
 def belies_what_was_committed(log: OwnLog, end_offset: Offset, unclean_epoch: LeaderEpoch | None) -> bool:
-    """Whether a leader that would have a log cut to `end_offset` lacks what it ought to have. Kafka cuts all the same.
+    """Whether a leader that has a log truncated to `end_offset` lacks what was committed. Kafka truncates all the same.
 
     What lies below the high watermark is committed, and whoever is elected cleanly has it. So a follower is told to cut
     below it after an unclean election that is newer than its last record, or by a leader that lost records and that
@@ -86,7 +86,7 @@ def belies_what_was_committed(log: OwnLog, end_offset: Offset, unclean_epoch: Le
 
 
 class TruncationRule(Protocol):
-    """What a follower cuts and asks, having been told `answer`; None when nothing was asked yet."""
+    """How a follower truncates, and what it requests next, by an `answer`; None before the first request."""
 
     def __call__(self, log: OwnLog, answer: EpochEnd | None) -> TruncationStep: ...
 
@@ -104,7 +104,7 @@ def truncation_point(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
 
 
 def _compared(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
-    """What the lineages say.
+    """Compare the lineages.
 
     What ends lower ends both: the end of our epoch may lie above the leader's end of a newer one. So what is asked for
     next is the epoch of the last record that is left, which need not be the one that was compared.

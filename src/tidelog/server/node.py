@@ -329,7 +329,7 @@ class Node:
             await self.broker.applied(Offset(last_offset + 1))
 
     async def _alter_partitions(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Ask the active controller for ISRs."""
+        """Send AlterPartition to the active controller."""
         from tidelog.wire.messages.api_56_alter_partition import AlterPartitionResponse
 
         return await self.channel.request(

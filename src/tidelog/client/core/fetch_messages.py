@@ -55,7 +55,7 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRequest:
-    """What a request asked of one reader."""
+    """What a request fetches for one reader."""
 
     reader: PartitionReader
     generation: int
@@ -66,7 +66,7 @@ RequestsByPartition = dict[TopicPartition, PartitionRequest]
 
 
 def partition_request(reader: PartitionReader, need: LookUp | Validate | FetchFrom) -> PartitionRequest:
-    """Note that `need` is being asked for now."""
+    """Note that a request for `need` is under way."""
     reader.in_flight = reader.generation
     return PartitionRequest(reader, reader.generation, need)
 

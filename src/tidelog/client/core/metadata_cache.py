@@ -87,7 +87,7 @@ class MetadataCache:
 
     # What happened.
     def on_metadata(self, response: MetadataResponse, *, requested: Iterable[str] | None) -> MetadataChanges:
-        """Take over an answer.
+        """Apply a Metadata response.
 
         Args:
             response: without an error at its top.

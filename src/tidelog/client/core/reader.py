@@ -241,7 +241,7 @@ class PartitionReader:
             self._on_undefined(now_ms)
 
     def on_fetched(self, generation: int, fetched: Fetched) -> None:
-        """Fetch answered."""
+        """Apply the answer to a fetch."""
         end = self.held[-1].next_offset if self.held else self.offset
         if not self._is_current(generation, Phase.FETCHING) or fetched.fetch_offset != end:
             return

@@ -18,7 +18,7 @@ from tidelog.records.batch import read_records
 
 @dataclass(slots=True)
 class Plan:
-    """What to ask, of whom. Fetches are only noted as asked once the shell has a lane for them."""
+    """The requests to send, and to whom. Fetches count as sent only once the shell has a connection for them."""
 
     look_ups: dict[BrokerId, RequestsByPartition] = field(default_factory=dict)
     validations: dict[BrokerId, RequestsByPartition] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Subscription:
 
     # What to do.
     def plan(self, now_ms: int) -> Plan:
-        """What there is to ask now."""
+        """The requests that are due now."""
         plan = Plan()
         for partition, reader in self.readers.items():
             need = reader.need(now_ms)

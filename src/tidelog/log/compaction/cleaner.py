@@ -57,7 +57,7 @@ class CleanedGroup(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What came of a step."""
+    """The outcome of one step of the cleaner."""
 
     size_bytes: int
     """Read and written."""

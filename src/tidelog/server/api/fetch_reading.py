@@ -129,7 +129,7 @@ class FetchReading:
     def _add_rows(
         self, rows: Iterable[tuple[FetchedPartition, PartitionData]], topics: dict[object, FetchableTopicResponse]
     ) -> int:
-        """Returns how many were told."""
+        """Add rows to the response. Returns how many."""
         session, count = self._session, 0
         for fetched, row in rows:
             count += 1

@@ -99,7 +99,7 @@ class FetchedPartition:
         throttle.wait(self)
 
     def on_room(self) -> None:
-        """There is."""
+        """The throttle has room again: the partition is due."""
         self.throttle = None
         self.session.on_due_again(self)
 
@@ -116,7 +116,7 @@ class FetchedPartition:
             watched.unwatch(self)
 
     def on_changed(self) -> None:
-        """The partition changed. It does not tell again."""
+        """The partition changed. Its listener has to be registered again for the next change."""
         self.watched = None
         self.session.on_due_again(self)
 
@@ -125,7 +125,7 @@ class FetchedPartition:
         self.session.keep_due(self)
 
     def is_update(self, row: PartitionData) -> bool:
-        """Whether the reader has to be told, or knows it all."""
+        """Whether the answer holds anything that the reader does not know yet."""
         return bool(
             row.error_code
             or row.records
@@ -210,7 +210,7 @@ class FetchSession:
                     due.pop(removed, None)
 
     def on_due_again(self, fetched: FetchedPartition) -> None:
-        """It is to be read."""
+        """Queue the partition to be read, and wake a waiting fetch."""
         self._due[fetched] = None
         if self.on_due is not None:
             self.on_due()

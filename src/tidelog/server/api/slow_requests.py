@@ -19,7 +19,7 @@ CLIENT_ID_SHOWN_MAX = 200
 
 
 class SlowRequestLog:
-    """Tells of requests that took long.
+    """Logs requests that took long.
 
     Args:
         limit_ms: from when on, inclusive. What APIs wait for on purpose does not count.

@@ -38,14 +38,14 @@ class AppliedOffset:
             del self._waiting[future]
 
     def on_published(self, end_offset: Offset) -> None:
-        """Everything below is."""
+        """All metadata below `end_offset` is applied: wake whoever waits for it."""
         self.end_offset = end_offset
         for future, wanted in self._waiting.items():
             if wanted <= end_offset and not future.done():
                 future.set_result(None)
 
     def on_stopped(self) -> None:
-        """Nothing comes any more: who waits is told so at once."""
+        """No more metadata is applied here: fail all waiters at once."""
         self._is_over = True
         for future in self._waiting:
             if not future.done():

@@ -73,7 +73,7 @@ class _Committed:
 
 
 class BrokerListener:
-    """Is told what becomes of a broker, on the loop; each overrides what it wants to know."""
+    """Listens to the events of a broker, on the loop; each overrides what it needs."""
 
     def on_leadership_changed(self, partition: Partition) -> None:
         """The broker began or ceased to lead a partition; the image does not say so yet."""
@@ -136,7 +136,7 @@ class Broker:
         self._applied = AppliedOffset()
 
     def add_listener(self, listener: BrokerListener) -> None:
-        """Tell it of everything from now on, after those that came before it."""
+        """Add a listener. It is called after those that were added before."""
         self._listeners.append(listener)
 
     # What clients ask.
@@ -252,7 +252,7 @@ class Broker:
             self.on_suspicion(held)
 
     def on_suspicion(self, directory: LogDir) -> None:
-        """The disk refused something: ask it off the loop whether it still works at all."""
+        """The disk refused something: probe it off the loop, to learn whether it still works at all."""
         if directory.failure is None and directory not in self._probes:
             self._probes[directory] = asyncio.get_running_loop().create_task(self._probe(directory))
 

@@ -93,7 +93,7 @@ class MoveHost(Protocol):
 
 
 class ReplicaLogDirMove:
-    """One move.
+    """The move of one replica to another log directory.
 
     Attributes:
         target: where the log is to lie.
@@ -117,7 +117,7 @@ class ReplicaLogDirMove:
         self._has_logged_full = False
 
     async def end(self) -> None:
-        """Return once it is over."""
+        """Cancel the move, and return once it has ended."""
         assert self.task is not None
         self.task.cancel()
         await asyncio.wait([self.task])

@@ -113,7 +113,7 @@ class StopOrders:
         return None if topic is None else topic.partitions[index].leader_epoch
 
     def _process_ready(self) -> bool:
-        """Returns whether what was told to stop last is to serve no more."""
+        """Carry out what the machine has ready. Returns whether the replica stopped last is to serve no more."""
         ready = self._machine.take_ready()
         for replica in (*ready.delete, *ready.resume):
             self._cancel_timer(replica)

@@ -289,7 +289,7 @@ class CoordinatorPartition(Generic[M]):
         )
 
     def notify(self, event: Event[M]) -> None:
-        """Tell the coordinator what happened, or, while it loads, once it has. What it writes is synced soon.
+        """Apply an event to the coordinator, or, while it loads, once it has. What it writes is synced soon.
 
         A loss of power must not take back what is told here: it is not told twice. `syncing_events` ends after that.
         """
@@ -360,7 +360,7 @@ class CoordinatorPartition(Generic[M]):
     # What to do about it.
 
     def _step(self, event: Event[M]) -> None:
-        """Tell it something, and do what it then owes the world.
+        """Apply one event to the machine, and carry out what it then has ready.
 
         Raises:
             InvariantBrokenError: a bug; the partition is offline.

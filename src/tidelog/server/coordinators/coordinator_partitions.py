@@ -96,13 +96,13 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         """An empty one for a partition. The kind's module was imported."""
 
     def _first_event(self) -> Event[M]:
-        """What a machine that is loaded from now on is told before it serves anybody: nothing."""
+        """The first event of a machine that is loaded from now on, before it serves: one that changes nothing."""
         return _nothing
 
     # What handlers ask.
 
     def submit(self, key: str, command: Command[M]) -> object:
-        """Ask the coordinator of a key, if it is here.
+        """Submit a command to the coordinator of a key, if it is here.
 
         Returns:
             The answer, or a `KafkaError`, or a future of either: see `CoordinatorPartition.submit`.
@@ -114,7 +114,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         return self._missing(index) if found is None else found.submit(command)
 
     def submit_all(self, command: Command[M]) -> list[object]:
-        """Ask every coordinator that is here. The answers are as those of `submit`."""
+        """Submit a command to every coordinator that is here. The answers are as those of `submit`."""
         if self._led and not self._has_begun:
             return [self._missing(next(iter(self._led)))]
         return [one.submit(command) for _, one in sorted(self._here.items())]
@@ -218,12 +218,12 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
             del self._led[index]
 
     def notify_all(self, event: Event[M]) -> None:
-        """Tell every coordinator here what happened, those too that are being loaded; see `CoordinatorPartition`."""
+        """Apply an event to every coordinator here, those too that are being loaded; see `CoordinatorPartition`."""
         for one in self.here:
             one.notify(event)
 
     async def events_synced(self) -> None:
-        """Return once no loss of power takes back what coordinators here were told of."""
+        """Return once no loss of power takes back the events that coordinators here were notified of."""
         await asyncio.gather(*(one.syncing_events for one in self.here if one.syncing_events is not None))
 
     def _start(self, index: int, led: Partition, *first: Event[M]) -> None:
@@ -237,7 +237,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
 
 
 def _nothing(machine: object, now_ms: int, wall_ms: int) -> None:
-    """There is nothing to tell."""
+    """An event that changes nothing."""
 
 
 def partition_of(key: str, partition_count: int) -> int:

@@ -24,7 +24,7 @@ LOOK_UPS_MAX = 8
 
 
 class LogReplay:
-    """One replay.
+    """Replays the log of one partition into its coordinator.
 
     Args:
         loading: held while a piece is replayed, so that many partitions do not compete with the loop.

@@ -48,7 +48,7 @@ class RetriedSends:
         self._under_way: dict[SendId, asyncio.Task[None]] = {}
 
     def start(self, send: Send) -> None:
-        """Try until it is done."""
+        """Start a send, which is retried until it is answered or refused for good."""
         self._under_way[send.send_id] = asyncio.get_running_loop().create_task(self._run(send))
 
     def stop(self) -> None:

@@ -123,7 +123,7 @@ class BrokerLifecycle(BrokerListener):
             logger.warning("others do not lead yet what this broker led: it stops all the same")
 
     async def stop(self) -> None:
-        """Be silent from now on."""
+        """Send no more heartbeats."""
         for task in (self._beating, self._minding):
             if task is not None:
                 task.cancel()
@@ -278,7 +278,7 @@ class BrokerLifecycle(BrokerListener):
     # Heartbeats.
 
     async def _beat(self) -> None:
-        """Be heard of, and do what the answers ask for, until this node stops."""
+        """Send heartbeats, and do what their answers order, until this node stops."""
         while True:
             await self._prepare()
             self._wake.clear()

@@ -185,7 +185,7 @@ class BrokerWatch(ControllerListener):
             task.add_done_callback(self._probes.discard)
 
     async def _probe(self, suspect: Suspect) -> None:
-        """Ask whether a broker is there, until there is nothing left to find out."""
+        """Probe the port of a suspected broker, until there is nothing left to find out."""
         watched = self._of
         pause_ms = PROBE_BACKOFF_MS_MIN
         while watched is not None and self._of is watched:

@@ -108,7 +108,7 @@ class ControllerChannel:
         version: int | None = None,
         request_class: str = CONTROL_REQUESTS,
     ) -> R:
-        """Ask the active controller. Where the answer is NOT_CONTROLLER, or none comes, the next one is asked.
+        """Send a request to the active controller; after NOT_CONTROLLER, or no answer, to the next one.
 
         Args:
             message: a request message.
@@ -152,7 +152,7 @@ class ControllerChannel:
             raise refusal(Code.REQUEST_TIMED_OUT, f"no answer of the controller in {timeout_ms} ms: {reason}") from None
 
     async def close(self) -> None:
-        """Hang up. What is asked at present fails."""
+        """Close the connection. Requests under way fail."""
         self._is_closed = True
         await self._close_all_but(None)
 

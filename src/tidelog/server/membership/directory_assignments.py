@@ -128,7 +128,7 @@ class DirectoryAssignments:
         return True
 
     async def stop(self) -> None:
-        """Tell nothing more."""
+        """Report no more directories."""
         if self._report_task is not None:
             self._report_task.cancel()
             await asyncio.gather(self._report_task, return_exceptions=True)

@@ -17,7 +17,7 @@ TIMEOUT_MS = 30_000
 
 
 class ProducerIds:
-    """The ids of one broker.
+    """Hands out the producer ids of one broker.
 
     Args:
         broker_epoch: asked for that of the present incarnation.

@@ -92,7 +92,7 @@ class ReplicaStops(ControllerListener):
         )
 
     def on_replicas_lost(self, lost: Iterable[LostReplica], metadata: MetadataView, metadata_offset: Offset) -> None:
-        """Tell the brokers, each in its own time.
+        """Queue StopReplica requests, for each broker on its own.
 
         Args:
             metadata: as it is committed, the loss included.
@@ -120,7 +120,7 @@ class ReplicaStops(ControllerListener):
             self._give_up(broker_id)
 
     async def stop(self) -> None:
-        """Tell nobody any more."""
+        """Send no more StopReplica requests."""
         pushing = [target.pushing for target in self._targets.values() if target.pushing is not None]
         self.on_resigned()
         await asyncio.gather(*pushing, return_exceptions=True)

@@ -59,7 +59,7 @@ class MetricsListener:
         self._looking: asyncio.Task[None] | None = None
 
     async def start(self, host: str, port: int) -> None:
-        """Serve from now on.
+        """Bind the port, and serve metrics from now on.
 
         Raises:
             NetworkError: the port cannot be had.

@@ -101,7 +101,7 @@ class MetadataLog:
 
     @property
     def log_end_offset(self) -> Offset:
-        """Exclusive."""
+        """The exclusive end of the metadata log."""
         return self._log.log_end_offset
 
     @property
@@ -110,7 +110,7 @@ class MetadataLog:
 
     @property
     def snapshot(self) -> SnapshotId | None:
-        """The latest."""
+        """The latest snapshot."""
         return self._snapshots.latest
 
     # Append.
@@ -207,5 +207,5 @@ class MetadataLog:
         self._log.delete_segments_before(self._log.log_start_offset)
 
     def remove_trimmed(self) -> None:
-        """May take long."""
+        """Remove the files of trimmed segments. May take long: to be called off the loop."""
         self._log.remove_deleted_files()

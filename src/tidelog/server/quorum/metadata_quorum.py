@@ -243,7 +243,7 @@ class MetadataQuorum:
         await self._peers.close()
 
     def _fail_pending_requests(self) -> None:
-        """Nothing more is decided, or answered, here."""
+        """Fail all that waits: nothing more is decided, or answered, here."""
         self.controller.on_lost()
         self.pending_requests.give_up()
         self._leader_changed.notify()
@@ -373,7 +373,7 @@ class MetadataQuorum:
     # What the machine owes the world.
 
     def _on(self, event: Callable[..., None], *arguments: object) -> None:
-        """Tell the machine what happened, and carry out what it owes for it."""
+        """Apply one event to the machine, and carry out what it then has ready."""
         if self._is_ended:
             return
         try:
@@ -431,7 +431,7 @@ class MetadataQuorum:
         self._is_lost = is_lost
 
     def _process_ready_without_disk(self, ready: QuorumReady) -> bool:
-        """What needs no waiting. Returns whether there was anything."""
+        """Carry out what needs no disk. Returns whether there was anything."""
         has_update = self._publish(ready.high_watermark)
         self.pending_requests.answer(ready.replies)
         for request in ready.requests:

@@ -6,7 +6,7 @@ import asyncio
 
 
 class Notifier:
-    """Wakes everybody who waits, once for each time that it is told."""
+    """Wakes everybody who waits, once for each `notify`."""
 
     __slots__ = ("_waiters",)
 
@@ -14,7 +14,7 @@ class Notifier:
         self._waiters: list[asyncio.Future[None]] = []
 
     def notify(self) -> None:
-        """It changed."""
+        """Wake everybody who waits for a change."""
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():

@@ -17,7 +17,7 @@ EPOCHS_AHEAD_MAX = 1_000_000
 
 
 class PendingPeerRequests:
-    """Those who wait. Each has its connection, so there are no more of them than of those."""
+    """Requests of peers that wait for an answer. Each has its connection, so those bound their number."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Answer]] = {}
@@ -28,7 +28,7 @@ class PendingPeerRequests:
         return len(self._waiting)
 
     async def handle(self, request: PeerRequest, machine: QuorumNode, notify: Callable[..., None]) -> Answer:
-        """The machine's answer. Whoever waits no more, for its connection closed, is forgotten.
+        """Give a request to the machine, and return its answer. One whose connection closes is dropped.
 
         Args:
             notify: calls one of the methods of the machine, and does what the machine owes then.
@@ -60,7 +60,7 @@ class PendingPeerRequests:
                 machine.on_requester_disconnected(ticket)
 
     def answer(self, replies: Iterable[QuorumReply]) -> None:
-        """The machine has answers."""
+        """Complete the requests that the machine has answered."""
         for reply in replies:
             future = self._waiting.pop(reply.ticket, None)
             if future is not None and not future.done():

@@ -49,7 +49,7 @@ Endpoints = tuple[tuple[str, str, int], ...]
 
 
 class Answered(NamedTuple):
-    """What a node answered.
+    """A peer's answer, as the machine takes it.
 
     Attributes:
         answer: for the machine.
@@ -178,7 +178,7 @@ def _fetch_request(peer_request: QuorumFetch, cluster_id: ClusterId) -> fetch.Fe
 
 
 def answer_of(peer_request: PeerRequest, response: Any) -> Answered:
-    """Read an answer.
+    """Translate a response into an answer for the machine.
 
     Raises:
         KafkaError: the request was refused as a whole, or the answer is not about the metadata log.
@@ -264,7 +264,7 @@ def _only(topics: Sequence[Any]) -> Any:
 
 
 def peer_request_of(request: Any, api_version: int, node_id: BrokerId) -> PeerRequest:
-    """What another node asks.
+    """Translate the request of another node for the machine.
 
     Args:
         node_id: ours, where the request does not say whom it is for.

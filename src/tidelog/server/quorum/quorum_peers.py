@@ -93,7 +93,7 @@ class QuorumPeers:
             self._pool.set_addresses(self._addresses)
 
     def send(self, request: QuorumRequest) -> None:
-        """Send a request; what becomes of it, `host` is told."""
+        """Send a request; `host` gets the answer, or learns that there is none."""
         task = self.start(self._send(request))
         if isinstance(request.message, EpochEnded):
             self._farewells.add(task)
@@ -112,7 +112,7 @@ class QuorumPeers:
             await asyncio.wait(self._farewells, timeout=FAREWELL_SECONDS_MAX)
 
     async def close(self) -> None:
-        """Ask nobody any more."""
+        """Cancel the requests under way, and close all connections."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -156,7 +156,7 @@ class QuorumPeers:
         self._host.on_answered(number, answered.answer, answered.records)
 
     def _log_refusal(self, target: BrokerId, error: TidelogError) -> None:
-        """A refusal is a mistake of somebody's: say so, once in a while. That a node is away, is no news."""
+        """Log a refusal once in a while: it is a mistake of somebody's. That a node is away is not logged."""
         if not isinstance(error, KafkaError):
             logger.debug("node %s does not answer: %s", target, error)
             return
@@ -199,7 +199,7 @@ class Namesake:
         return now_ms >= self._since_ms + self.patience_ms
 
     def error(self) -> ConfigError:
-        """What to end with."""
+        """The error that this process ends with."""
         return ConfigError(
             f"another process leads the metadata quorum as node {self._node_id}, and this one does not: "
             "every node needs a node.id of its own; give this one another"

@@ -60,7 +60,7 @@ class SnapshotScheduler:
         self._is_making = False
 
     def on_committed(self, size_bytes: int) -> None:
-        """The committed log grew."""
+        """Count the bytes that were committed since the last snapshot."""
         if not self._bytes:
             self._since_ms = self._clock.now_ms()
         self._bytes += size_bytes

@@ -40,7 +40,7 @@ class CutOffLeaders:
             self._timer = asyncio.get_running_loop().call_later(GATHER_SECONDS, self._log_unlogged)
 
     def stop(self) -> None:
-        """Say no more."""
+        """Cancel the warning that is due."""
         if self._timer is not None:
             self._timer.cancel()
 

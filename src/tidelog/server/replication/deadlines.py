@@ -17,7 +17,7 @@ TIMER_SECONDS_MIN = 0.001
 
 
 class Due(Protocol):
-    """Waits for a time. It may be told early, and more than once: it knows itself what is due."""
+    """Waits for a time. `on_due` may come early, and more than once: the waiter knows itself what is due."""
 
     def on_due(self, now_ms: int) -> None: ...
 
@@ -36,13 +36,13 @@ class Deadlines:
         self._timer_ms = 0
 
     def add(self, who: Due, due_ms: int) -> None:
-        """Tell it at `due_ms`, monotonic, or a little later."""
+        """Call `on_due` of a waiter at `due_ms`, monotonic, or a little later."""
         heappush(self._heap, (due_ms, next(self._numbers), who))
         if self._timer is None or due_ms < self._timer_ms:
             self._set_timer()
 
     def stop(self) -> None:
-        """Tell nobody any more."""
+        """Cancel all deadlines."""
         self._heap.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -76,7 +76,7 @@ class FollowingHost(Protocol):
         ...
 
     def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run something beside."""
+        """Run a coroutine as a task that the host keeps."""
         ...
 
     async def truncate(self, partition: Partition, truncation: Truncation) -> None:
@@ -187,11 +187,11 @@ class FollowerDriver(Role):
         self._step(lambda replica, now_ms: replica.on_refused(number, code, now_ms))
 
     def on_unanswered(self, number: int) -> None:
-        """Nothing."""
+        """The leader did not answer: the machine retries after its back-off."""
         self._step(lambda replica, now_ms: replica.on_unanswered(number, now_ms))
 
     def _step(self, event: Callable[[FollowerReplica, int], None]) -> None:
-        """Tell the machine, and do what it then owes; nothing after `stop`."""
+        """Apply one event to the machine, and carry out what it then has ready; nothing after `stop`."""
         if self._is_stopped:
             return
         try:
@@ -203,7 +203,7 @@ class FollowerDriver(Role):
     # Time.
 
     def on_due(self, now_ms: int) -> None:
-        """Time has passed."""
+        """A deadline may be over: retry the append, or let the machine retry its request."""
         if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
             return
         self._due_ms = None
@@ -230,7 +230,7 @@ class FollowerDriver(Role):
     # What is owed.
 
     def run(self) -> None:
-        """Begin."""
+        """Carry out what the machine has ready at first."""
         self._step(lambda replica, now_ms: None)
 
     def _process_ready(self) -> None:

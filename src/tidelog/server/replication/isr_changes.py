@@ -57,13 +57,13 @@ class IsrChanges:
         self._sending: asyncio.Task[None] | None = None
 
     def propose(self, leading: LeaderDriver, proposal: IsrProposal) -> None:
-        """Ask for an ISR; a later proposal for the same partition takes the place of one that was not sent yet."""
+        """Queue a proposal of an ISR; a later one for the same partition replaces one that was not sent yet."""
         self._proposed[leading] = proposal
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all())
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Send no more AlterPartition requests."""
         self._proposed.clear()
         if self._sending is not None:
             self._sending.cancel()

@@ -73,16 +73,16 @@ class NoHost:
         """There is nobody to put it to."""
 
     def on_isr_changed(self, before: int, after: int) -> None:
-        """Nobody counts."""
+        """Nobody counts changes of the ISR here."""
 
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
-        """There is nobody to be cut off from."""
+        """A leader without followers is never cut off."""
 
     def on_read_error(self, partition: Partition) -> None:
         """Nobody looks at the disk."""
 
     def on_bug(self, partition: Partition, error: InvariantBrokenError) -> None:
-        """Nobody else would hear of it."""
+        """A bug is raised where nobody handles it."""
         raise error
 
 
@@ -156,7 +156,7 @@ class LeaderDriver(Role):
     # What happened.
 
     def on_appended(self) -> None:
-        """The log grew."""
+        """The leader's log grew: move the high watermark, and notify followers."""
         self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
         self.process_ready()
         self.partition.notify_followers()
@@ -206,7 +206,7 @@ class LeaderDriver(Role):
             self._reschedule_deadline()
 
     def on_due(self, now_ms: int) -> None:
-        """Time has passed."""
+        """A deadline may be over: let the machine time out what is due."""
         if self._is_stopped or self._due_ms is None or now_ms < self._due_ms:
             return
         self._due_ms = None
@@ -274,7 +274,7 @@ class LeaderDriver(Role):
     # What is owed.
 
     def process_ready(self) -> None:
-        """Do it."""
+        """Carry out what the machine has ready: publish the high watermark, acknowledge, propose an ISR."""
         replica = self.replica
         before = replica.high_watermark
         high_watermark, acks, proposal = replica.take_ready()

@@ -40,7 +40,7 @@ class PartitionListeners(Generic[W]):
         self.waiting.pop(listener, None)
 
     def notify(self) -> None:
-        """Something changed."""
+        """Notify all listeners of a change, and forget them."""
         waiting = self.waiting
         if waiting:
             self.waiting = {}

@@ -149,12 +149,12 @@ class ReplicaFetchers:
         fetcher.send(following, request)
 
     def forget(self, following: FollowerDriver) -> None:
-        """Nothing is asked for it any more."""
+        """Send no more requests for a follower."""
         for fetcher in self._fetchers.values():
             fetcher.forget(following)
 
     async def stop(self) -> None:
-        """Ask nobody any more."""
+        """Stop all fetchers."""
         fetchers, self._fetchers = list(self._fetchers.values()), {}
         await asyncio.gather(*(fetcher.stop() for fetcher in fetchers), *self._retiring)
 
@@ -202,12 +202,12 @@ class ReplicaFetcher:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Begin to send what is asked."""
+        """Begin to send requests."""
         loop = asyncio.get_running_loop()
         self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._other_requests.run())}
 
     async def stop(self) -> None:
-        """Send nothing more."""
+        """Cancel the fetches under way, and send no more."""
         self._throttle.forget(self)
         tasks = list(self._tasks)
         for task in tasks:
@@ -224,7 +224,7 @@ class ReplicaFetcher:
         self._other_requests.give_up()
 
     def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
-        """Send this, together with what others ask; records only when there is room for them."""
+        """Send a request, together with those of others; a fetch only when the throttle has room."""
         if isinstance(request, RecordsRequest) and self._is_held_back(following, request):
             self._held_back[following] = request
             self._throttle.wait(self)
@@ -270,7 +270,7 @@ class ReplicaFetcher:
         return dict.fromkeys(behind, min(share, self._settings.partition_bytes_max))
 
     def on_room(self) -> None:
-        """Ask for what was held back."""
+        """Send the requests that were held back."""
         held_back, self._held_back = self._held_back, {}
         for following, request in held_back.items():
             self.send(following, request)

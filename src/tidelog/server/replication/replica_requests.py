@@ -57,22 +57,22 @@ class ReplicaRequests:
         self._has_unsent = asyncio.Event()
 
     def send(self, following: FollowerDriver, request: EpochEndRequest | LogStartRequest) -> None:
-        """Send this, together with what others ask."""
+        """Queue a request, to be sent together with those of others."""
         self._unsent[following] = request
         self._has_unsent.set()
 
     def forget(self, following: FollowerDriver) -> None:
-        """It wants to know nothing any more."""
+        """Drop the request of a follower."""
         self._unsent.pop(following, None)
 
     def give_up(self) -> None:
-        """Nobody will be told any more: whoever waits is to ask somewhere else."""
+        """Fail all requests: their followers retry somewhere else."""
         waiting, self._unsent, self._sent = self._sent | self._unsent, {}, {}
         for following, request in waiting.items():
             following.on_unanswered(request.number)
 
     async def run(self) -> None:
-        """Ask, for ever."""
+        """Send what is queued, for ever."""
         while True:
             await self._has_unsent.wait()
             await asyncio.sleep(0)  # what is asked in one step goes together

@@ -152,7 +152,7 @@ class Replication:
         self.follower_throttle.configure(follower)
 
     async def stop(self) -> None:
-        """Ask nobody any more. What is being truncated is finished."""
+        """Stop all fetches. Truncations under way are finished."""
         self._deadlines.stop()
         self.isr_changes.stop()
         self._cut_off.stop()
@@ -173,7 +173,7 @@ class Replication:
         return self._clock.wall_ms()
 
     def due_at(self, who: Due, due_ms: int) -> None:
-        """Tell it then, or a little later."""
+        """Call `on_due` of a waiter then, or a little later."""
         self._deadlines.add(who, due_ms)
 
     def propose(self, leading: LeaderDriver, proposal: IsrProposal) -> None:

@@ -37,10 +37,10 @@ FOLLOWER_REPLICAS = topic_keys.FOLLOWER_REPLICATION_THROTTLED_REPLICAS
 
 
 class Waiter(Protocol):
-    """Who was held back."""
+    """Something that was held back, and waits for room."""
 
     def on_room(self) -> None:
-        """There is room again: try once more. Told once."""
+        """The throttle has room again: try once more. Called once for each `wait`."""
         ...
 
 
@@ -111,21 +111,21 @@ class Throttle:
         return int(self._room)
 
     def record(self, size_bytes: int) -> None:
-        """So many bytes went."""
+        """Count bytes that were sent or received."""
         if self._limit.bytes_per_second is not None:
             self._room = self.room_bytes - size_bytes
 
     def wait(self, waiter: Waiter) -> None:
-        """Tell it when there is room. Twice is once."""
+        """Call `on_room` of a waiter when there is room; once, however often it was added."""
         self._waiting[waiter] = None
         self._reschedule()
 
     def forget(self, waiter: Waiter) -> None:
-        """It waits no more."""
+        """Remove a waiter."""
         self._waiting.pop(waiter, None)
 
     def on_due(self, now_ms: int) -> None:
-        """Time has passed."""
+        """There may be room by now: notify the waiters, or wait on."""
         if self._due_ms is None or now_ms < self._due_ms:
             return
         self._due_ms = None

@@ -45,7 +45,7 @@ class SilentFollowers:
             self._reschedule_deadline()
 
     def on_due(self, now_ms: int) -> None:
-        """Time has passed."""
+        """A follower may be silent by now: look at all of them."""
         self._is_due = False
         for broker_id, last_contact_ms in list(self._last_contact_ms.items()):
             if broker_id not in self._silent and now_ms > last_contact_ms + self._silence_ms_max:

@@ -54,7 +54,7 @@ class JsonLines(logging.Formatter):
 
 
 class Seldom:
-    """Lets one event in so many seconds be told, and counts those in between.
+    """Lets one event in so many seconds be logged, and counts those in between.
 
     Args:
         now_seconds: a monotonic clock.
@@ -67,7 +67,7 @@ class Seldom:
         self._suppressed = 0
 
     def suppressed(self) -> int | None:
-        """How many events were suppressed since the last one that was not; None if this one is to go untold too."""
+        """How many events were suppressed since the last one that was not; None if this one is to be suppressed too."""
         now = self._now_seconds()
         if self._next_seconds is not None and now < self._next_seconds:
             self._suppressed += 1

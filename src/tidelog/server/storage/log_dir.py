@@ -41,7 +41,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LockedReplica(Replica, Protocol):
-    """A replica whose log others work on as well: who cuts it or removes parts of it holds its lock."""
+    """A replica whose log others work on as well: who truncates it or removes parts of it holds its lock."""
 
     @property
     def log_lock(self) -> asyncio.Lock: ...

@@ -196,7 +196,7 @@ class LogDirAssignment:
         marks: Mapping[LogDir, FutureMark],
         config: LogConfig,
     ) -> list[LogDir]:
-        """Leave one log of several. A stop at any step of this leaves what the next start settles likewise.
+        """Leave one log of several. After a stop at any step of this, the next start does the rest.
 
         Returns:
             Who holds the log: nobody, if it is in a directory out of use or lost; several, if that cannot be told.

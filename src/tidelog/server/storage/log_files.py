@@ -125,12 +125,12 @@ class LogFiles:
 
     @property
     def directory_ids(self) -> tuple[UUID, ...]:
-        """Of those in use."""
+        """The ids of the log directories in use."""
         return tuple(each.directory_id for each in self.online)
 
     @property
     def online(self) -> list[LogDir]:
-        """Those in use."""
+        """The log directories in use."""
         return [each for each in self.directories if each.failure is None]
 
     @property

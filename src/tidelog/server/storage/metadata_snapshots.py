@@ -45,7 +45,7 @@ KRAFT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What one says.
+    """The content of one snapshot.
 
     Attributes:
         records: metadata that leads from nothing to all there is.
@@ -131,7 +131,7 @@ def parse_snapshot(data: bytes, snapshot_id: SnapshotId, *, path: str) -> Snapsh
 
 
 class MetadataSnapshots:
-    """Those in one directory.
+    """The snapshots in one directory.
 
     Args:
         directory: of the metadata log.
@@ -174,7 +174,7 @@ class MetadataSnapshots:
             raise
 
     def add(self, snapshot_id: SnapshotId) -> None:
-        """It was written."""
+        """Add a snapshot that was written to the list."""
         self.ids = tuple(sorted({*self.ids, snapshot_id}, key=_end_offset))
 
     def forget(self, snapshot_id: SnapshotId) -> None:
@@ -230,7 +230,7 @@ class MetadataSnapshots:
         return deleted
 
     def remove_files(self, deleted: Iterable[SnapshotId]) -> None:
-        """May take long."""
+        """Remove the files of snapshots. May take long: to be called off the loop."""
         for snapshot_id in deleted:
             self._disk.remove(self.path(snapshot_id))
 

@@ -30,7 +30,7 @@ def voters_record(voters: VoterSet) -> Voters:
 
 
 def voter_set_of(record: Voters) -> VoterSet:
-    """The inverse."""
+    """The set of voters that a record holds."""
     return VoterSet(
         tuple(
             Voter(

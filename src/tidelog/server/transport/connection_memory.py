@@ -43,7 +43,7 @@ class ConnectionMemory:
 
     @property
     def shares(self) -> Mapping[str, MemoryShare[Holder]]:
-        """By what they are for."""
+        """The shares of memory, by what they are for."""
         return {"requests": self.requests, "answers": self.answers}
 
     def take(self, holder: Holder, size_bytes: int) -> bool:
@@ -67,7 +67,7 @@ class ConnectionMemory:
         self._process_ready()
 
     def forget(self, holder: Holder) -> None:
-        """A connection is gone."""
+        """Give back the memory of a connection that closed."""
         self.charge_answer(holder, 0)
         self.reduce(holder, 0)
 

@@ -142,7 +142,7 @@ class Connections:
             listens.pause()
 
     def forget(self, listens: Listens) -> None:
-        """This one is closed."""
+        """Remove a connection that is closed."""
         self._held_up.remove(listens)
 
     def admit(
