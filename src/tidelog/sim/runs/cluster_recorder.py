@@ -140,6 +140,7 @@ class ClusterRecorder(ClientRecorder):
         self._is_quorum_touched = True
         self._touched_logs = set(nodes)
         self._quorum_seen: dict[BrokerId, object] = {}
+        self._stepping: dict[Process, tuple[BrokerId, SimulatedNode] | None] = {}  # whose process each is
         self._images: dict[BrokerId, tuple[Node, MetadataImage]] = {}
         self._topics_seen: dict[str, TopicImage] = {}
         for node_id, node in nodes.items():
@@ -320,12 +321,16 @@ class ClusterRecorder(ClientRecorder):
     def _notice(self) -> None:
         """What the node that took the step says of itself may have changed without a change of any disk."""
         stepped = self._stepped()
-        for node_id, node in self._nodes.items():
-            if node.machine.runs(stepped):
-                process = node.node
-                if process is not None:
-                    self._listen(node_id, process)
-                break
+        if stepped is None:
+            return
+        known = self._stepping.get(stepped, ...)
+        if known is ...:
+            running = (each for each in self._nodes.items() if each[1].machine.runs(stepped))
+            known = self._stepping[stepped] = next(running, None)
+        if known is not None:
+            node_id, node = known
+            if node.node is not None and node.machine.runs(stepped):
+                self._listen(node_id, node.node)
 
     def _listen(self, node_id: BrokerId, process: Node) -> None:
         if process.member is not None:
@@ -344,9 +349,10 @@ class ClusterRecorder(ClientRecorder):
             replica = broker.replica_of(partition)
             if replica is None:
                 continue
-            leader = replica.replica
+            role = replica.role
+            leader = role.leader_replica
             isr = None if leader is None else leader.isr
-            said = (leader, replica.role.leader_epoch, replica.high_watermark, isr)
+            said = (leader, role.leader_epoch, role.high_watermark, isr)
             if known.said.get(node_id) != said:
                 known.said[node_id] = said
                 known.is_touched = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from tidelog.base.ids import CLUSTER_METADATA, BrokerId, Offset, TopicPartition
 from tidelog.log.segment import LOG_SUFFIX
@@ -63,7 +64,10 @@ def quorum_view(node_id: BrokerId, node: SimulatedNode, stored: StoredRecords) -
 
 def _quorum_state(node: SimulatedNode) -> QuorumState | None:
     data = node.machine.disk.synced_data(QUORUM_STATE)
-    return parse_quorum_state(data) if data else None
+    return _parsed(bytes(data)) if data else None
+
+
+_parsed = lru_cache(maxsize=64)(parse_quorum_state)  # the quorum is viewed after each change, its files rarely change
 
 
 def has_lost_metadata(node: SimulatedNode) -> bool:
