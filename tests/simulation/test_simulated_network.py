@@ -12,7 +12,7 @@ import pytest
 from tidelog.base.errors import NetworkError
 from tidelog.base.ports import Link
 from tidelog.sim.faults.network_faults import BlockedWays, ways
-from tidelog.sim.world.network import MachineNetwork, SimulatedListening
+from tidelog.sim.world.network import LATE_SECONDS_MAX, RESEND_SECONDS_MAX, MachineNetwork, SimulatedListening
 from tidelog.sim.world.transport import GIVE_UP_SECONDS, WINDOW_BYTES
 from tidelog.sim.world.world import SimulatedWorld
 
@@ -234,6 +234,46 @@ def test_a_reset_ends_both_sides(world: SimulatedWorld) -> None:
             assert isinstance(sink.closed[0], ConnectionResetError)
             assert isinstance(caller.closed[0], ConnectionResetError)
             assert (len(sink.closed), len(caller.closed), bytes(sink.received)) == (1, 1, b"")
+
+    play(world, story)
+
+
+def test_a_half_reset_delivers_late_what_its_writer_takes_for_lost(world: SimulatedWorld) -> None:
+    """So a request reaches its broker once it was asked anew on another connection: twice, and in another order."""
+
+    async def story(scene: Scene) -> None:
+        async with joined(scene) as (link, caller, sink):
+            link.write([b"first "])
+            world.network.faults.half_reset_rate = 1.0
+            link.write([b"second"])
+            world.network.faults.half_reset_rate = 0.0
+            await asyncio.sleep(0.01)
+            assert isinstance(caller.closed[0], ConnectionResetError)
+            assert (bytes(sink.received), sink.closed) == (b"first ", [])
+            again = await scene.call()
+            again.write([b"second"])
+            await asyncio.sleep(LATE_SECONDS_MAX + 0.1)
+            assert [bytes(each.received) for each in scene.sinks] == [b"first second", b"second"]
+            assert isinstance(sink.closed[0], ConnectionResetError)
+            assert (len(caller.closed), len(sink.closed), scene.sinks[1].closed) == (1, 1, [])
+            assert world.network.injected["network half reset"] == 1
+
+    play(world, story)
+
+
+def test_what_is_lost_is_sent_again_while_other_streams_go_on(world: SimulatedWorld) -> None:
+    async def story(scene: Scene) -> None:
+        async with joined(scene) as (link, _, sink):
+            other = await scene.call()
+            world.network.faults.loss_rate = 1.0
+            link.write([b"lost "])
+            world.network.faults.loss_rate = 0.0
+            link.write([b"behind it"])
+            other.write([b"beside it"])
+            await asyncio.sleep(0.1)
+            assert [bytes(each.received) for each in scene.sinks] == [b"", b"beside it"]
+            await asyncio.sleep(2 * RESEND_SECONDS_MAX)
+            assert bytes(sink.received) == b"lost behind it"
 
     play(world, story)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from tidelog.sim.faults.faults import Fault
-from tidelog.sim.world.network import SimulatedNetwork
+from tidelog.sim.world.network import NetworkFaults, SimulatedNetwork
 
 Way = tuple[str, str]
 """From one machine to another, by name."""
@@ -22,11 +22,18 @@ def begin_rate(network: SimulatedNetwork, fault: Fault) -> None:
             network.faults.straggle_rate = fault.amount
         case "network cut":
             network.faults.cut_rate = fault.amount
+        case "network slow":
+            network.faults.delay_ms_max = fault.amount
+            network.injected[fault.kind] += 1
+        case "network loss":
+            network.faults.loss_rate = fault.amount
+        case "network half reset":
+            network.faults.half_reset_rate = fault.amount
 
 
 def end_rates(network: SimulatedNetwork) -> None:
     """From now on the network is as good as it gets."""
-    network.faults.reset_rate = network.faults.straggle_rate = network.faults.cut_rate = 0.0
+    network.faults = NetworkFaults(straggle_rate=0.0, cut_rate=0.0)
 
 
 def ways(sources: Iterable[str], targets: Iterable[str], *, both: bool = False) -> list[Way]:

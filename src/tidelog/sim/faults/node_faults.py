@@ -13,6 +13,16 @@ NODE_FAULTS = Kinds(
             "{amount:.0%} of what is sent takes ten times as long", amount=lambda r: 0.2 * r.random()
         ),
         "network cut": Kind("{amount:.0%} of what is sent arrives in two parts", amount=lambda r: r.random()),
+        "network slow": Kind("what is sent takes up to {amount:.0f} ms", amount=lambda r: 5 + 75 * r.random()),
+        "network loss": Kind(
+            "{amount:.1%} of what is sent is lost, and sent again after 0.2 s or more; other streams go on meanwhile",
+            amount=lambda r: 0.05 * r.random(),
+        ),
+        "network half reset": Kind(
+            "{amount:.2%} of what is written resets its stream for the writer alone; the other end gets it up to 2 s "
+            "later",
+            amount=lambda r: 0.01 * r.random(),
+        ),
         "disk stall": Kind(
             "{amount:.2%} of what waits for the disk waits for seconds", amount=lambda r: 0.01 * r.random()
         ),

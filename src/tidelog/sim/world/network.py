@@ -24,6 +24,10 @@ from tidelog.sim.world.transport import SimulatedTransport
 FIRST_FREE_PORT = 49_152
 PORT_END = 65_536
 FIRST_DESCRIPTOR = 10
+RESEND_SECONDS_MIN, RESEND_SECONDS_MAX = 0.2, 3.2
+"""TCP sends a segment that was lost again after the first, and waits twice as long each time, up to the second."""
+LATE_SECONDS_MAX = 2.0
+"""So late what one end left behind when it was reset reaches the other."""
 KNOCKS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between attempts to reach somebody who does not answer at all."""
 
@@ -37,14 +41,20 @@ class NetworkFaults:
         delay_ms_max: what the slowest usual piece takes.
         straggle_rate: how many pieces take ten times as long as that, in [0, 1].
         cut_rate: how many pieces arrive in two parts, in [0, 1].
+        loss_rate: how many pieces are lost and sent again, in [0, 1); what follows them on their stream waits for them,
+            other streams of the same machines do not.
         reset_rate: how many writes end their stream instead, in [0, 1].
+        half_reset_rate: how many writes end their stream for the writer alone, in [0, 1]: the other end gets what was
+            written, but late, perhaps after the same request on another stream.
     """
 
     delay_ms_min: float = 0.05
     delay_ms_max: float = 1.0
     straggle_rate: float = 0.01
     cut_rate: float = 0.05
+    loss_rate: float = 0.0
     reset_rate: float = 0.0
+    half_reset_rate: float = 0.0
 
 
 class SimulatedNetwork:
@@ -137,6 +147,29 @@ class SimulatedNetwork:
             return False
         self.injected["network reset"] += 1
         return True
+
+    def draws_half_reset(self) -> bool:
+        """Whether the next write ends its stream for the writer alone."""
+        rate = self.faults.half_reset_rate
+        if not rate or self._random.random() >= rate:
+            return False
+        self.injected["network half reset"] += 1
+        return True
+
+    def late_seconds(self) -> float:
+        """How late that reaches the other end."""
+        return LATE_SECONDS_MAX * self._random.random()
+
+    def resend_seconds(self) -> float:
+        """How long the next piece is lost and sent again, before it takes its usual time."""
+        rate = self.faults.loss_rate
+        if not rate:
+            return 0.0
+        waited, wait = 0.0, RESEND_SECONDS_MIN
+        while wait <= RESEND_SECONDS_MAX and self._random.random() < rate:
+            self.injected["network loss"] += 1
+            waited, wait = waited + wait, 2 * wait
+        return waited
 
     def draws_half(self) -> bool:
         """One way or the other."""

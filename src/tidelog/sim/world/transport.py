@@ -120,6 +120,9 @@ class SimulatedTransport(asyncio.Transport):
         if network.draws_reset():
             self.reset()
             return
+        if network.draws_half_reset():
+            self._leave_behind(held)
+            return
         if not self._backlog and size <= SEGMENT_BYTES_MAX and self._window_bytes < WINDOW_BYTES and not self.is_dead:
             at_once = network.cut(size)
             self._window_bytes += at_once
@@ -170,6 +173,24 @@ class SimulatedTransport(asyncio.Transport):
     def reset(self) -> None:
         """End the stream on both sides, and lose what is under way."""
         self._break(_reset())
+
+    def _leave_behind(self, last: bytes) -> None:
+        """End this side alone: the peer gets what is under way and what was written last, and is reset after that."""
+        peer = self.peer
+        if peer is None or peer.is_dead or self._backlog:
+            self.reset()
+            return
+        under_way, held_since = self._under_way, self._held_since
+        self._under_way = deque()
+        self._lose(_reset())
+        self._under_way, self._held_since = under_way, held_since
+        if held_since is not None:
+            self._network.held[self] = None
+        when = max(self._network.now + self._network.late_seconds(), self._last_arrival)
+        self._under_way.append((when, last))
+        if len(self._under_way) == 1 and held_since is None:
+            self._schedule_arrival(when)
+        self._network.loop.call_at(when + self._network.delay_seconds(), peer._lose, _reset(), context=peer.context)
 
     def _break(self, error: OSError | None) -> None:
         peer = self.peer
@@ -230,7 +251,9 @@ class SimulatedTransport(asyncio.Transport):
 
     def _send(self, piece: bytes) -> None:
         network = self._network
-        when = self._last_arrival = max(network.loop.time() + network.delay_seconds(), self._last_arrival)
+        when = self._last_arrival = max(
+            network.now + network.resend_seconds() + network.delay_seconds(), self._last_arrival
+        )
         self._under_way.append((when, piece))
         if self.peer is not None and self.peer.is_dead:
             self._mind_silence()
