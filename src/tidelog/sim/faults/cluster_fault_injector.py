@@ -12,6 +12,7 @@ from typing import Any
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.log.directory import RECOVERY_POINT_FILE
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE
+from tidelog.metadata.image import PartitionImage
 from tidelog.sim.faults.faults import Fault
 from tidelog.sim.faults.faulty_node import flip_bit
 from tidelog.sim.faults.network_faults import BlockedWays, Way, begin_rate, end_rates, ways
@@ -88,6 +89,8 @@ class ClusterFaultInjector:
             "refused": self._refuse,
             "controller killed": self._kill_controller,
             "leader killed": self._kill_leader,
+            "leader without power": self._take_power_from_leader,
+            "leader killed ahead": self._kill_leader_ahead,
             "swizzle": self._swizzle,
             "flood of topics": self._flood,
             "preferred election": lambda _: self._do(self._operator.elect_preferred()),
@@ -132,6 +135,31 @@ class ClusterFaultInjector:
     def _kill_leader(self, fault: Fault) -> bool:
         leader = self._leader(fault)
         return leader is not None and self._kill(leader, fault.lasts_ms)
+
+    def _take_power_from_leader(self, fault: Fault) -> bool:
+        leader = self._leader(fault)
+        if leader is None or not self._recorder.may_lose_power(leader):
+            return False
+        node = self._nodes[leader]
+        return self._do(node.do_alone(node.kill(fault.lasts_ms, without_power=True)))
+
+    def _kill_leader_ahead(self, fault: Fault) -> bool:
+        """While one follower lacks what the others have: who leads next is ahead of it, or behind the old leader."""
+        random, leader, partition = _random(fault), self._leader(fault), self._partition(fault)
+        if leader is None or partition is None:
+            return False
+        followers = [node_id for node_id in partition.replicas if node_id != leader]
+        blocked = ways([machine_of(leader)], [machine_of(random.choice(followers))], both=True) if followers else []
+        killed_after, lasts_seconds = random.random(), fault.lasts_ms / 1000
+        self._ways.block(blocked)
+
+        async def go() -> None:
+            await asyncio.sleep(killed_after * lasts_seconds)
+            self._kill(leader, fault.lasts_ms)
+            await asyncio.sleep((1 - killed_after) * lasts_seconds)
+            self._unblock(blocked)
+
+        return self._do(go())
 
     def _kill(self, node_id: BrokerId, off_ms: int) -> bool:
         node = self._nodes[node_id]
@@ -436,9 +464,14 @@ class ClusterFaultInjector:
         return max(leaders)[1] if leaders else None
 
     def _leader(self, fault: Fault) -> BrokerId | None:
+        state = self._partition(fault)
+        return None if state is None else state.leader
+
+    def _partition(self, fault: Fault) -> PartitionImage | None:
+        """The one that it meets, as the metadata has it."""
         partitions = self._plan.clients.topic_partitions
         found = self._recorder.watched.get(partitions[round(fault.amount) % len(partitions)])
-        return None if found is None or found.state is None else found.state.leader
+        return None if found is None else found.state
 
     def _do(self, work: Coroutine[Any, Any, None] | None) -> bool:
         if work is None:

@@ -24,7 +24,10 @@ def _of_node(kind: Kind) -> Kind:
 
 
 CLUSTER_FAULTS = Kinds(
-    rates=NODE_FAULTS.rates,
+    rates={
+        **NODE_FAULTS.rates,
+        "network slow": replace(NODE_FAULTS.rates["network slow"], share=0.55),  # or followers never differ
+    },
     steps={
         **{kind: _of_node(NODE_FAULTS.steps[kind]) for kind in OF_ONE_NODE},
         "kill of all": Kind("kill all nodes at once; start them within {seconds:.3f} s", lasts_ms_max=4_000),
@@ -75,13 +78,13 @@ CLUSTER_FAULTS = Kinds(
         ),
         "partition": Kind(
             "node {broker} is cut off from another, either way, for {seconds:.3f} s",
-            weight=3,
+            weight=8,
             amount=_below(1_000_000),
             lasts_ms_max=12_000,
         ),
         "partition one way": Kind(
             "nothing gets through from node {broker} to another for {seconds:.3f} s",
-            weight=3,
+            weight=5,
             amount=_below(1_000_000),
             lasts_ms_max=12_000,
         ),
@@ -111,13 +114,25 @@ CLUSTER_FAULTS = Kinds(
         ),
         "leader isolated": Kind(
             "the node that leads a partition is cut off from the others, not from clients, for {seconds:.3f} s",
-            weight=3,
+            weight=6,
             amount=_below(1_000_000),
             lasts_ms_max=8_000,
         ),
         "leader killed": Kind(
             "kill the node that leads a partition; start it {seconds:.3f} s later",
-            weight=3,
+            weight=10,
+            amount=_below(1_000_000),
+            lasts_ms_max=4_000,
+        ),
+        "leader without power": Kind(
+            "the node that leads a partition loses power; start it {seconds:.3f} s later, perhaps before it is missed",
+            weight=8,
+            amount=_below(1_000_000),
+        ),
+        "leader killed ahead": Kind(
+            "the node that leads a partition is cut off from one of its followers for {seconds:.3f} s, and killed "
+            "meanwhile; start it as late again",
+            weight=20,
             amount=_below(1_000_000),
             lasts_ms_max=4_000,
         ),
@@ -132,11 +147,11 @@ CLUSTER_FAULTS = Kinds(
             amount=_below(1_000_000),
             lasts_ms_max=4_000,
         ),
-        "preferred election": Kind("elect the preferred leaders", weight=2),
+        "preferred election": Kind("elect the preferred leaders", weight=4),
         "reassignment": Kind("move partitions to other brokers", weight=3, amount=_below(1_000_000)),
         "reassignments cancelled": Kind("cancel all reassignments"),
         "unclean election": Kind("let anybody lead where nobody may, if this run allows it"),
     },
-    at_once_max=5,
-    gap_ms_max=6_000,
+    at_once_max=7,
+    gap_ms_max=3_000,
 )

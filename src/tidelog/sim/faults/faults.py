@@ -14,7 +14,7 @@ from tidelog.sim.world.rng import SeededRng
 
 MS_PER_MINUTE = 60_000
 RATE_SHARE = 0.4
-"""In how many runs each of the rates is more than none."""
+"""In how many runs each of the rates is more than none, where its kind says nothing else."""
 FIRST_BROKER = BrokerId(1)
 
 
@@ -47,12 +47,14 @@ class Kind:
         weight: how often it is among those of a run, beside the others.
         amount: draws how bad one is.
         lasts_ms_max: how long one lasts.
+        share: in how many runs it is, if it is a rate.
     """
 
     words: str
     weight: int = 1
     amount: Callable[[SeededRng], float] = lambda _: 0.0
     lasts_ms_max: int = 1_000
+    share: float = RATE_SHARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Kinds:
             nodes: whom they may meet.
         """
         faults = [
-            Fault(kind, amount=each.amount(rng)) for kind, each in self.rates.items() if rng.random() < RATE_SHARE
+            Fault(kind, amount=each.amount(rng)) for kind, each in self.rates.items() if rng.random() < each.share
         ]
         weighted = [kind for kind, each in self.steps.items() for _ in range(each.weight)]
         kinds = [weighted[rng.randrange(0, len(weighted))] for _ in range(rng.randrange(1, self.at_once_max + 1))]

@@ -75,7 +75,7 @@ class ClusterStory(Story):
             )
             for node_id, node in nodes.items()
         }
-        self._hurt = ClusterFaultInjector(world, plan, self.nodes_by_id, recorder, self.operator)
+        self._injector = ClusterFaultInjector(world, plan, self.nodes_by_id, recorder, self.operator)
         client_world = world.client_world(CLIENT)
         self._late_stops = LateStops(
             client_world.network,
@@ -102,17 +102,17 @@ class ClusterStory(Story):
         await self._wait(self._not_serving, START_SECONDS_MAX, "the start")
 
     def _begin(self, rate: Fault) -> None:
-        self._hurt.begin(rate)
+        self._injector.begin(rate)
 
     async def _suffer(self, step: Fault) -> None:
-        self._hurt.suffer(step)
+        self._injector.suffer(step)
 
     def _injected(self) -> Counter[str]:
-        return self._hurt.injected
+        return self._injector.injected
 
     async def _finish(self) -> None:
         """Nothing is in the way any more."""
-        await self._hurt.heal()
+        await self._injector.heal()
         try:
             async with asyncio.timeout(HEALED_SECONDS_MAX):
                 await self._workload.finish()

@@ -115,10 +115,11 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
     def one_of(*choices: int) -> int:
         return choices[rng.randrange(0, len(choices))]
 
-    factor = one_of(2, 3, 3, 3, 3)
-    minimum = min(factor, one_of(1, 2, 2, 2, 3))
+    factor = one_of(2, 3, 3, 3)
+    minimum = min(factor, one_of(1, 2, 2, 2, 3, 3))
     clients = replace(
         draw_plan(rng),
+        interval_ms=one_of(20, 50, 50, 100, 100, 200),
         replication_factor=factor,
         min_insync_replicas=minimum,
         syncs_each=rng.random() < 0.2,
@@ -130,8 +131,8 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         voters=3 if nodes == 4 or is_parted else min(nodes, one_of(3, 3, 5)),
         is_parted=is_parted,
         clients=clients,
-        session_ms=one_of(1_000, 3_000, 9_000),
-        lag_ms_max=one_of(500, 2_000, 10_000),
+        session_ms=one_of(1_000, 1_000, 3_000, 9_000),
+        lag_ms_max=one_of(500, 500, 500, 500, 2_000, 10_000),
         fetch_timeout_ms=one_of(500, 1_000, 2_000),
         election_timeout_ms=one_of(300, 1_000),
         segment_bytes=(None, 700, 5_000)[rng.randrange(0, 3)],
