@@ -278,6 +278,23 @@ def test_what_is_lost_is_sent_again_while_other_streams_go_on(world: SimulatedWo
     play(world, story)
 
 
+def test_a_machine_that_is_far_away_is_behind_the_others(world: SimulatedWorld) -> None:
+    async def story(scene: Scene) -> None:
+        async with joined(scene) as (link, _, sink):
+            world.network.far_ms["server"] = 400.0
+            link.write([b"late"])
+            await asyncio.sleep(0.19)
+            assert bytes(sink.received) == b""
+            await asyncio.sleep(0.25)
+            assert bytes(sink.received) == b"late"
+            world.network.far_ms.clear()
+            link.write([b"r"])
+            await asyncio.sleep(0.1)
+            assert bytes(sink.received) == b"later"
+
+    play(world, story)
+
+
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_a_partition_holds_back_and_healing_delivers(world: SimulatedWorld, both_ways: bool) -> None:
     async def story(scene: Scene) -> None:

@@ -86,6 +86,7 @@ class ClusterFaultInjector:
             "metadata lost": self._lose_metadata,
             "bit rot": self._rot,
             "disk slow for a while": self._slow_down,
+            "far away": self._move_away,
             "refused": self._refuse,
             "controller killed": self._kill_controller,
             "leader killed": self._kill_leader,
@@ -419,6 +420,17 @@ class ClusterFaultInjector:
             self._unblock(blocked)
 
         return bool(blocked) and self._do(rejoin())
+
+    def _move_away(self, fault: Fault) -> bool:
+        """It is behind the others, perhaps in sync with them. Of two such faults the first that ends ends both."""
+        far_ms, name = self._world.network.far_ms, machine_of(fault.broker)
+        far_ms[name] = fault.amount
+
+        async def move_back() -> None:
+            await asyncio.sleep(fault.lasts_ms / 1000)
+            far_ms.pop(name, None)
+
+        return self._do(move_back())
 
     def _refuse(self, fault: Fault) -> bool:
         """As by a middle box; two of them in the way of one node are one."""

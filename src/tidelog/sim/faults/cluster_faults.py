@@ -93,6 +93,12 @@ CLUSTER_FAULTS = Kinds(
         ),
         "deafness": Kind("nothing gets through to node {broker} for {seconds:.3f} s", weight=2, lasts_ms_max=12_000),
         "muteness": Kind("nothing gets through from node {broker} for {seconds:.3f} s", weight=2, lasts_ms_max=12_000),
+        "far away": Kind(
+            "all from and to node {broker} takes up to {amount:.0f} ms more, for {seconds:.3f} s",
+            weight=12,
+            amount=lambda r: 50 + 350 * r.random(),
+            lasts_ms_max=12_000,
+        ),
         "clients parted": Kind(
             "clients and node {broker} are parted for {seconds:.3f} s", weight=2, lasts_ms_max=12_000
         ),

@@ -34,6 +34,7 @@ def begin_rate(network: SimulatedNetwork, fault: Fault) -> None:
 def end_rates(network: SimulatedNetwork) -> None:
     """From now on the network is as good as it gets."""
     network.faults = NetworkFaults(straggle_rate=0.0, cut_rate=0.0)
+    network.far_ms.clear()
 
 
 def ways(sources: Iterable[str], targets: Iterable[str], *, both: bool = False) -> list[Way]:

@@ -116,7 +116,7 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         return choices[rng.randrange(0, len(choices))]
 
     factor = one_of(2, 3, 3, 3)
-    minimum = min(factor, one_of(1, 2, 2, 2, 3, 3))
+    minimum = min(factor, one_of(1, 1, 2, 2, 2, 3, 3))
     clients = replace(
         draw_plan(rng),
         interval_ms=one_of(20, 50, 50, 100, 100, 200),

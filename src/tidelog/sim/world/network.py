@@ -67,6 +67,7 @@ class SimulatedNetwork:
 
     Attributes:
         faults: how bad it is.
+        far_ms: by machine, what a piece from or to it takes at most beside that.
         held: streams on which something waits for a way to be free again, by age.
         injected: how often something went wrong that was drawn, by kind.
     """
@@ -74,6 +75,7 @@ class SimulatedNetwork:
     def __init__(self, loop: SimulatedLoop, random: Random, trace: Trace) -> None:
         self.loop = loop
         self.faults = NetworkFaults()
+        self.far_ms: dict[str, float] = {}
         self.held: dict[SimulatedTransport, None] = {}
         self.injected: Counter[str] = Counter()
         self._random = random
@@ -183,6 +185,13 @@ class SimulatedNetwork:
             self.injected["network straggle"] += 1
             delay_ms *= 10
         return delay_ms / 1000
+
+    def far_seconds(self, source: str, target: str) -> float:
+        """What the next piece takes beside that, from one machine to another; 0 if neither is far away."""
+        if not self.far_ms:
+            return 0.0
+        far_ms = max(self.far_ms.get(source, 0.0), self.far_ms.get(target, 0.0))
+        return far_ms * (0.5 + 0.5 * self._random.random()) / 1000 if far_ms else 0.0
 
     def cut(self, size: int) -> int:
         """How much of a piece arrives at once: all, or less."""

@@ -251,9 +251,10 @@ class SimulatedTransport(asyncio.Transport):
 
     def _send(self, piece: bytes) -> None:
         network = self._network
-        when = self._last_arrival = max(
-            network.now + network.resend_seconds() + network.delay_seconds(), self._last_arrival
-        )
+        takes = network.resend_seconds() + network.delay_seconds()
+        if network.far_ms and self.peer is not None:
+            takes += network.far_seconds(self.machine, self.peer.machine)
+        when = self._last_arrival = max(network.now + takes, self._last_arrival)
         self._under_way.append((when, piece))
         if self.peer is not None and self.peer.is_dead:
             self._mind_silence()
