@@ -69,7 +69,6 @@ mutants: $(READY)
 
 sim: $(READY)
 	@$(RUN) -m tidelog sim run --seeds $(SIM_SEEDS) $(SIM_ARGS)
-	@$(RUN) -m tidelog sim run --seeds $(SIM_SEEDS) --nodes 3 $(SIM_ARGS)
 	@$(RUN) -m tidelog sim run --seeds $(SIM_SEEDS) --cluster 3 $(SIM_ARGS)
 
 chaos: $(READY)

@@ -19,7 +19,7 @@ from tidelog.sim.world.world import SimulatedWorld
 ROUNDS = 7 if LONG else 5
 VIRTUAL_MINUTES = 1.0 if LONG else 0.5
 SEEDS = range(1, 33)
-REPLICAS = 3
+CLUSTER_NODES = 3
 PAUSE_MS = 50
 
 
@@ -47,17 +47,17 @@ def time_seeds(nodes: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    logging.getLogger("tidelog").setLevel(logging.CRITICAL + 1)  # nodes that are hurt say so
+    logging.getLogger("tidelog").setLevel(logging.CRITICAL + 1)  # nodes under faults say so
     say(f"{ROUNDS} rounds of {VIRTUAL_MINUTES * 60:.0f} virtual seconds, 100 requests/s, two consumers")
     for pause_ms, what in ((0, "2 consumers"), (PAUSE_MS, f"2 consumers that poll every {PAUSE_MS} ms")):
         rounds = [time_steady_load(pause_ms) for _ in range(ROUNDS)]
         speed = median([speed for speed, _ in rounds])
         note = f"{median([events for _, events in rounds]):,.0f} events/s"
         figure(f"simulated node, 100 requests/s, {what}", speed, "x real time", at_least=20, note=note)
-    for nodes in (1, REPLICAS):
+    for nodes in (1, CLUSTER_NODES):
         say(f"seeds {SEEDS.start}..{SEEDS.stop - 1}, {nodes} nodes")
         speed, faults = time_seeds(nodes)
-        what = "one node and its clients" if nodes == 1 else f"replicas of {nodes} nodes"
+        what = "one node and its clients" if nodes == 1 else f"a cluster of {nodes} nodes and its clients"
         figure(f"simulated seeds, {what}", speed, "x real time", note=f"{faults:.0f} faults a run")
 
 

@@ -53,7 +53,7 @@ def run_story(
 
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_nothing_breaks(seed: int) -> None:
-    report = run_seed(seed, nodes=3 + seed % 3, is_cluster=True, minutes=MINUTES)
+    report = run_seed(seed, nodes=3 + seed % 3, minutes=MINUTES)
     assert report.broken == ()
     assert INVARIANTS <= set(report.checks) <= INVARIANTS | OF_AN_ADMINISTRATOR
     gc.collect()  # what a dead process left behind may not complain
@@ -114,13 +114,23 @@ def test_power_is_lost_as_often_as_the_run_allows() -> None:
     assert "power loss of all" not in run_story(PLAIN, Fault("power loss of all", 1_000))[0].faults
 
 
+def test_an_unclean_election_is_told_to_whoever_read_what_it_lost() -> None:
+    """All lose power at once, of what nobody synced; whoever comes back first may be let lead."""
+    plan = replace(PLAIN, clients=replace(CLIENTS, interval_ms=20, consumers=2), allows_unclean=True)
+    faults = [Fault("power loss of all", at_ms, lasts_ms=900) for at_ms in (1_500, 3_000, 4_500)]
+    told = []
+    for seed in range(1, 5):
+        with SimulatedWorld(seed) as world:
+            story = ClusterStory(world, plan)
+            assert story.run(MINUTES, faults).broken == ()
+            told.append(story.recorder.losses_reported if story.recorder.facts["unclean election"] else 0)
+    assert any(told)
+
+
 def test_a_seed_gives_the_same_run_in_every_process() -> None:
     told = set()
     for hash_seed in ("1", "2"):
-        program = (
-            "from tidelog.sim.runs.run import run_seed; "
-            f"print(run_seed(3, nodes=3, is_cluster=True, minutes={MINUTES}))"
-        )
+        program = f"from tidelog.sim.runs.run import run_seed; print(run_seed(3, nodes=3, minutes={MINUTES}))"
         told.add(
             subprocess.run(
                 [sys.executable, "-c", program],
@@ -131,9 +141,9 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
                 text=True,
             ).stdout
         )
-    ours = run_seed(3, nodes=3, is_cluster=True, minutes=MINUTES)
+    ours = run_seed(3, nodes=3, minutes=MINUTES)
     assert told == {f"{ours}\n"}
-    assert run_seed(4, nodes=3, is_cluster=True, minutes=MINUTES).digest != ours.digest
+    assert run_seed(4, nodes=3, minutes=MINUTES).digest != ours.digest
 
 
 @pytest.mark.parametrize("name", ["says-synced", "one-is-a-majority"])

@@ -51,7 +51,7 @@ def test_a_cluster_is_run_and_told(capsys: pytest.CaptureFixture[str]) -> None:
         json.loads(line)
         for line in run(capsys, "--seeds", "3", "--cluster", "4", *SHORT, "--output", "json").splitlines()
     ]
-    assert rows[0]["events"] == run_seed(3, nodes=4, is_cluster=True, minutes=0.1).events
+    assert rows[0]["events"] == run_seed(3, nodes=4, minutes=0.1).events
 
 
 def test_processes_come_to_the_same(capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,9 +93,11 @@ def test_a_failure_names_its_seed_and_its_shortest_story(
         (["--seeds", "1", "--minutes", "0"], "0.0 is not in the range"),
         (["--seeds", "1", "--minutes", "soon"], "'soon' is not a valid float"),
         (["--seeds", "1", "--minutes", "nan"], "nan is no number of minutes"),
-        (["--seeds", "1", "--nodes", "40"], "40 is not in the range"),
+        (["--seeds", "1", "--nodes", "0"], "0 is not in the range"),
+        (["--seeds", "1", "--nodes", "2"], "--nodes 2: --nodes simulates one node"),
+        (["--seeds", "1", "--nodes", "40"], "give --cluster 7 instead"),
         (["--seeds", "1", "--cluster", "2"], "2 is not in the range"),
-        (["--seeds", "1", "--nodes", "3", "--cluster", "3"], "--nodes 3 and --cluster 3 are two kinds of runs"),
+        (["--seeds", "1", "--nodes", "3", "--cluster", "3"], "give --cluster 3 instead"),
         (["--seeds", "1", "--jobs", "0"], "0 is not in the range"),
         (["--seeds", "1", "--only", "two"], "'two' are not numbers of faults such as 4 or 2,7"),
         (["--seeds", "1", "--only", "0"], "'0' are not numbers of faults"),

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from tidelog.sim.runs.report import Report, Totals
     from tidelog.sim.runs.shrink import Shrunk
 
-NODES_MAX = 9
 CLUSTER_MIN, CLUSTER_MAX = 3, 7
 MINUTES_MAX = 24 * 60
 SEEDS_AT_ONCE_MAX = 1_000_000
@@ -89,8 +88,8 @@ class RunSimulations:
     """Run seeds: things go wrong on a virtual clock, and after every step it is checked that nothing is broken.
 
     One node is a production node with its clients: kills, losses of power, a full, slow and rotten disk, a network
-    that resets, delays and parts. More nodes are the replicas of partitions, with their logs and a controller. A
-    cluster is all of it: whole nodes, their metadata quorum, and clients; all voters may lose power at once.
+    that resets, delays and parts. A cluster is several of them with their metadata quorum, replicas and clients; all
+    voters may lose power at once.
     The first run that breaks an invariant is made as short as it can be, told, and the exit status is 1.
 
     A seed means the same run at the same commit only. Write it as SEED@COMMIT, and another commit refuses it.
@@ -99,8 +98,7 @@ class RunSimulations:
     Examples:
 
         tidelog sim run --seeds 1..200
-        tidelog sim run --seeds 1..200 --nodes 3 --minutes 5
-        tidelog sim run --seeds 1..200 --cluster 3
+        tidelog sim run --seeds 1..200 --cluster 3 --minutes 0.15
         tidelog sim run --seeds 17@1f2e3d4c5b6a --only 2,7
     """
 
@@ -112,14 +110,14 @@ class RunSimulations:
         help="Which, both inclusive; or one, or one @COMMIT.",
     )
     nodes: int = option(
-        "--nodes", type=click.IntRange(1, NODES_MAX), default=1, metavar="N", help="How many nodes are simulated."
+        "--nodes", type=click.IntRange(1), default=1, metavar="1", help="One node; several are a --cluster."
     )
     cluster: int | None = option(
         "--cluster",
         type=click.IntRange(CLUSTER_MIN, CLUSTER_MAX),
         default=None,
         metavar="N",
-        help="Simulate a cluster of N whole nodes instead.",
+        help="A cluster of so many nodes, from 3 to 7, instead of one node.",
     )
     minutes: float = option(
         "--minutes",
@@ -154,9 +152,11 @@ class RunSimulations:
                 f"seed {self.seeds.first} is of commit {self.seeds.commit}; this is {commit}, where it is another run: "
                 f"git checkout {self.seeds.commit} and run it there, or leave out @{self.seeds.commit}"
             )
-        if self.cluster is not None and self.nodes != 1:
+        if self.nodes != 1:
+            cluster = self.cluster or min(max(self.nodes, CLUSTER_MIN), CLUSTER_MAX)
             raise UsageError(
-                f"--nodes {self.nodes} and --cluster {self.cluster} are two kinds of runs; give one of them"
+                f"--nodes {self.nodes}: --nodes simulates one node, and several are simulated as a cluster: "
+                f"give --cluster {cluster} instead"
             )
         count = self.seeds.last - self.seeds.first + 1
         if self.only is not None and count > 1:
@@ -180,7 +180,7 @@ class RunSimulations:
             if self.output == "table":
                 print(f"\nnothing broke, commit {commit}")
             return 0
-        kind = f"--nodes {self.nodes}" if self.cluster is None else f"--cluster {self.cluster}"
+        kind = "--nodes 1" if self.cluster is None else f"--cluster {self.cluster}"
         again = f"tidelog sim run --seeds {failed.seed}@{commit} {kind} --minutes {self.minutes:g}"
         again += f" --only {','.join(str(place + 1) for place in shrunk.left) or 'none'}"
         _tell_failure(failed, shrunk, commit, again, self.output)
@@ -190,12 +190,11 @@ class RunSimulations:
     def _what(self) -> str:
         if self.cluster is not None:
             return f"a cluster of {self.cluster} nodes and its clients"
-        return "one node and its clients" if self.nodes == 1 else f"{self.nodes} nodes"
+        return "one node and its clients"
 
     @property
     def _run(self) -> Callable[..., Report]:
-        nodes = self.nodes if self.cluster is None else self.cluster
-        return partial(_run, nodes=nodes, is_cluster=self.cluster is not None, minutes=self.minutes)
+        return partial(_run, nodes=self.cluster or 1, minutes=self.minutes)
 
     def _reports(self, jobs: int) -> Iterator[Report]:
         """As they come."""
@@ -225,8 +224,8 @@ class RunSimulations:
         )
 
 
-def _run(seed: int, *, nodes: int, is_cluster: bool, minutes: float, only: list[int] | None) -> Report:
-    """One run, silently: what nodes log when they are hurt is not what is wrong."""
+def _run(seed: int, *, nodes: int, minutes: float, only: list[int] | None) -> Report:
+    """One run, silently: what nodes log under faults is not what is wrong."""
     import logging
 
     from tidelog.sim.runs.run import run_seed
@@ -235,7 +234,7 @@ def _run(seed: int, *, nodes: int, is_cluster: bool, minutes: float, only: list[
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
-        return run_seed(seed, nodes=nodes, is_cluster=is_cluster, minutes=minutes, only=only)
+        return run_seed(seed, nodes=nodes, minutes=minutes, only=only)
     finally:
         logger.setLevel(level)
 

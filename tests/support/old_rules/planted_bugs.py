@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import median
+from time import process_time
 
 from support.old_rules.replica_rules import OLD_RULES
 from support.worlds.random_replicas import RandomReplicas
@@ -118,16 +119,21 @@ def print_table(
         bugs: by name, the number and the words of each, and what seeks it: given the first seed, and how many to try.
         tries: how often to seek each, from a seed that is `stride` after the last.
     """
-    print("| rule | planted | what is done wrong | seeds, median | seeds, at worst | found by |")
-    print("|---|---|---|---|---|---|")
+    print("| rule | planted | what is done wrong | seeds, median | seeds, at worst | CPU-seconds, median | found by |")
+    print("|---|---|---|---|---|---|---|")
     for name, (number, words, seek) in bugs.items():
         if sys.argv[1:] and name not in sys.argv:
             continue
-        found = [seek(each * stride, seeds_max) for each in range(tries)]
+        found, seconds = [], []
+        for each in range(tries):
+            began = process_time()
+            found.append(seek(each * stride, seeds_max))
+            seconds.append(process_time() - began)
         counts = [seeds_max + 1 if one is None else one[0] for one in found]
         shown = [f"{n:,}" if n <= seeds_max else f"not in {seeds_max:,}" for n in (median(counts), max(counts))]
         names = {one[1][0].partition(":")[0] for one in found if one is not None}
-        print(f"| {number} | `{name}` | {words} | {' | '.join(shown)} | {', '.join(sorted(names))} |", flush=True)
+        cells = (number, f"`{name}`", words, *shown, f"{median(seconds):.1f}", ", ".join(sorted(names)))
+        print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from support.old_rules.replica_rules import first_epoch_end, high_watermark_alon
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.client.core.positions import Intact
 from tidelog.client.core.reader import PartitionReader
-from tidelog.controller import brokers
+from tidelog.controller import brokers, replica_moves
 from tidelog.controller.leaders import changes_on_leaving
 from tidelog.controller.partition_changes import with_replicas
 from tidelog.metadata import PartitionImage
@@ -30,13 +30,13 @@ from tidelog.server.api.tokens import TokenGate
 from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition
 from tidelog.server.storage.metadata_files import MetadataFiles
-from tidelog.sim.replicas import controller
 from tidelog.sim.runs.run import run_seed
 from tidelog.sim.world.disk import SimulatedDisk
 
-MINUTES = 0.3
+MINUTES, CLUSTER_MINUTES = 0.3, 0.15
+"""Of virtual time, of a run of one node, and of a cluster."""
 SEEDS_MAX = 150
-TRIES = 3
+TRIES = 5
 TRY_STRIDE = 1_000
 
 Patch = Callable[[pytest.MonkeyPatch], None]
@@ -49,15 +49,13 @@ class PlantedInRuns:
     Attributes:
         number: of the rule that it breaks; 570 for the section on StopReplica.
         words: what is done wrong.
-        nodes: of the runs.
-        is_cluster: whether they are whole nodes, with their quorum.
+        nodes: of the runs; one, or a cluster.
     """
 
     number: str
     words: str
     plant: Patch
     nodes: int = 3
-    is_cluster: bool = False
 
 
 def _default(function: object, name: str, value: object) -> Patch:
@@ -101,9 +99,6 @@ def _in_the_same_epoch(before: PartitionImage, *args: object, **kwargs: object) 
     return replace(after, leader_epoch=before.leader_epoch) if after.leader == before.leader else after
 
 
-OF_REPLICAS = ("high-watermark", "unfenced", "commits-alone", "shrinks-unasked", "keeps-its-seat", "consumer-trusts")
-"""Of the bugs below, those that are planted in whole clusters as well."""
-
 PLANTED: Mapping[str, PlantedInRuns] = {
     "high-watermark": PlantedInRuns(
         "2",
@@ -146,7 +141,9 @@ PLANTED: Mapping[str, PlantedInRuns] = {
         "7", "Who lost power stays eligible.", _attribute(brokers, "changes_on_leaving", _never_lost)
     ),
     "same-epoch": PlantedInRuns(
-        "8", "Other replicas, and the same leader epoch.", _attribute(controller, "with_replicas", _in_the_same_epoch)
+        "8",
+        "Other replicas, and the same leader epoch.",
+        _attribute(replica_moves, "with_replicas", _in_the_same_epoch),
     ),
     "serves-at-once": PlantedInRuns(
         "9",
@@ -209,45 +206,40 @@ async def _at_once(*_: object) -> None:
 
 PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
     "votes-unsynced": PlantedInRuns(
-        "the quorum", "A vote is granted before it would survive a loss of power.", _forgets_votes, is_cluster=True
+        "the quorum", "A vote is granted before it would survive a loss of power.", _forgets_votes
     ),
     "says-synced": PlantedInRuns(
-        "the quorum", "A voter says that records are on its disk when they are written.", _syncs_later, is_cluster=True
+        "the quorum", "A voter says that records are on its disk when they are written.", _syncs_later
     ),
     "grants-anybody": PlantedInRuns(
-        "the quorum", "A voter does not look at how much a candidate has.", _grants_anybody, is_cluster=True
+        "the quorum", "A voter does not look at how much a candidate has.", _grants_anybody
     ),
     "votes-though-lost": PlantedInRuns(
         "the quorum",
         "Who lost its log, or its votes, is a voter like any other.",
         _attribute(Standing, "may_vote", property(lambda _: True)),
-        is_cluster=True,
     ),
     "one-is-a-majority": PlantedInRuns(
         "the quorum",
         "What one voter has is committed, and who votes for itself leads.",
         _attribute(VoterSet, "majority_size", property(lambda _: 1)),
-        is_cluster=True,
     ),
     "own-writes-unseen": PlantedInRuns(
         "the promise",
         "Who made a topic is answered before its broker knows of it.",
         _attribute(Node, "caught_up", _at_once),
-        is_cluster=True,
     ),
     "answers-from-the-past": PlantedInRuns(
         "the promise",
         "A broker answers whatever the client has seen elsewhere.",
         _attribute(TokenGate, "is_reached", lambda *_: True),
-        is_cluster=True,
     ),
     "same-boot": PlantedInRuns(
         "7",
         "A loss of power is taken for a crash.",
         _attribute(SimulatedDisk, "boot_id", lambda _: "b"),
-        is_cluster=True,
     ),
-    **{name: replace(PLANTED[name], nodes=3, is_cluster=True) for name in OF_REPLICAS},
+    "consumer-trusts": replace(PLANTED["consumer-trusts"], nodes=3),
 }
 
 
@@ -255,9 +247,10 @@ def seeds_until_found(bug: PlantedInRuns, first_seed: int, seeds_max: int) -> Fo
     """How many seeds in a row it takes, and what is said then; None where so many do not find it."""
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
+        minutes = MINUTES if bug.nodes == 1 else CLUSTER_MINUTES
         for count in range(1, seeds_max + 1):
             seed = first_seed + count - 1
-            report = run_seed(seed, nodes=bug.nodes, is_cluster=bug.is_cluster, minutes=MINUTES)
+            report = run_seed(seed, nodes=bug.nodes, minutes=minutes)
             if report.broken:
                 return count, report.broken
     return None

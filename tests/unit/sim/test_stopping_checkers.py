@@ -72,13 +72,6 @@ def test_a_replica_that_was_added_again_unheard_has_nothing_to_lose_until_it_is_
         assert told == (["StoppedMeansStopped: A deleted t-0, of which it is in sync"] if is_broken else [])
 
 
-def test_a_disk_that_is_lost_was_not_deleted() -> None:
-    checker = StoppedMeansStopped()
-    look(checker, image(A, B))
-    checker.on_disk_lost(A)
-    assert look(checker, image(A, B), held=False) == []
-
-
 def test_what_was_told_to_stop_serves_no_more() -> None:
     checker = StoppedMeansStopped()
     assert look(checker, image(A), stopped=True) == []

@@ -47,10 +47,6 @@ class StoppedMeansStopped:
     def __init__(self) -> None:
         self._held: dict[BrokerId, frozenset[ReplicaId]] = {}
 
-    def on_disk_lost(self, broker: BrokerId) -> None:
-        """Its logs are gone, which no order did."""
-        self._held.pop(broker, None)
-
     def check(self, views: list[BrokerView], latest: MetadataImage) -> Iterator[Broken]:
         """Compare with the last look.
 

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
-from tidelog.sim.replicas import plan as replicas_plan
-from tidelog.sim.replicas.story import ReplicaStory
 from tidelog.sim.runs.cluster import ClusterStory
 from tidelog.sim.runs.cluster_plan import draw_cluster_plan
 from tidelog.sim.runs.one_node import OneNodeStory
@@ -29,7 +27,6 @@ def run_seed(
     seed: int,
     *,
     nodes: int = 1,
-    is_cluster: bool = False,
     minutes: float = MINUTES,
     only: Collection[int] | None = None,
 ) -> Report:
@@ -37,22 +34,19 @@ def run_seed(
 
     Args:
         seed: what everything random is drawn from.
-        nodes: 1 is a production node with its clients; more are replica machines, joined by a controller.
-        is_cluster: whether they are production nodes in any case, three or more, with their clients.
+        nodes: 1 is a production node with its clients; three to seven are a cluster of them with its clients.
         minutes: of virtual time, in which things go wrong.
         only: places in the report's `schedule` of what goes wrong; None for all of it.
     """
     with SimulatedWorld(seed) as world:
-        story = _draw_story(world, nodes, is_cluster=is_cluster)
+        story = _draw_story(world, nodes)
         drawn = story.kinds.draw(world.rng.stream("faults"), minutes, nodes)
         report = story.run(minutes, [fault for place, fault in enumerate(drawn) if only is None or place in only])
         return replace(report, schedule=tuple(map(story.kinds.words_of, drawn)))
 
 
-def _draw_story(world: SimulatedWorld, nodes: int, *, is_cluster: bool) -> Story:
+def _draw_story(world: SimulatedWorld, nodes: int) -> Story:
     rng = world.rng.stream("plan")
-    if is_cluster:
-        return ClusterStory(world, draw_cluster_plan(rng, nodes))
     if nodes == 1:
         return OneNodeStory(world, draw_plan(rng))
-    return ReplicaStory(world, replicas_plan.draw_plan(rng, nodes))
+    return ClusterStory(world, draw_cluster_plan(rng, nodes))
