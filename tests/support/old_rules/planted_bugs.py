@@ -15,7 +15,6 @@ from time import process_time
 from support.old_rules.replica_rules import OLD_RULES
 from support.worlds.random_replicas import RandomReplicas
 from support.worlds.replica_values import Rules
-from tidelog.replica import LeaderReplica, Ready
 
 SEEDS_MAX = 20_000
 TRIES = 5
@@ -30,6 +29,9 @@ RULE_NUMBERS = {
     "diverging-fetch-counts": "3",
     "checkpoint-stays": "4",
     "commits-alone": "4",
+    "grows-unasked": "4",
+    "shrinks-unasked": "4",
+    "trusts-its-log": "4",
     "acks-of-who-is-left": "4",
     "forgotten-proposals": "4",
     "joins-at-the-high-watermark": "5",
@@ -47,27 +49,6 @@ Found = tuple[int, Sequence[str]]
 """How many seeds it took, and what was said then."""
 
 
-def _trust_the_log(leader: LeaderReplica) -> None:
-    leader.high_watermark = max(leader.high_watermark, leader.epoch_start)
-
-
-def _forget_who_leaves(leader: LeaderReplica) -> None:
-    if leader._isr._to_send is not None:
-        leader._isr.maximal = leader._isr._to_send.isr
-
-
-def _forget_who_joins(leader: LeaderReplica) -> None:
-    leader._isr.maximal = leader._isr.committed
-
-
-WEAK_LEADERS: Mapping[str, tuple[str, Callable[[LeaderReplica], None]]] = {
-    "trusts-its-log": ("What a new leader has is committed.", _trust_the_log),
-    "shrinks-unasked": ("Who is proposed to leave the ISR is not waited for.", _forget_who_leaves),
-    "grows-unasked": ("Who is proposed to join the ISR is not waited for.", _forget_who_joins),
-}
-"""By name what a leader does wrong, and how: before each time that it says what is owed. All of them break rule 4."""
-
-
 @dataclass(frozen=True)
 class PlantedBug:
     """One bug.
@@ -82,22 +63,11 @@ class PlantedBug:
     rules: Rules
 
 
-def _weak_leader(weaken: Callable[[LeaderReplica], None]) -> type[LeaderReplica]:
-    class WeakLeader(LeaderReplica):
-        def take_ready(self) -> Ready:
-            weaken(self)
-            return super().take_ready()
-
-    return WeakLeader
-
-
 def planted_bugs() -> Mapping[str, PlantedBug]:
     """All of them, by name."""
     bugs = {
         name: PlantedBug(number, OLD_RULES[name].says, OLD_RULES[name].rules) for name, number in RULE_NUMBERS.items()
     }
-    for name, (words, weaken) in WEAK_LEADERS.items():
-        bugs[name] = PlantedBug("4", words, Rules(leader=_weak_leader(weaken)))
     return dict(sorted(bugs.items(), key=lambda item: (int(item[1].number.split(",")[0]), item[0])))
 
 

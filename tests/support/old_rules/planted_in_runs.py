@@ -13,8 +13,13 @@ from functools import partial
 
 import pytest
 
-from support.old_rules.planted_bugs import WEAK_LEADERS, Found, print_table
-from support.old_rules.replica_rules import first_epoch_end, high_watermark_alone, joins_at_the_high_watermark
+from support.old_rules.planted_bugs import Found, print_table
+from support.old_rules.replica_rules import (
+    WEAK_LEADERS,
+    first_epoch_end,
+    high_watermark_alone,
+    joins_at_the_high_watermark,
+)
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.client.core.positions import Intact
 from tidelog.client.core.reader import PartitionReader

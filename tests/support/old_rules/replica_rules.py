@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from tidelog.replica import (
     EpochEnd,
     LeaderReplica,
     OwnLog,
+    Ready,
     TruncationStep,
     truncation_point,
 )
@@ -120,6 +122,36 @@ class OldRule(NamedTuple):
     says: str
 
 
+def _trust_the_log(leader: LeaderReplica) -> None:
+    leader.high_watermark = max(leader.high_watermark, leader.epoch_start)
+
+
+def _forget_who_leaves(leader: LeaderReplica) -> None:
+    if leader._isr._to_send is not None:
+        leader._isr.maximal = leader._isr._to_send.isr
+
+
+def _forget_who_joins(leader: LeaderReplica) -> None:
+    leader._isr.maximal = leader._isr.committed
+
+
+WEAK_LEADERS: Mapping[str, tuple[str, Callable[[LeaderReplica], None]]] = {
+    "trusts-its-log": ("What a new leader has is committed.", _trust_the_log),
+    "shrinks-unasked": ("Who is proposed to leave the ISR is not waited for.", _forget_who_leaves),
+    "grows-unasked": ("Who is proposed to join the ISR is not waited for.", _forget_who_joins),
+}
+"""By name what a leader does wrong, and how: before each time that it says what is owed. All of them break rule 4."""
+
+
+def _weak_leader(weaken: Callable[[LeaderReplica], None]) -> type[LeaderReplica]:
+    class WeakLeader(LeaderReplica):
+        def take_ready(self) -> Ready:
+            weaken(self)
+            return super().take_ready()
+
+    return WeakLeader
+
+
 OLD_RULES = {
     "high-watermark": OldRule(
         _unfenced(Rules(truncation=high_watermark_alone)),
@@ -174,6 +206,7 @@ OLD_RULES = {
         Rules(leader=CommittingAlone),
         "What everyone in sync has is committed, however few (before KIP-966).",
     ),
+    **{name: OldRule(Rules(leader=_weak_leader(weaken)), words) for name, (words, weaken) in WEAK_LEADERS.items()},
     "acks-of-who-is-left": OldRule(
         Rules(leader=ContentLeader), "acks=all asks for those in sync, be it the leader alone."
     ),
