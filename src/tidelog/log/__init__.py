@@ -2,6 +2,7 @@
 
 from tidelog.log.append import AppendResult
 from tidelog.log.config import LogConfig
+from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.log import Log
 from tidelog.log.lookup import NotCachedError, without_waiting
 from tidelog.log.recovery_report import RecoveryReport, TailTruncation
@@ -9,6 +10,7 @@ from tidelog.log.slice import LogSlice, StaleSliceError
 from tidelog.log.timestamps import TimestampOffset
 
 __all__ = [
+    "AbortedTransaction",
     "AppendResult",
     "Log",
     "LogConfig",

@@ -20,17 +20,24 @@ from tidelog.log.files import offset_index, time_index
 from tidelog.log.files.checkpoint import parse_meta_properties, parse_offsets, parse_partition_metadata
 from tidelog.log.files.lineage_file import LINEAGE_FILE, read_lineage
 from tidelog.log.files.producer_snapshot import parse_snapshot
+from tidelog.log.files.transaction_index import parse_entries
 from tidelog.log.recovery import PARTITION_METADATA_FILE, TRUNCATED_SUFFIX
-from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX, parse_file_name
+from tidelog.log.segment import (
+    INDEX_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_file_name,
+)
 from tidelog.records.batch import BatchHeader, Record, check_crc, read_records
 from tidelog.records.compression import COMPRESSION_NAMES
 from tidelog.records.control import read_control_record
 
-TRANSACTION_INDEX_SUFFIX = ".txnindex"
 SNAPSHOT_OF_METADATA_SUFFIX = ".checkpoint"
 """Batches, as in a segment; `bootstrap.checkpoint` too."""
 UNUSED = (0, 0)
-_TRANSACTION_ENTRY = Struct(">hqqqq")
 
 Row = dict[str, object]
 
@@ -95,7 +102,7 @@ def _dump_file(disk: Disk, path: str, *, records: bool) -> Dump | None:
     if TIME_INDEX_SUFFIX in name:
         return Dump(path, "time index", _time_index(disk, path, base))
     if TRANSACTION_INDEX_SUFFIX in name:
-        return Dump(path, "transaction index", _transaction_index(disk, path))
+        return Dump(path, "transaction index", _guarded(path, lambda: _transaction_index(disk, path)))
     if SNAPSHOT_SUFFIX in name:
         return Dump(path, "producers", _guarded(path, lambda: _producers(disk, path)))
     if records:
@@ -103,7 +110,7 @@ def _dump_file(disk: Disk, path: str, *, records: bool) -> Dump | None:
     return Dump(path, "batches", _batches(disk, path))
 
 
-_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX, TRUNCATED_SUFFIX)
+_SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX, TRUNCATED_SUFFIX)
 
 
 def _base_offset(name: str) -> Offset | None:
@@ -232,13 +239,8 @@ def _time_index(disk: Disk, path: str, base_offset: Offset) -> Iterator[Row]:
 
 
 def _transaction_index(disk: Disk, path: str) -> Iterator[Row]:
-    for _, producer_id, first_offset, last_offset, last_stable_offset in _entries(disk, path, _TRANSACTION_ENTRY):
-        yield {
-            "producer_id": producer_id,
-            "first_offset": first_offset,
-            "last_offset": last_offset,
-            "last_stable_offset": last_stable_offset,
-        }
+    for entry in parse_entries(disk.read_bytes(path), path):
+        yield entry._asdict()
 
 
 def _entries(disk: Disk, path: str, entry: Struct) -> Iterator[tuple[int, ...]]:

@@ -22,6 +22,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk, Rng
 from tidelog.log.append import AppendResult, AppendRules, Origin, appended, find_originals, stamp_all
 from tidelog.log.config import LogConfig
+from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery import RecoveredLog, Recovery, resolve_topic_id
 from tidelog.log.recovery_point import RecoveryPoint
@@ -264,7 +265,9 @@ class Log:
         for position, header, base_offset, last_offset, max_timestamp in written:
             if header.producer_id >= 0:
                 if header.is_control:
-                    end_transactions(producers, view[position : position + header.size_bytes], now_ms=now_ms)
+                    batch = view[position : position + header.size_bytes]
+                    for entry in end_transactions(producers, batch, now_ms=now_ms):
+                        self._segments.note_aborted(entry)
                 else:
                     producers.remember(header, base_offset, last_offset, max_timestamp, now_ms)
         producers.end_offset = self._segments.active.end_offset
@@ -306,6 +309,22 @@ class Log:
     def _out_of_range(self, offset: Offset) -> OffsetOutOfRangeError:
         start, end = self.log_start_offset, self.log_end_offset
         return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
+
+    def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
+        """The transactions whose records in [start_offset, end_offset) a reader of committed records has to skip.
+
+        Cheap where there are none: then nothing is read. May be looked up `without_waiting`.
+
+        Args:
+            start_offset: of what is read.
+            end_offset: exclusive, at most the last stable offset: `next_offset` of the slice that is read.
+
+        Raises:
+            CorruptLogError: they are not known.
+            DiskError: the disk refused.
+        """
+        self._check_usable()
+        return self._segments.aborted_transactions(start_offset, end_offset)
 
     def offset_for_timestamp(self, timestamp: int, end_offset: Offset) -> TimestampOffset | None:
         """The first record of `timestamp` (ms since 1970) or later, below `end_offset`; None if there is none."""
@@ -467,8 +486,12 @@ class Log:
             DiskError: the log is out of use; open it anew.
         """
         self._check_usable()
+        end_offset = min(self.log_end_offset, self.producers.end_offset)  # below it, what was aborted is known
+        unwritten_offset = self._segments.active.transaction_index.unwritten_offset
+        if unwritten_offset is not None:
+            end_offset = min(end_offset, unwritten_offset)
         try:
-            self._recovery_point.flush(self.log_end_offset if up_to is None else min(up_to, self.log_end_offset))
+            self._recovery_point.flush(end_offset if up_to is None else min(up_to, end_offset))
         except DiskError as error:
             self._fail(error)  # what a failed sync left out, the next one would take for synced
             raise

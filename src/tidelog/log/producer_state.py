@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import Offset, ProducerEpoch, ProducerId
+from tidelog.log.files.transaction_index import AbortedEntry
 from tidelog.records.batch import BatchHeader
 
 BATCHES_REMEMBERED = 5
@@ -160,11 +161,12 @@ class ProducerStates:
 
     def __init__(self, states: Iterable[ProducerState] = (), *, end_offset: Offset = Offset(0)) -> None:  # noqa: B008
         self._states = {state.producer_id: state for state in states}
-        self._open_transactions: dict[ProducerId, Offset] = {
-            state.producer_id: state.transaction_first_offset
+        starts = sorted(
+            (state.transaction_first_offset, state.producer_id)
             for state in self._states.values()
             if state.transaction_first_offset is not None
-        }
+        )
+        self._open_transactions = {each[1]: each[0] for each in starts}  # the oldest first
         self._completed: list[tuple[Offset, Offset]] = []  # (first offset, offset of the marker), not replicated yet
         self.end_offset = end_offset
         """Exclusive: what was taken in lies below."""
@@ -193,7 +195,8 @@ class ProducerStates:
         """
         if not self._open_transactions and not self._completed:
             return None
-        starts = [*self._open_transactions.values(), *(first for first, _ in self._completed)]
+        starts = [first for first, _ in self._completed]
+        starts += list(self._open_transactions.values())[:1]
         return min(starts)
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
@@ -253,7 +256,9 @@ class ProducerStates:
             self._open_transactions[producer_id] = Offset(first_offset)
         self.end_offset = Offset(last_offset + 1)
 
-    def end_transaction(self, header: BatchHeader, offset: int, coordinator_epoch: int, now_ms: int) -> None:
+    def end_transaction(
+        self, header: BatchHeader, offset: int, coordinator_epoch: int, now_ms: int, *, committed: bool
+    ) -> AbortedEntry | None:
         """Take in a commit or abort marker that was appended: the producer's transaction is decided.
 
         Args:
@@ -261,6 +266,10 @@ class ProducerStates:
             offset: of the marker.
             coordinator_epoch: that the marker carries.
             now_ms: since 1970.
+            committed: what the marker says.
+
+        Returns:
+            What the segment's transaction index is to hold, if records were aborted.
         """
         producer_id = ProducerId(header.producer_id)
         state = self._states.get(producer_id)
@@ -274,10 +283,15 @@ class ProducerStates:
         state.last_timestamp = header.max_timestamp
         state.last_active_ms = now_ms
         state.transaction_first_offset = None
-        first_offset = self._open_transactions.pop(producer_id, None)
-        if first_offset is not None:
-            self._completed.append((first_offset, Offset(offset)))
         self.end_offset = Offset(offset + 1)
+        first_offset = self._open_transactions.pop(producer_id, None)
+        if first_offset is None:
+            return None
+        self._completed.append((first_offset, Offset(offset)))
+        if committed:
+            return None
+        last_stable_offset = next(iter(self._open_transactions.values()), self.end_offset)
+        return AbortedEntry(producer_id, first_offset, Offset(offset), last_stable_offset)
 
     def forget_expired(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that have been silent for `expiration_ms` and have no open transaction. Returns how many."""

@@ -30,11 +30,20 @@ from tidelog.log.continuity import (
     whole_batches,
 )
 from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
+from tidelog.log.files.index_file import CorruptIndexError
 from tidelog.log.files.leftovers import clear_leftovers
 from tidelog.log.files.lineage_file import LineageFile, read_lineage
+from tidelog.log.files.transaction_index import AbortedEntry
 from tidelog.log.producer_state import ProducerStates
 from tidelog.log.recovery_report import RecoveryReport, TailTruncation
-from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, Segment, file_name, parse_file_name
+from tidelog.log.segment import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    Segment,
+    file_name,
+    parse_file_name,
+)
 from tidelog.log.segments import Segments
 from tidelog.log.snapshots import ProducerSnapshots, replay
 from tidelog.records.lineage import LeaderEpochLineage
@@ -81,6 +90,8 @@ class Recovery:
         self._lineage: LeaderEpochLineage | None = None
         self._mark = CleanedMark(disk, directory)
         self._gaps_end_offset = Offset(0)
+        self._with_transaction_index: set[Offset] = set()
+        self._walked: set[Segment] = set()  # whose transaction index is not to be taken as it is
 
     def run(self, log_start_offset: Offset) -> RecoveredLog:
         """Recover the log.
@@ -123,6 +134,7 @@ class Recovery:
         lineage = self._resolve_lineage(segments, log_start_offset, log_end_offset)
         self._advance_mark(log_end_offset)
         producers = self._know_producers(segments, snapshots, log_end_offset)
+        self._settle_transaction_indexes(segments, snapshots)
         point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
         segments.is_touched = is_new or not report.was_clean or bool(report.lines())
         compaction = Compaction(self._disk, self._directory, segments, snapshots, self._mark)
@@ -147,11 +159,13 @@ class Recovery:
         names = self._disk.list(self._directory)
         bases = [offset for name in names if (offset := parse_file_name(name, LOG_SUFFIX)) is not None]
         for name in names:
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for suffix in INDEX_SUFFIXES:
                 offset = parse_file_name(name, suffix)
                 if offset is not None and offset not in bases:
                     self._disk.remove(f"{self._directory}/{name}")
                     self._report.leftovers.append(name)
+                elif offset is not None and suffix == TRANSACTION_INDEX_SUFFIX:
+                    self._with_transaction_index.add(offset)
         return [Segment(self._disk, self._directory, base, self._config, now_ms=self._now_ms) for base in bases]
 
     def _take_over(self, segment: Segment, next_base: Offset | None) -> BatchFaultError | None:
@@ -169,6 +183,7 @@ class Recovery:
                     self._report.rebuilt_indexes.append(str(error))
                 return fault
             self._report.rebuilt_indexes.append(str(error))
+            self._walked.add(segment)
             try:
                 segment.rebuild_indexes()
             except CorruptLogError as damage:
@@ -182,6 +197,7 @@ class Recovery:
     def _scan(self, segment: Segment, next_base: Offset | None) -> BatchFaultError | None:
         """Check every batch of a segment and derive its indexes, up to its end or the first fault."""
         file = segment.file
+        self._walked.add(segment)
         segment.size_bytes = file.size()
         segment.begin_indexes()
         continuity = Continuity(segment.base_offset, next_base, self._lineage, cleaned_end_offset=self._gaps_end_offset)
@@ -325,6 +341,59 @@ class Recovery:
                 segment.release()
         return producers
 
+    def _settle_transaction_indexes(self, segments: Segments, snapshots: ProducerSnapshots) -> None:
+        """Know the aborted transactions of each segment: from its file, or, where that is in doubt, from its batches.
+
+        What was aborted is known from where its producer's transaction began, which a snapshot before the segment says.
+        """
+        derived: dict[Segment, list[AbortedEntry]] = {}
+        read: list[Segment] = []
+        for segment in segments:
+            has_file = segment.base_offset in self._with_transaction_index
+            if segment in self._walked:
+                if segment.holds_markers:
+                    read.append(segment)
+                if segment.holds_markers or has_file:
+                    derived[segment] = []
+            elif has_file:
+                try:
+                    segment.transaction_index.open_existing(segment.base_offset, segment.end_offset)
+                except CorruptIndexError as error:
+                    self._report.rebuilt_indexes.append(str(error))
+                    read.append(segment)
+                    derived[segment] = []
+        if read and not self._derive_aborted(read, derived, segments, snapshots):
+            return
+        for segment, entries in derived.items():
+            segment.transaction_index.replace(entries)
+
+    def _derive_aborted(
+        self,
+        read: list[Segment],
+        derived: dict[Segment, list[AbortedEntry]],
+        segments: Segments,
+        snapshots: ProducerSnapshots,
+    ) -> bool:
+        """Collect the entries of the segments to be read. Returns whether that was possible; if not, the files stay."""
+        producers = snapshots.newest_below(read[0].base_offset, now_ms=self._now_ms)
+        end_offset = read[-1].end_offset
+
+        def on_aborted(segment: Segment, entry: AbortedEntry) -> None:
+            if segment in derived:
+                derived[segment].append(entry)
+
+        passed = segments.overlapping(producers.end_offset, end_offset)
+        try:
+            replay(producers, passed, end_offset=end_offset, now_ms=self._now_ms, on_aborted=on_aborted)
+        except CorruptLogError as error:
+            self._report.damages.append(f"aborted transactions are not all known: {error}")
+            return False
+        finally:
+            for segment in passed:
+                if segment is not segments.active:
+                    segment.release()
+        return True
+
 
 def lost_segments(disk: Disk, directory: str) -> list[Offset]:
     """The base offsets of segments of which an index is left alone, in order, before recovery removes it.
@@ -337,9 +406,9 @@ def lost_segments(disk: Disk, directory: str) -> list[Offset]:
     names = disk.list(directory)
     of_suffix = {
         suffix: {offset for name in names if (offset := parse_file_name(name, suffix)) is not None}
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
     }
-    return sorted((of_suffix[INDEX_SUFFIX] | of_suffix[TIME_INDEX_SUFFIX]) - of_suffix[LOG_SUFFIX])
+    return sorted(set().union(*(of_suffix[suffix] for suffix in INDEX_SUFFIXES)) - of_suffix[LOG_SUFFIX])
 
 
 def first_segment(disk: Disk, directory: str) -> Offset | None:

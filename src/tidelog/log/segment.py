@@ -1,8 +1,9 @@
-"""A stretch of a log: one file of batches, and two sparse indexes into it.
+"""A stretch of a log: one file of batches, two sparse indexes into it, and a list of what was aborted.
 
     00000000000000000042.log         the batches, as they travel
     00000000000000000042.index       offset -> position          (offset_index.py)
     00000000000000000042.timeindex   timestamp -> offset         (time_index.py)
+    00000000000000000042.txnindex    aborted transactions, if there are any (transaction_index.py)
 
 The name is the base offset: no record in it lies below. Only the last segment of a log grows, and the places of its
 last batches are held in memory, so that those who read at the end of a log find their place without reading.
@@ -17,13 +18,14 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
-from tidelog.base.errors import CorruptLogError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.config import LogConfig
 from tidelog.log.files.index_file import CorruptIndexError, sync_file
 from tidelog.log.files.offset_index import OffsetIndex
 from tidelog.log.files.time_index import MaxTimestamp, TimeIndex
+from tidelog.log.files.transaction_index import AbortedEntry, TransactionIndex
 from tidelog.log.index_repair import IndexRepair
 from tidelog.log.lookup import read_place, waiting
 from tidelog.log.scan import find_boundary, find_offset, scan_headers
@@ -33,6 +35,8 @@ from tidelog.records.batch import BatchHeader
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+TRANSACTION_INDEX_SUFFIX = ".txnindex"
+INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 SNAPSHOT_SUFFIX = ".snapshot"
 DELETED_SUFFIX = ".deleted"
 
@@ -79,6 +83,7 @@ class Segment:
         "created_ms",
         "end_offset",
         "first_timestamp",
+        "holds_markers",
         "holds_producers",
         "is_index_full",
         "is_retired",
@@ -88,6 +93,7 @@ class Segment:
         "path",
         "size_bytes",
         "time_index",
+        "transaction_index",
     )
 
     def __init__(
@@ -112,6 +118,7 @@ class Segment:
         self.time_index = TimeIndex(
             disk, self._path(base_offset, TIME_INDEX_SUFFIX + suffix), base_offset, config.index_size_bytes_max
         )
+        self.transaction_index = TransactionIndex(disk, self._path(base_offset, TRANSACTION_INDEX_SUFFIX + suffix))
         self.max_timestamp: MaxTimestamp | None = None
         self.first_timestamp: int | None = None
         """The largest timestamp of the first batch, by which segments roll; None if there is no batch."""
@@ -119,6 +126,8 @@ class Segment:
         self._size_since_index_entry = 0
         self.holds_producers = True
         """Whether there may be batches with a producer id in it."""
+        self.holds_markers = False
+        """Whether `note_indexed` was told of a batch that decides a transaction."""
         self.is_index_full = False
         """Whether `segment.index.bytes` asks for a new segment."""
         self._is_spill_due = False
@@ -147,6 +156,7 @@ class Segment:
             self._file.truncate(0)
         self.offset_index.remove()
         self.time_index.remove()
+        self.transaction_index.remove()
 
     def open_existing(self, end_offset: Offset) -> None:
         """Take over the files that are there, indexes included.
@@ -201,6 +211,7 @@ class Segment:
         if self._is_spill_due:
             self.offset_index.spill()
             self.time_index.spill()
+            self.transaction_index.spill()
             self._is_spill_due = False
 
     def append(self, data: Buffer) -> None:
@@ -247,12 +258,20 @@ class Segment:
         recent.append(last_offset)
         self._recent_positions.append(position)
 
+    def note_aborted(self, entry: AbortedEntry) -> None:
+        """Take in that an abort marker was written, which decides a transaction."""
+        self.transaction_index.note(entry)
+        try:
+            self.transaction_index.spill()
+        except DiskError:  # the marker is in the log; the next batch is refused if this cannot be made good
+            self._is_spill_due = True
+
     def _note_index_entries(self, last_offset: int, position: int) -> None:
         self.offset_index.note(last_offset, position)
         if self.max_timestamp is not None and not self._is_damaged:
             self.time_index.note(*self.max_timestamp)
         self._size_since_index_entry = 0
-        self._is_spill_due = self.offset_index.is_spill_due or self.time_index.is_spill_due
+        self._is_spill_due |= self.offset_index.is_spill_due or self.time_index.is_spill_due
         self.is_index_full = self.offset_index.is_full or self.time_index.is_full
 
     def _forget_recent(self) -> None:
@@ -370,7 +389,7 @@ class Segment:
         self.offset_index.clear()
         self.time_index.clear()
         self._is_damaged = False
-        self.holds_producers = False
+        self.holds_producers = self.holds_markers = False
         self.max_timestamp = None
         self.first_timestamp = None
         self._forget_recent()
@@ -380,6 +399,7 @@ class Segment:
         self._note_timestamps(position, header)
         if header.producer_id >= 0:
             self.holds_producers = True
+            self.holds_markers |= header.is_control
         if self._size_since_index_entry > self._index_interval_bytes:
             self._note_index_entries(header.last_offset, position)
             self.spill_indexes()
@@ -397,6 +417,7 @@ class Segment:
     def finish_indexes(self) -> None:
         """Write the indexes that were derived from the records."""
         self.offset_index.spill()
+        self.transaction_index.spill()
         if self._is_damaged:
             return
         if self.max_timestamp is not None:
@@ -415,6 +436,7 @@ class Segment:
             self.time_index.truncate_to(end_offset)
         except CorruptIndexError:
             self.rebuild_indexes()
+        self.transaction_index.truncate_to(end_offset)
         self.is_index_full = False
         self.resume()
         self.end_offset = end_offset
@@ -433,12 +455,17 @@ class Segment:
         self._forget_recent()
         self.offset_index.release()
         self.time_index.release()
+        self.transaction_index.release()
         self._file = None  # closed once no slice holds it
 
     def sync(self, *, with_indexes: bool) -> None:
-        """Return once the batches (and, for a segment that is complete, its indexes) would survive a loss of power."""
+        """Return once the batches (and, for a segment that is complete, its indexes) would survive a loss of power.
+
+        What was aborted is synced in any case: the other indexes are found out by the next start if they are not whole.
+        """
         if not self.is_synced:
             sync_file(self._disk, self.path, self._file)
+        self.transaction_index.sync()
         if with_indexes:
             self.offset_index.sync()
             self.time_index.sync()
@@ -449,6 +476,7 @@ class Segment:
         self._file = None
         self.offset_index.remove()
         self.time_index.remove()
+        self.transaction_index.remove()
         self._disk.remove(self.path)
 
     def retire(self) -> list[str]:
@@ -462,6 +490,8 @@ class Segment:
         for index in (self.offset_index, self.time_index):
             index.rename(f"{index.path}{DELETED_SUFFIX}")
             retired.append(index.path)
+        if self.transaction_index.rename(f"{self.transaction_index.path}{DELETED_SUFFIX}"):
+            retired.append(self.transaction_index.path)
         self._rename_log(f"{self.path}{DELETED_SUFFIX}")
         retired.append(self.path)
         return retired
@@ -479,4 +509,5 @@ class Segment:
         """Drop the suffix that it was made with: the file of batches last, for it is what recovery goes by."""
         for index, suffix in ((self.offset_index, INDEX_SUFFIX), (self.time_index, TIME_INDEX_SUFFIX)):
             index.rename(self._path(self.base_offset, suffix))
+        self.transaction_index.rename(self._path(self.base_offset, TRANSACTION_INDEX_SUFFIX))
         self.rename_log("")

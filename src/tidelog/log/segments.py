@@ -17,6 +17,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Disk, Rng
 from tidelog.log.compaction.cleaner_mark import CleanedMark
 from tidelog.log.config import LogConfig
+from tidelog.log.files.transaction_index import AbortedEntry, AbortedFile, AbortedTransaction
 from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
 from tidelog.log.slice import LogSlice
 from tidelog.records.batch import BATCH_OVERHEAD, BatchHeader
@@ -51,6 +52,7 @@ class Segments:
     """
 
     __slots__ = (
+        "_aborted",
         "_base_offsets",
         "_deleted_paths",
         "_directory",
@@ -92,6 +94,7 @@ class Segments:
         self._segments = segments
         self._base_offsets = [segment.base_offset for segment in segments]
         self._warm: list[Segment] = []
+        self._aborted: list[Segment] | None = None  # those with aborted transactions; None: to be found anew
         self._deleted_paths: list[str] = []
         self._name_changes = 1  # counted by the log's thread; `sync`, on another, notes which of them it covered
         self._name_changes_synced = 0
@@ -267,6 +270,40 @@ class Segments:
                     return found
         return LogSlice(self.active.file, self.active.size_bytes, 0, [], lambda _: Offset(offset))
 
+    # Aborted transactions.
+
+    def note_aborted(self, entry: AbortedEntry) -> None:
+        """Take in that the last segment got an abort marker."""
+        if not self.active.transaction_index.is_telling:
+            self._aborted = None
+        self.active.note_aborted(entry)
+
+    def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """Those that reach into [start_offset, end_offset), by their markers. Nothing is read if there are none.
+
+        Raises:
+            CorruptIndexError: a segment's aborted transactions are not known.
+        """
+        found: list[AbortedTransaction] = []
+        for segment in self._with_aborted(start_offset):
+            if segment.transaction_index.collect(found, start_offset, end_offset):
+                break
+        return found
+
+    def aborted_files(self, start_offset: int) -> list[AbortedFile]:
+        """Where to read the aborted transactions whose markers lie at `start_offset` or beyond, on another thread."""
+        return [segment.transaction_index.file_now() for segment in self._with_aborted(start_offset)]
+
+    def _with_aborted(self, start_offset: int) -> list[Segment]:
+        """The segments with aborted transactions, from the one on that holds `start_offset`."""
+        aborted = self._aborted
+        if aborted is None:
+            aborted = self._aborted = [each for each in self._segments if each.transaction_index.is_telling]
+        if not aborted:
+            return aborted
+        start_base = self._base_offsets[self._index_of(start_offset)]
+        return aborted[bisect_left(aborted, start_base, key=_base_offset) :]
+
     def _keep_warm(self, segment: Segment) -> None:
         warm = self._warm
         if warm and warm[-1] is segment:
@@ -286,6 +323,7 @@ class Segments:
         """
         invariant(end_offset >= self._base_offsets[0], "cut at {}, below the first segment", end_offset)
         self.is_touched = True
+        self._aborted = None
         while self.active.base_offset > end_offset:
             retired = self.active
             retired.spoil_slices()
@@ -297,11 +335,13 @@ class Segments:
             end_offset = min(end_offset, active.offset_at(position))
         active.truncate(position, end_offset)
         active.file.sync()
+        active.transaction_index.sync()
         self._disk.sync_dir(self._directory)
 
     def replace_all(self, base_offset: Offset, now_ms: int) -> None:
         """Nothing is left but a new, empty segment. This is synced."""
         self.is_touched = True
+        self._aborted = None
         for segment in reversed(self._segments):
             segment.spoil_slices()
             self._retire(segment)
@@ -323,6 +363,7 @@ class Segments:
             self._retire(retired)
             self._name_changes += 1
             self.is_touched = True
+            self._aborted = None
             count += 1
         return count
 
@@ -349,6 +390,7 @@ class Segments:
         except DiskError as error:
             self.failure = error
             raise
+        self._aborted = None
         start = bisect_left(self._base_offsets, cleaned.base_offset)
         self._segments[start : start + len(replaced)] = [cleaned]
         self._base_offsets[start : start + len(replaced)] = [cleaned.base_offset]

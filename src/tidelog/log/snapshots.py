@@ -5,14 +5,17 @@ Kafka: `ProducerStateManager`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk
 from tidelog.log.files.producer_snapshot import format_snapshot, parse_snapshot
-from tidelog.log.producer_state import ProducerStates
+from tidelog.log.files.transaction_index import AbortedEntry
+from tidelog.log.producer_state import ProducerState, ProducerStates
 from tidelog.log.segment import SNAPSHOT_SUFFIX, Segment, file_name, parse_file_name
 from tidelog.records.batch import read_header, read_records
-from tidelog.records.control import read_end_transaction_marker
+from tidelog.records.control import ControlType, read_control_type, read_end_transaction_marker
 
 
 class ProducerSnapshots:
@@ -61,10 +64,19 @@ class ProducerSnapshots:
                 faults.append(str(error))
                 self._remove(offset)
                 continue
-            for state in states:
-                state.last_active_ms = now_ms
-            return ProducerStates(states, end_offset=offset), faults
+            return _loaded(states, offset, now_ms), faults
         return ProducerStates(), faults
+
+    def newest_below(self, end_offset: Offset, *, now_ms: int) -> ProducerStates:
+        """As `load_newest`, but all files stay: what came before is asked for a second time."""
+        for offset in reversed(self._offsets):
+            path = self._path(offset)
+            if offset <= end_offset:
+                try:
+                    return _loaded(parse_snapshot(self._disk.read_bytes(path), path), offset, now_ms)
+                except CorruptLogError:
+                    continue
+        return ProducerStates()
 
     def remove_above(self, end_offset: Offset) -> None:
         """Remove the snapshots beyond, whose records were truncated."""
@@ -91,8 +103,28 @@ class ProducerSnapshots:
         self._offsets.remove(offset)
 
 
-def replay(states: ProducerStates, segments: list[Segment], *, end_offset: Offset, now_ms: int) -> int:
+def _loaded(states: list[ProducerState], offset: Offset, now_ms: int) -> ProducerStates:
+    for state in states:
+        state.last_active_ms = now_ms
+    return ProducerStates(states, end_offset=offset)
+
+
+def replay(
+    states: ProducerStates,
+    segments: Iterable[Segment],
+    *,
+    end_offset: Offset,
+    now_ms: int,
+    on_aborted: Callable[[Segment, AbortedEntry], None] = lambda segment, entry: None,
+) -> int:
     """Take in the batches of `segments` from `states.end_offset` on. Returns how many were looked at.
+
+    Args:
+        states: as of an offset that lies not below the first of the segments, or below all records.
+        segments: in order.
+        end_offset: of the last of them, exclusive.
+        now_ms: since 1970.
+        on_aborted: called with each entry of a transaction index, and the segment that it belongs to.
 
     Raises:
         CorruptLogError: there is no batch where one should start.
@@ -106,17 +138,28 @@ def replay(states: ProducerStates, segments: list[Segment], *, end_offset: Offse
             if header.producer_id < 0:
                 continue
             if header.is_control:
-                end_transactions(states, segment.file.read_at(position, header.size_bytes), now_ms=now_ms)
+                batch = segment.file.read_at(position, header.size_bytes)
+                for entry in end_transactions(states, batch, now_ms=now_ms):
+                    on_aborted(segment, entry)
             else:
                 states.remember(header, header.base_offset, header.last_offset, header.max_timestamp, now_ms)
     states.end_offset = end_offset
     return count
 
 
-def end_transactions(states: ProducerStates, batch: Buffer, *, now_ms: int) -> None:
-    """Take in a control batch that stands in the log, given its bytes: a marker decides its producer's transaction."""
+def end_transactions(states: ProducerStates, batch: Buffer, *, now_ms: int) -> list[AbortedEntry]:
+    """Take in a control batch that stands in the log, given its bytes: a marker decides its producer's transaction.
+
+    Returns:
+        What the transaction index of its segment is to hold of it.
+    """
     header = read_header(batch)
+    aborted = []
     for record in read_records(batch, header=header):
         marker = read_end_transaction_marker(record)
         if marker is not None:
-            states.end_transaction(header, record.offset, marker.coordinator_epoch, now_ms)
+            committed = read_control_type(record.key) is ControlType.COMMIT
+            entry = states.end_transaction(header, record.offset, marker.coordinator_epoch, now_ms, committed=committed)
+            if entry is not None:
+                aborted.append(entry)
+    return aborted

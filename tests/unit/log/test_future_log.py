@@ -12,6 +12,7 @@ import pytest
 from support.fixtures.cleaning import clean, key_values
 from support.fixtures.logs import NOW_MS, append, lineage_of, make_batch, open_log, records_of
 from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.transactions import abort, begun, commit, entries_of, send
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.log import Log
@@ -207,3 +208,23 @@ def test_it_says_what_it_is_until_it_is_a_log_like_any_other() -> None:
 def test_a_mark_that_was_never_written_so_is_none(data: bytes) -> None:
     with pytest.raises(CorruptLogError, match="version 0"):
         parse_future_mark(data, "x/future-log")
+
+
+def test_the_copy_knows_what_was_aborted() -> None:
+    disk = MemoryDisk()
+    log = begun(disk, segment_size_bytes=300)
+    future = copy_of(disk, log)
+    copy_piece(future)
+    abort(log, 6)
+    copy_all(future)
+    send(log, 6)
+    copy = take_over(future)
+    assert entries_of(copy) == entries_of(log)
+    send(copy, 9)
+    abort(copy, 6)
+    commit(copy, 9)
+    known = entries_of(copy)
+    assert len(known) == len(entries_of(log)) + 1
+    copy.close()
+    again = Log.open(disk, COPY, log.topic_partition, log.config, topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
+    assert entries_of(again) == known

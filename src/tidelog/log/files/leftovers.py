@@ -14,7 +14,7 @@ from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Disk
 from tidelog.log.scan import scan_headers
-from tidelog.log.segment import DELETED_SUFFIX, INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
+from tidelog.log.segment import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, file_name, parse_file_name
 
 TEMPORARY_SUFFIX = ".tmp"
 CLEANED_SUFFIX = ".cleaned"
@@ -71,5 +71,5 @@ def _remove_replaced(disk: Disk, directory: str, base_offset: Offset, end_offset
     for name in disk.list(directory):
         offset = parse_file_name(name, LOG_SUFFIX)
         if offset is not None and (offset == base_offset or base_offset <= offset < end_offset):
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+            for suffix in (*INDEX_SUFFIXES, LOG_SUFFIX):
                 disk.remove(f"{directory}/{file_name(offset, suffix)}")
