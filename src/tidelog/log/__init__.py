@@ -5,20 +5,25 @@ from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.log import Log
 from tidelog.log.lookup import NotCachedError, without_waiting
+from tidelog.log.producer_state import OpenTransaction
 from tidelog.log.recovery_report import RecoveryReport, TailTruncation
 from tidelog.log.slice import LogSlice, StaleSliceError
 from tidelog.log.timestamps import TimestampOffset
+from tidelog.log.verification import NOT_VERIFIED, VerificationGuard
 
 __all__ = [
+    "NOT_VERIFIED",
     "AbortedTransaction",
     "AppendResult",
     "Log",
     "LogConfig",
     "LogSlice",
     "NotCachedError",
+    "OpenTransaction",
     "RecoveryReport",
     "StaleSliceError",
     "TailTruncation",
     "TimestampOffset",
+    "VerificationGuard",
     "without_waiting",
 ]

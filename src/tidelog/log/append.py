@@ -14,6 +14,7 @@ from tidelog.base.ports import Buffer
 from tidelog.log.config import LogConfig
 from tidelog.log.producer_state import ProducerStates, RememberedBatch
 from tidelog.log.segments import Placed
+from tidelog.log.verification import VerificationGuard
 from tidelog.records.batch import (
     BatchHeader,
     as_sent,
@@ -27,6 +28,7 @@ from tidelog.records.batch import (
     validate_batch,
 )
 from tidelog.records.compression import COMPRESSION_NAMES
+from tidelog.records.control import read_end_transaction_marker
 from tidelog.records.header import CONTROL_FLAG, DELETE_HORIZON_FLAG, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
 
 Origin = Literal["client", "coordinator", "controller"]
@@ -298,22 +300,25 @@ class AppendRules:
 
 
 def find_originals(
-    producers: ProducerStates, accepted: list[Accepted], topic_partition: TopicPartition
+    producers: ProducerStates,
+    accepted: list[Accepted],
+    topic_partition: TopicPartition,
+    verification_guard: VerificationGuard | None,
 ) -> list[RememberedBatch] | None:
-    """Check the sequence numbers of a client's batches.
+    """Check the sequence numbers of a client's batches, and their transactions.
 
     Returns:
         None if they may be appended; if all of them were appended before, what is remembered of that.
 
     Raises:
-        KafkaError: see `ProducerState.check`; and DUPLICATE_SEQUENCE_NUMBER if some were appended before, some not:
-            no answer could say where they are.
+        KafkaError: see `ProducerState.check` and `Verifications`; and DUPLICATE_SEQUENCE_NUMBER if some were appended
+            before, some not: no answer could say where they are.
     """
     if len(accepted) == 1:
         header = accepted[0].header
-        original = producers.check(header) if header.producer_id >= 0 else None
+        original = producers.check(header, verification_guard) if header.producer_id >= 0 else None
         return None if original is None else [original]
-    answers = producers.check_all(each.header for each in accepted)
+    answers = producers.check_all((each.header for each in accepted), verification_guard)
     originals = [answer for answer in answers if answer is not None]
     if originals and len(originals) != len(answers):
         raise refusal(
@@ -322,6 +327,36 @@ def find_originals(
             "send new ones by themselves",
         )
     return originals or None
+
+
+def check_coordinators(
+    producers: ProducerStates,
+    batches: memoryview,
+    accepted: list[Accepted],
+    *,
+    verification_guard: VerificationGuard | None,
+    transaction_version: int,
+) -> None:
+    """Check what a coordinator writes for producers: markers, and offsets that are committed in a transaction.
+
+    Raises:
+        KafkaError: see `ProducerStates.check_marker` and `check_unsequenced`.
+    """
+    for position, header, *_ in accepted:
+        if header.producer_id < 0:
+            continue
+        if not header.is_control:
+            producers.check_unsequenced(header, verification_guard)
+            continue
+        for record in read_records(batches, position, header):
+            marker = read_end_transaction_marker(record)
+            if marker is not None:
+                producers.check_marker(
+                    header.producer_id,
+                    header.producer_epoch,
+                    marker.coordinator_epoch,
+                    transaction_version=transaction_version,
+                )
 
 
 def appended(placed: list[Placed], log_append_time_ms: int | None, log_start_offset: Offset) -> AppendResult:

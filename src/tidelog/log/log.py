@@ -20,7 +20,15 @@ from tidelog.base.errors import CorruptLogError, DiskError, OffsetOutOfRangeErro
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Buffer, Disk, Rng
-from tidelog.log.append import AppendResult, AppendRules, Origin, appended, find_originals, stamp_all
+from tidelog.log.append import (
+    AppendResult,
+    AppendRules,
+    Origin,
+    appended,
+    check_coordinators,
+    find_originals,
+    stamp_all,
+)
 from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.producer_state import ProducerStates
@@ -32,6 +40,7 @@ from tidelog.log.segments import Placed, Segments
 from tidelog.log.slice import LogSlice
 from tidelog.log.snapshots import end_transactions, replay
 from tidelog.log.timestamps import TimestampOffset, first_at_or_after, newest
+from tidelog.log.verification import NOT_VERIFIED, VerificationGuard
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
 
@@ -106,6 +115,7 @@ class Log:
         recovery_point: Offset = Offset(0),  # noqa: B008
         now_ms: int,
         log_start_offset: Offset = Offset(0),  # noqa: B008
+        high_watermark: Offset | None = None,
         rng: Rng | None = None,
     ) -> Log:
         """Open the log in `directory`, making it if there is none, and recover what the last stop left.
@@ -120,6 +130,8 @@ class Log:
             recovery_point: the checkpointed one; 0 if there is none.
             now_ms: since 1970.
             log_start_offset: the checkpointed one.
+            high_watermark: the checkpointed one: transactions whose marker lies above it are not stable. None if it is
+                not known.
             rng: for `segment.jitter.ms`; None for no jitter.
 
         Raises:
@@ -136,6 +148,7 @@ class Log:
             config,
             clean_shutdown=clean_shutdown,
             recovery_point=recovery_point,
+            high_watermark=high_watermark,
             now_ms=now_ms,
             rng=rng,
         )
@@ -191,7 +204,14 @@ class Log:
         self._lineage_file.assign_entries(entries)
 
     def append_as_leader(
-        self, batches: Buffer, *, leader_epoch: LeaderEpoch, now_ms: int, origin: Origin = "client"
+        self,
+        batches: Buffer,
+        *,
+        leader_epoch: LeaderEpoch,
+        now_ms: int,
+        origin: Origin = "client",
+        verification_guard: VerificationGuard | None = NOT_VERIFIED,
+        transaction_version: int = 0,
     ) -> AppendResult:
         """Give batches the next offsets and write them. They are not synced: see `maybe_flush`.
 
@@ -201,22 +221,35 @@ class Log:
             leader_epoch: of this leader, not older than the lineage's latest.
             now_ms: since 1970.
             origin: `client` is checked more closely, and for its sequence numbers.
+            verification_guard: what `ProducerStates.begin_verification` returned for the batch, and its coordinator
+                has confirmed since; with None a transactional batch has to continue a transaction that is open here.
+                NOT_VERIFIED lets any of them begin one.
+            transaction_version: of the transaction that a marker ends; see `ProducerStates.check_marker`.
 
         Returns:
             Where they are. If an idempotent producer sent what was appended before: where that is.
 
         Raises:
             KafkaError: refused, with nothing changed: what `AppendRules.check_for_leader` says, and
-                OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH or DUPLICATE_SEQUENCE_NUMBER.
+                OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE or
+                TRANSACTION_COORDINATOR_FENCED.
             DiskError: nothing of the batch that could not be written is in the log; earlier ones of the call may be.
         """
         self._check_usable()
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
         accepted = self._rules.check_for_leader(view, now_ms=now_ms, origin=origin)
         if origin == "client":
-            originals = find_originals(self.producers, accepted, self.topic_partition)
+            originals = find_originals(self.producers, accepted, self.topic_partition, verification_guard)
             if originals is not None:
                 return self._rules.answer_duplicate(originals, accepted, self.log_start_offset)
+        elif origin == "coordinator":
+            check_coordinators(
+                self.producers,
+                view,
+                accepted,
+                verification_guard=verification_guard,
+                transaction_version=transaction_version,
+            )
         if self._rules.codec is not None:
             view, accepted = self._rules.compress_anew(view, accepted)
         if leader_epoch != self.lineage.latest_leader_epoch:
@@ -385,10 +418,13 @@ class Log:
         self._segments.failure = error if isinstance(error, DiskError) else DiskError(self.directory, str(error))
 
     def _recover_producers(self) -> None:
-        now_ms, end_offset = max((state.last_active_ms for state in self.producers), default=0), self.log_end_offset
-        self.producers, _ = self._snapshots.load_newest(end_offset, now_ms=now_ms)
-        unseen = self._segments.overlapping(self.producers.end_offset, end_offset)
-        replay(self.producers, unseen, end_offset=end_offset, now_ms=now_ms)
+        before, end_offset = self.producers, self.log_end_offset
+        now_ms = max((state.last_active_ms for state in before), default=0)
+        after, _ = self._snapshots.load_newest(end_offset, now_ms=now_ms)
+        unseen = self._segments.overlapping(after.end_offset, end_offset)
+        replay(after, unseen, end_offset=end_offset, now_ms=now_ms)
+        after.take_completed(before)  # of what a snapshot says nothing, and a replay too much
+        self.producers = after
 
     def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: int | None = None) -> None:
         """Forget everything; the log goes on, empty, at `offset`.

@@ -77,6 +77,7 @@ class Recovery:
         *,
         clean_shutdown: bool,
         recovery_point: Offset,
+        high_watermark: Offset | None,
         now_ms: int,
         rng: Rng | None,
     ) -> None:
@@ -85,6 +86,7 @@ class Recovery:
         self._directory = directory
         self._config = config
         self._recovery_point = recovery_point
+        self._high_watermark = high_watermark
         self._now_ms = now_ms
         self._report = RecoveryReport(was_clean=clean_shutdown)
         self._lineage: LeaderEpochLineage | None = None
@@ -134,6 +136,8 @@ class Recovery:
         lineage = self._resolve_lineage(segments, log_start_offset, log_end_offset)
         self._advance_mark(log_end_offset)
         producers = self._know_producers(segments, snapshots, log_end_offset)
+        if self._high_watermark is not None:
+            self._recall_completed(producers, segments, snapshots, self._high_watermark)
         self._settle_transaction_indexes(segments, snapshots)
         point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
         segments.is_touched = is_new or not report.was_clean or bool(report.lines())
@@ -341,6 +345,27 @@ class Recovery:
                 segment.release()
         return producers
 
+    def _recall_completed(
+        self, producers: ProducerStates, segments: Segments, snapshots: ProducerSnapshots, high_watermark: Offset
+    ) -> None:
+        """Know the transactions whose marker is not known to be replicated. Snapshots say nothing of them.
+
+        Where one began is known from a snapshot below the high watermark, and the batches since.
+        """
+        end_offset = producers.end_offset
+        if any(state.coordinator_epoch is not None for state in producers):
+            above = segments.overlapping(high_watermark, end_offset)
+            try:
+                if any(_holds_marker(segment, high_watermark) for segment in above):
+                    recalled = snapshots.newest_below(high_watermark, now_ms=self._now_ms)
+                    passed = segments.overlapping(recalled.end_offset, end_offset)
+                    replay(recalled, passed, end_offset=end_offset, now_ms=self._now_ms)
+                    producers.take_completed(recalled)
+            except CorruptLogError as error:
+                self._report.damages.append(f"transactions that are not replicated are not all known: {error}")
+            segments.release_closed()
+        producers.on_high_watermark(high_watermark)
+
     def _settle_transaction_indexes(self, segments: Segments, snapshots: ProducerSnapshots) -> None:
         """Know the aborted transactions of each segment: from its file, or, where that is in doubt, from its batches.
 
@@ -389,9 +414,7 @@ class Recovery:
             self._report.damages.append(f"aborted transactions are not all known: {error}")
             return False
         finally:
-            for segment in passed:
-                if segment is not segments.active:
-                    segment.release()
+            segments.release_closed()
         return True
 
 
@@ -443,6 +466,13 @@ def free_truncated_name(disk: Disk, directory: str, offset: Offset) -> str:
     while disk.exists(path):
         path += "+"
     return path
+
+
+def _holds_marker(segment: Segment, offset: Offset) -> bool:
+    """Whether there is a control batch at `offset` or beyond. Raises CorruptLogError."""
+    if offset >= segment.end_offset:
+        return False
+    return any(header.is_control for _, header in segment.headers(segment.position_of(offset)))
 
 
 def _is_zero(file: File, position: int) -> bool:

@@ -440,6 +440,11 @@ class Segments:
         self.active.sync(with_indexes=True)
         self._disk.sync_dir(self._directory)
 
+    def release_closed(self) -> None:
+        """Let go of the descriptors of all but the last."""
+        for segment in self._segments[:-1]:
+            segment.release()
+
     def release(self) -> None:
         """Let go of all descriptors."""
         for segment in self._segments:

@@ -105,7 +105,7 @@ class ProducerSnapshots:
 
 def _loaded(states: list[ProducerState], offset: Offset, now_ms: int) -> ProducerStates:
     for state in states:
-        state.last_active_ms = now_ms
+        state.last_active_ms = state.transaction_started_ms = now_ms
     return ProducerStates(states, end_offset=offset)
 
 

@@ -206,6 +206,7 @@ class LogDir:
             recovery_point=self.checkpoints.recovery_point(topic_partition),
             now_ms=now_ms,
             log_start_offset=self.checkpoints.log_start(topic_partition) or Offset(0),
+            high_watermark=self.checkpoints.high_watermark(topic_partition),
             rng=self._rng,
         )
         self._failed_logs.discard(topic_partition)
