@@ -9,6 +9,7 @@ from tidelog.log.producer_state import OpenTransaction
 from tidelog.log.recovery_report import RecoveryReport, TailTruncation
 from tidelog.log.slice import LogSlice, StaleSliceError
 from tidelog.log.timestamps import TimestampOffset
+from tidelog.log.truncated_transactions import TruncatedTransaction, TruncatedTransactions
 from tidelog.log.verification import NOT_VERIFIED, VerificationGuard
 
 __all__ = [
@@ -24,6 +25,8 @@ __all__ = [
     "StaleSliceError",
     "TailTruncation",
     "TimestampOffset",
+    "TruncatedTransaction",
+    "TruncatedTransactions",
     "VerificationGuard",
     "without_waiting",
 ]

@@ -40,6 +40,11 @@ from tidelog.log.segments import Placed, Segments
 from tidelog.log.slice import LogSlice
 from tidelog.log.snapshots import end_transactions, replay
 from tidelog.log.timestamps import TimestampOffset, first_at_or_after, newest
+from tidelog.log.truncated_transactions import (
+    NO_TRANSACTION_TRUNCATED,
+    TruncatedTransactions,
+    truncated_transactions,
+)
 from tidelog.log.verification import NOT_VERIFIED, VerificationGuard
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
 
@@ -65,6 +70,7 @@ class Log:
         "_rules",
         "_segments",
         "_snapshots",
+        "_truncated",
         "compaction",
         "config",
         "directory",
@@ -101,6 +107,7 @@ class Log:
         self.log_start_offset: Offset = parts.log_start_offset
         self._recovery_point = RecoveryPoint(parts.segments, parts.recovery_point)
         self.recovery: RecoveryReport = parts.report
+        self._truncated = NO_TRANSACTION_TRUNCATED
         self.compaction = parts.compaction
 
     @staticmethod
@@ -379,7 +386,7 @@ class Log:
         """Forget all records from `end_offset` on, and leader epochs that start there or beyond.
 
         Producers and open transactions are what the remaining records say, before this returns (rule 10). The owner
-        checkpoints `recovery_point` before it lets anything be appended.
+        checkpoints `recovery_point` before it lets anything be appended, and reports `take_truncated_transactions`.
 
         Args:
             end_offset: exclusive. If it lies within a batch, all of that batch goes. At or beyond the log end, only
@@ -424,7 +431,18 @@ class Log:
         unseen = self._segments.overlapping(after.end_offset, end_offset)
         replay(after, unseen, end_offset=end_offset, now_ms=now_ms)
         after.take_completed(before)  # of what a snapshot says nothing, and a replay too much
+        self._replace_producers(after)
+
+    def _replace_producers(self, after: ProducerStates) -> None:
+        truncated = truncated_transactions(self.producers, after)
+        if truncated != NO_TRANSACTION_TRUNCATED:
+            self._truncated = self._truncated.and_then(truncated)
         self.producers = after
+
+    def take_truncated_transactions(self) -> TruncatedTransactions:
+        """What truncations did to transactions since the last call, for the owner to report (rule 10)."""
+        truncated, self._truncated = self._truncated, NO_TRANSACTION_TRUNCATED
+        return truncated
 
     def truncate_fully_and_start_at(self, offset: Offset, *, now_ms: int | None = None) -> None:
         """Forget everything; the log goes on, empty, at `offset`.
@@ -440,7 +458,7 @@ class Log:
             self.log_start_offset = offset
             self._snapshots.remove_all()
             self.compaction.on_started_anew()
-            self.producers = ProducerStates(end_offset=offset)
+            self._replace_producers(ProducerStates(end_offset=offset))
             self._lineage_file.clear()
             self._segments.remove_deleted_files()
         except DiskError as error:

@@ -9,7 +9,14 @@ from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.transactions import abort, commit, end, send, txn_batch
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.log import AppendResult, Log, OpenTransaction, VerificationGuard
+from tidelog.log import (
+    AppendResult,
+    Log,
+    OpenTransaction,
+    TruncatedTransaction,
+    TruncatedTransactions,
+    VerificationGuard,
+)
 from tidelog.log.verification import VERIFICATIONS_MAX
 
 SIZE = len(make_batch("a"))
@@ -396,3 +403,46 @@ def test_truncation_of_a_part_leaves_the_transaction_open_and_of_all_of_it_none(
     assert send(log, 7) == 4  # the sequence goes on from what is left
     log.truncate_to(Offset(3))
     assert (log.producers.open_transactions, log.producers.first_unstable_offset) == ([], None)
+
+
+def test_what_truncation_did_to_transactions_is_told_once() -> None:
+    log = open_log(MemoryDisk(), segment_size_bytes=2 * SIZE)
+    for producer in (1, 2, 3, 4):
+        send(log, producer)  # 0 to 3
+    commit(log, 1)  # 4
+    send(log, 2)  # 5
+    abort(log, 3, epoch=1)  # 6
+    send(log, 5)  # 7
+    send(log, 3)  # 8
+    abort(log, 5)  # 9
+    assert log.take_truncated_transactions() == TruncatedTransactions((), ())
+    log.truncate_to(Offset(10))
+    assert log.take_truncated_transactions() == TruncatedTransactions((), ())
+    log.truncate_to(Offset(9))
+    assert log.take_truncated_transactions() == TruncatedTransactions((TruncatedTransaction(5, 0, 7),), ())  # type: ignore[arg-type]
+    log.truncate_to(Offset(5))
+    told = log.take_truncated_transactions()
+    assert [tuple(each) for each in told.reopened] == [(3, 0, 2)]
+    assert sorted(tuple(each) for each in told.shortened) == [(2, 0, 1), (3, 1, 8), (5, 0, 7)]
+    assert log.take_truncated_transactions() == TruncatedTransactions((), ())
+
+
+def test_of_several_truncations_the_latest_counts_for_a_producer() -> None:
+    log = open_log(MemoryDisk())
+    send(log, 1)  # 0
+    commit(log, 1)
+    send(log, 1)  # 2
+    commit(log, 1)
+    log.truncate_to(Offset(3))
+    log.truncate_to(Offset(1))
+    told = log.take_truncated_transactions()
+    assert ([each.first_offset for each in told.reopened], [each.first_offset for each in told.shortened]) == ([0], [2])
+    log.truncate_fully_and_start_at(Offset(0))
+    assert [each.first_offset for each in log.take_truncated_transactions().shortened] == [0]
+
+
+def test_to_start_anew_above_the_end_truncates_nothing() -> None:
+    log = open_log(MemoryDisk())
+    send(log, 1)
+    log.truncate_fully_and_start_at(Offset(100))
+    assert log.take_truncated_transactions() == TruncatedTransactions((), ())
