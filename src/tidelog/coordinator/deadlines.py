@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from enum import Enum
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 STALE_ENTRIES_MIN = 64
 
@@ -18,14 +19,17 @@ class Cause(Enum):
 
 
 class Alarm(NamedTuple):
-    """Names a deadline."""
+    """Names a deadline of groups."""
 
     cause: Cause
     group_id: str
     member_id: str
 
 
-class Deadlines:
+A = TypeVar("A", bound=Hashable)
+
+
+class Deadlines(Generic[A]):
     """Alarms by their time.
 
     To move a deadline later costs one dict entry; the heap learns of it when the old time comes. The heap is held to
@@ -33,19 +37,19 @@ class Deadlines:
     """
 
     def __init__(self) -> None:
-        self._due_ms: dict[Alarm, int] = {}
-        self._heap: list[tuple[int, int, Alarm]] = []
+        self._due_ms: dict[A, int] = {}
+        self._heap: list[tuple[int, int, A]] = []
         self._sequence = 0
-        self._queued_ms: dict[Alarm, int] = {}  # the earliest entry of each in the heap
+        self._queued_ms: dict[A, int] = {}  # the earliest entry of each in the heap
 
     def __len__(self) -> int:
         return len(self._due_ms)
 
-    def __contains__(self, alarm: Alarm) -> bool:
+    def __contains__(self, alarm: A) -> bool:
         return alarm in self._due_ms
 
-    def set(self, alarm: Alarm, due_ms: int) -> None:
-        """Set an alarm, or move it."""
+    def set(self, alarm: A, due_ms: int) -> None:
+        """Set or move."""
         self._due_ms[alarm] = due_ms
         queued_ms = self._queued_ms.get(alarm)
         if queued_ms is None or due_ms < queued_ms:
@@ -53,7 +57,7 @@ class Deadlines:
             if len(self._heap) > 2 * len(self._due_ms) + STALE_ENTRIES_MIN:
                 self._rebuild()
 
-    def cancel(self, alarm: Alarm) -> None:
+    def cancel(self, alarm: A) -> None:
         """Forget it, if it is set."""
         self._due_ms.pop(alarm, None)
 
@@ -64,7 +68,7 @@ class Deadlines:
             self._drop_first()
         return heap[0][0] if heap else None
 
-    def pop_due(self, now_ms: int) -> Alarm | None:
+    def pop_due(self, now_ms: int) -> A | None:
         """The next alarm that is due, which is set no more."""
         due_ms = self.next_ms()
         if due_ms is None or due_ms > now_ms:
@@ -74,7 +78,7 @@ class Deadlines:
         self._drop_first()
         return alarm
 
-    def _push(self, alarm: Alarm, due_ms: int) -> None:
+    def _push(self, alarm: A, due_ms: int) -> None:
         self._sequence += 1
         self._queued_ms[alarm] = due_ms
         heappush(self._heap, (due_ms, self._sequence, alarm))

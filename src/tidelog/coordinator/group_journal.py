@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.coordinator.deadlines import Deadlines
+from tidelog.coordinator.deadlines import Alarm, Deadlines
 from tidelog.coordinator.memory import GroupMemory
 from tidelog.coordinator.settings import GroupSettings
 from tidelog.coordinator.state import RecordedGroups
@@ -21,5 +21,5 @@ class GroupJournal(CoordinatorJournal[RecordedGroups]):
         super().__init__(RecordedGroups())
         self.settings = settings
         self.memory = memory
-        self.deadlines = Deadlines()
+        self.deadlines: Deadlines[Alarm] = Deadlines()
         self.pending_member_ids: dict[RequestId, tuple[str, str]] = {}

@@ -1,0 +1,24 @@
+"""The coordinator of transactions, pure: its machine, its state, its records."""
+
+from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
+from tidelog.coordinator.transactions.settings import TransactionSettings
+from tidelog.coordinator.transactions.transaction import Transaction, TransactionState
+from tidelog.coordinator.transactions.values import (
+    EndTransaction,
+    InitProducer,
+    Marker,
+    ProducerIdentity,
+    ProducerIdNeededError,
+)
+
+__all__ = [
+    "EndTransaction",
+    "InitProducer",
+    "Marker",
+    "ProducerIdNeededError",
+    "ProducerIdentity",
+    "Transaction",
+    "TransactionCoordinator",
+    "TransactionSettings",
+    "TransactionState",
+]

@@ -1,0 +1,660 @@
+"""The coordinator of the transactional ids of one partition of `__transaction_state`.
+
+```
+ InitProducerId, AddPartitionsToTxn, EndTxn ──► decide ──► journal ──► take_ready: append, answer, send markers
+ a time-out, a lost record ─────────────────────┘             ▲
+ markers written (on_sent) ──► Complete ──────────────────────┘
+```
+
+An answer to EndTxn leaves once Prepare is committed; markers are sent from then on, and the next transaction of the id
+begins once all are written. A request that comes before that waits here, one for each id; its client would only ask
+again.
+
+Pure: a shell appends the batches, says what is committed, sends the answers and the markers, and keeps the clocks.
+
+Kafka: `TransactionCoordinator`, `TransactionStateManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
+from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.coordinator.deadlines import Deadlines
+from tidelog.coordinator.transactions.records import decode_key, decode_transaction, encode_transaction, transaction_key
+from tidelog.coordinator.transactions.settings import PARKED_MS_MAX, TransactionSettings
+from tidelog.coordinator.transactions.state import RecordedTransactions
+from tidelog.coordinator.transactions.transaction import (
+    EPOCH_MAX,
+    EXPIRABLE,
+    PREPARED,
+    Transaction,
+    TransactionState,
+)
+from tidelog.coordinator.transactions.values import (
+    EndTransaction,
+    InitProducer,
+    Marker,
+    ProducerIdentity,
+    ProducerIdNeededError,
+)
+from tidelog.journal import CoordinatorJournal, CoordinatorReady, KeyValue, RequestId, Send, SendId
+
+TRANSACTIONAL_ID_LENGTH_MAX = 8_191
+"""In characters: a key holds 32,767 bytes at most."""
+
+EXPIRY_STEP_MAX = 5_000
+"""Ids looked at in one go, some milliseconds; others have their turn in between."""
+
+
+class TransactionFacts(NamedTuple):
+    """What became of transactions here since the coordinator began, for whoever counts."""
+
+    timed_out: int = 0
+    fenced: int = 0
+    lost: int = 0
+    refused_markers: int = 0
+
+
+@dataclass(slots=True)
+class _Parked:
+    request_id: RequestId
+    run: Callable[[int, int], None]
+    refuse: KafkaError
+
+
+class TransactionCoordinator:
+    """Replays, becomes active, answers, resigns; then it is spent, and another leadership takes a new one.
+
+    Every request gets one answer, unless `on_disconnected` says that nobody waits for it.
+
+    Args:
+        partition: of `__transaction_state`, for messages.
+        value_version: of the layout in which it writes: 0, or 1 from transaction.version 1 on.
+
+    Attributes:
+        value_version: may be set at any time, as the feature changes.
+        facts: what became of transactions.
+    """
+
+    def __init__(self, partition: int, settings: TransactionSettings, *, value_version: int) -> None:
+        self.partition = partition
+        self.value_version = value_version
+        self.facts = TransactionFacts()
+        self._settings = settings
+        self._journal = CoordinatorJournal(RecordedTransactions())
+        self._coordinator_epoch = LeaderEpoch(0)
+        self._last_epochs: dict[str, ProducerEpoch] = {}  # before the latest bump by InitProducerId: for its retry
+        self._timeouts: Deadlines[str] = Deadlines()
+        self._parked: dict[str, _Parked] = {}
+        self._parked_until: Deadlines[str] = Deadlines()
+        self._last_send_id = 0
+        self._sends: dict[SendId, tuple[str, TopicPartition]] = {}
+        self._unmarked: dict[str, set[TopicPartition]] = {}  # of each prepared end
+        self._expiry_due_ms: int | None = None
+        self._to_look_at: list[str] = []
+
+    @property
+    def batch_size_bytes_max(self) -> int:
+        """Of the log behind it, in force from now on, whenever it is set."""
+        return self._journal.batch_size_bytes_max
+
+    @batch_size_bytes_max.setter
+    def batch_size_bytes_max(self, size_bytes: int) -> None:
+        self._journal.batch_size_bytes_max = size_bytes
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it answers; before that COORDINATOR_LOAD_IN_PROGRESS is all it says, afterwards NOT_COORDINATOR."""
+        return self._journal.is_active
+
+    @property
+    def transactions(self) -> dict[str, Transaction]:
+        """By transactional id. Only to be read."""
+        return self._journal.state.transactions
+
+    # Loading.
+
+    def replay(
+        self, key: bytes | None, value: bytes | None, offset: Offset, *, transaction_of: int | None = None
+    ) -> None:
+        """A committed record was read from the log. One of a kind that is not known here is skipped.
+
+        Raises:
+            CorruptLogError: it is not what it claims; names the offset. The partition is not to be led.
+        """
+        if key is None:
+            return
+        try:
+            transactional_id = decode_key(key)
+            if transactional_id is not None and value is not None:
+                decode_transaction(transactional_id, value)
+            self._journal.replay((key, value), offset, transaction_of=transaction_of)
+        except CorruptLogError as error:
+            raise CorruptLogError(f"__transaction_state-{self.partition}, offset {offset}: {error}") from error
+
+    def replay_end(self, producer_id: int, *, is_committed: bool) -> None:
+        """The transaction of a producer ended here."""
+        self._journal.replay_end(producer_id, is_committed=is_committed)
+
+    def restore(self) -> None:
+        """There is nothing to make of what was replayed."""
+
+    def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset, *, now_ms: int, wall_ms: int) -> None:
+        """All was replayed. Ends that are prepared are completed; what is open has the rest of its time."""
+        self._journal.become_active(leader_epoch, next_offset)
+        self._coordinator_epoch = leader_epoch
+        self._expiry_due_ms = now_ms + self._settings.expiry_check_interval_ms
+        for transaction in list(self.transactions.values()):
+            if transaction.state in PREPARED:
+                self._send_markers(transaction, wall_ms)
+            elif transaction.state is TransactionState.ONGOING:
+                self._time(transaction, now_ms, wall_ms)
+
+    def resign(self, error: KafkaError | None = None) -> None:
+        """Leadership is lost, or the log refused a batch: whoever waits is told NOT_COORDINATOR, or `error`."""
+        self._journal.resign(error)
+        for parked in self._parked.values():
+            self._journal.answer_at_once(parked.request_id, error or refusal(Code.NOT_COORDINATOR))
+        self._parked.clear()
+        self._sends.clear()
+
+    # What producers ask.
+
+    def on_init_producer_id(self, request_id: RequestId, request: InitProducer, *, now_ms: int, wall_ms: int) -> None:
+        """Answered with a `ProducerIdentity`, or a `ProducerIdNeededError`."""
+        transactional_id, expected = request.transactional_id, request.expected
+
+        def init(now_ms: int, wall_ms: int) -> None:
+            if not 0 < request.timeout_ms <= self._settings.timeout_ms_max:
+                raise refusal(
+                    Code.INVALID_TRANSACTION_TIMEOUT,
+                    f"transactional id {transactional_id!r}: transaction.timeout.ms={request.timeout_ms} is not from 1 "
+                    f"to {self._settings.timeout_ms_max} (transaction.max.timeout.ms)",
+                )
+            transaction = self.transactions.get(transactional_id)
+            if transaction is None:
+                begun = Transaction(
+                    transactional_id=transactional_id,
+                    producer_id=_needed(request.fresh_producer_id),
+                    producer_epoch=ProducerEpoch(0),
+                    timeout_ms=request.timeout_ms,
+                    updated_ms=wall_ms,
+                )
+                self._write(begun, request_id, _identity(begun))
+                return
+            if expected is not None and not _is_known(transaction, expected):
+                raise _fenced(transaction, expected)
+            if transaction.state is TransactionState.ONGOING:  # of a producer that is no more, or begins again
+                if expected is not None:
+                    if expected != _identity(transaction):  # Kafka lets a fenced producer abort that of the newer one
+                        raise _fenced(transaction, expected)
+                    self._last_epochs[transactional_id] = expected.producer_epoch
+                self._fence(transaction, wall_ms)
+                transaction = self.transactions[transactional_id]
+            if transaction.state in PREPARED:
+                self._park(transactional_id, request_id, init, now_ms)
+                return
+            self._init(request_id, request, transaction, wall_ms)
+
+        self._run(request_id, transactional_id, init, now_ms, wall_ms)
+
+    def _init(self, request_id: RequestId, request: InitProducer, transaction: Transaction, wall_ms: int) -> None:
+        transactional_id, expected = request.transactional_id, request.expected
+        producer_id, epoch = transaction.producer_id, transaction.producer_epoch
+        if expected is not None and epoch is not None and expected != (producer_id, epoch):
+            is_repeated = expected.producer_id in (producer_id, transaction.previous_producer_id)
+            if is_repeated and self._last_epochs.get(transactional_id) == expected.producer_epoch:
+                self._journal.answer(request_id, _identity(transaction))  # its answer was lost
+                return
+            raise _fenced(transaction, expected)
+        if transaction.is_epoch_exhausted:
+            producer_id, next_epoch = _needed(request.fresh_producer_id), ProducerEpoch(0)
+        else:
+            next_epoch = ProducerEpoch(0 if epoch is None else epoch + 1)
+        self._last_epochs.pop(transactional_id, None)
+        if expected is not None and epoch is not None:
+            self._last_epochs[transactional_id] = epoch
+        begun = transaction.initialized(producer_id, next_epoch, timeout_ms=request.timeout_ms, wall_ms=wall_ms)
+        self._write(begun, request_id, _identity(begun))
+
+    def on_add_partitions(
+        self,
+        request_id: RequestId,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        *,
+        client_version: int,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """Answered with `Code.NONE` once records may be written to the partitions.
+
+        Args:
+            client_version: of transactions: 2 where the leader of a partition asks, for a producer of that version.
+        """
+
+        def add(now_ms: int, wall_ms: int) -> None:
+            transaction = self._of(transactional_id, producer)
+            if transaction.state in PREPARED:
+                self._park(transactional_id, request_id, add, now_ms)
+                return
+            is_ongoing = transaction.state is TransactionState.ONGOING
+            added = frozenset(partitions)
+            if is_ongoing and added <= transaction.partitions and transaction.client_version == client_version:
+                self._journal.answer(request_id, Code.NONE)
+                return
+            ongoing = transaction.with_partitions(added, client_version=client_version, wall_ms=wall_ms)
+            if not self._journal.fits([self._record(ongoing)]):
+                raise refusal(
+                    Code.INVALID_REQUEST,
+                    f"transactional id {transactional_id!r}: {len(ongoing.partitions)} partitions are more than a "
+                    f"batch of {self.batch_size_bytes_max} bytes holds: end the transaction sooner",
+                )
+            self._write(ongoing, request_id, Code.NONE)
+            if not is_ongoing:
+                self._time(ongoing, now_ms, wall_ms)
+
+        self._run(request_id, transactional_id, add, now_ms, wall_ms)
+
+    def on_verify_partitions(
+        self,
+        request_id: RequestId,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Collection[TopicPartition],
+        *,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """Answered with a dict of `Code` by partition: TRANSACTION_ABORTABLE for one that no transaction is open on."""
+
+        def verify(now_ms: int, wall_ms: int) -> None:
+            transaction = self._of(transactional_id, producer)
+            if transaction.state in PREPARED:
+                raise self._not_complete(transaction)
+            is_ongoing = transaction.state is TransactionState.ONGOING
+            answer = {
+                one: Code.NONE if is_ongoing and one in transaction.partitions else Code.TRANSACTION_ABORTABLE
+                for one in partitions
+            }
+            self._journal.answer(request_id, answer)
+
+        self._run(request_id, transactional_id, verify, now_ms, wall_ms)
+
+    def on_end(self, request_id: RequestId, request: EndTransaction, *, now_ms: int, wall_ms: int) -> None:
+        """Answered with the `ProducerIdentity` of the next transaction, or a `ProducerIdNeededError`."""
+        transactional_id, producer, commits = request.transactional_id, request.producer, request.commits
+
+        def end(now_ms: int, wall_ms: int) -> None:
+            transaction = self._known(transactional_id)
+            is_repeated = request.bumps_epoch and _is_ended_by(transaction, producer)
+            if producer.producer_id != transaction.producer_id and not is_repeated:
+                raise _wrong_mapping(transaction, producer)
+            if producer.producer_epoch != transaction.producer_epoch and not is_repeated:
+                raise _fenced(transaction, producer)
+            if transaction.state in PREPARED:
+                if commits != (transaction.state is TransactionState.PREPARE_COMMIT):
+                    raise _wrong_state(transaction, commits)
+                self._park(transactional_id, request_id, end, now_ms)
+            elif transaction.state is TransactionState.ONGOING:
+                if is_repeated:
+                    raise _fenced(transaction, producer)
+                self._end_open(request_id, request, transaction, wall_ms)
+            else:
+                self._end_nothing(request_id, request, transaction, wall_ms, is_repeated=is_repeated)
+
+        self._run(request_id, transactional_id, end, now_ms, wall_ms)
+
+    def _end_open(self, request_id: RequestId, request: EndTransaction, transaction: Transaction, wall_ms: int) -> None:
+        if request.commits and transaction.has_lost_records:
+            raise refusal(
+                Code.TRANSACTION_ABORTABLE,
+                f"transactional id {request.transactional_id!r}: a partition lost records of this transaction in an "
+                "unclean election; abort it, and write them again",
+            )
+        next_id = None
+        if request.bumps_epoch and transaction.is_epoch_exhausted:
+            next_id = _needed(request.fresh_producer_id)
+        prepared = transaction.prepared(
+            commits=request.commits,
+            bumps_epoch=request.bumps_epoch,
+            client_version=request.client_version,
+            next_producer_id=next_id,
+            wall_ms=wall_ms,
+        )
+        outcome = _identity(prepared) if next_id is None else ProducerIdentity(next_id, ProducerEpoch(0))
+        self._write(prepared, request_id, outcome)
+        self._send_markers(prepared, wall_ms)
+
+    def _end_nothing(
+        self,
+        request_id: RequestId,
+        request: EndTransaction,
+        transaction: Transaction,
+        wall_ms: int,
+        *,
+        is_repeated: bool,
+    ) -> None:
+        """Nothing is open. The request is repeated, or it ends a transaction that wrote nothing, or it is wrong."""
+        wanted = TransactionState.COMPLETE_COMMIT if request.commits else TransactionState.COMPLETE_ABORT
+        if transaction.state is wanted and (is_repeated or not request.bumps_epoch):
+            self._journal.answer(request_id, _identity(transaction))
+            return
+        if request.commits or is_repeated or not request.bumps_epoch:
+            raise _wrong_state(transaction, request.commits)
+        next_id = _needed(request.fresh_producer_id) if transaction.is_epoch_exhausted else None
+        aborted = transaction.aborted_empty(
+            client_version=request.client_version, next_producer_id=next_id, wall_ms=wall_ms
+        )
+        self._write(aborted, request_id, _identity(aborted))
+
+    # What tools ask.
+
+    def on_describe(self, request_id: RequestId, transactional_id: str, *, now_ms: int, wall_ms: int) -> None:
+        """Answered with a `Transaction`, or TRANSACTIONAL_ID_NOT_FOUND."""
+
+        def describe(now_ms: int, wall_ms: int) -> None:
+            transaction = self.transactions.get(transactional_id)
+            if transaction is None:
+                raise refusal(Code.TRANSACTIONAL_ID_NOT_FOUND, f"there is no transactional id {transactional_id!r}")
+            self._journal.answer(request_id, transaction)
+
+        self._run(request_id, transactional_id, describe, now_ms, wall_ms)
+
+    def on_list(self, request_id: RequestId, *, now_ms: int, wall_ms: int) -> None:
+        """Answered with a tuple of all `Transaction`s; whoever asks filters them."""
+        self._run(
+            request_id,
+            None,
+            lambda now_ms, wall_ms: self._journal.answer(request_id, tuple(self.transactions.values())),
+            now_ms,
+            wall_ms,
+        )
+
+    # What else happens.
+
+    def on_records_lost(self, partitions: Collection[TopicPartition], *, now_ms: int, wall_ms: int) -> None:
+        """A replica that may lack committed records leads these now: an unclean election.
+
+        What is open there can no longer be committed whole. What is prepared ends as it was decided.
+        """
+        if not self._journal.is_active:
+            return
+        lost = frozenset(partitions)
+        for transaction in list(self.transactions.values()):
+            is_open = transaction.state is TransactionState.ONGOING and not transaction.has_lost_records
+            if is_open and not lost.isdisjoint(transaction.partitions):
+                self._write(transaction.that_lost_records(wall_ms))
+                self.facts = self.facts._replace(lost=self.facts.lost + 1)
+
+    def on_disconnected(self, request_id: RequestId, *, now_ms: int, wall_ms: int) -> None:
+        """Nobody waits for that answer any more, which may come all the same."""
+        for transactional_id, parked in self._parked.items():
+            if parked.request_id == request_id:
+                self._unpark(transactional_id)
+                return
+
+    def on_committed(self, end_offset: Offset) -> None:
+        """Everything below `end_offset` (exclusive) is there to stay."""
+        self._journal.on_committed(end_offset)
+
+    def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:
+        """A partition has its marker; or it refuses one for good: a newer coordinator, or a newer producer, was there.
+
+        A partition that knows a newer epoch of the producer has no transaction of this one. One that knows a newer
+        coordinator tells that this one is deposed, and what it prepared is the newer one's to complete.
+        """
+        sent = self._sends.pop(send_id, None)
+        if sent is None or not self._journal.is_active:
+            return
+        transactional_id, partition = sent
+        if isinstance(outcome, KafkaError):
+            self.facts = self.facts._replace(refused_markers=self.facts.refused_markers + 1)
+            if outcome.code == Code.TRANSACTION_COORDINATOR_FENCED:
+                return
+        unmarked = self._unmarked.get(transactional_id)
+        if unmarked is None:
+            return
+        unmarked.discard(partition)
+        if not unmarked:
+            del self._unmarked[transactional_id]
+            self._write(self.transactions[transactional_id].completed(wall_ms))
+            self._run_parked(transactional_id, now_ms, wall_ms)
+
+    def on_time(self, *, now_ms: int, wall_ms: int) -> None:
+        """Abort what has been open too long, send away who waited too long, forget what nobody used."""
+        if not self._journal.is_active:
+            return
+        while (transactional_id := self._timeouts.pop_due(now_ms)) is not None:
+            transaction = self.transactions.get(transactional_id)
+            if transaction is not None and transaction.state is TransactionState.ONGOING:
+                self.facts = self.facts._replace(timed_out=self.facts.timed_out + 1)
+                self._fence(transaction, wall_ms)
+        while (transactional_id := self._parked_until.pop_due(now_ms)) is not None:
+            parked = self._parked.pop(transactional_id, None)
+            if parked is not None:
+                self._journal.answer_at_once(parked.request_id, parked.refuse)
+        if self._expiry_due_ms is not None and now_ms >= self._expiry_due_ms:
+            self._expire(now_ms, wall_ms)
+
+    def next_deadline_ms(self) -> int | None:
+        """When to call `on_time`, by the clock of `now_ms`; None while there is nothing to wait for."""
+        if not self._journal.is_active:
+            return None
+        due = (self._timeouts.next_ms(), self._parked_until.next_ms(), self._expiry_due_ms)
+        return min((one for one in due if one is not None), default=None)
+
+    def take_ready(self) -> CoordinatorReady:
+        """All that is owed since the last call."""
+        return self._journal.take_ready()
+
+    # How.
+
+    def _run(
+        self,
+        request_id: RequestId,
+        transactional_id: str | None,
+        request: Callable[[int, int], None],
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        journal = self._journal
+        if not journal.is_active:
+            journal.answer_at_once(request_id, journal.why_inactive)
+            return
+        try:
+            if transactional_id is not None and not 0 < len(transactional_id) <= TRANSACTIONAL_ID_LENGTH_MAX:
+                raise refusal(
+                    Code.INVALID_REQUEST,
+                    f"a transactional id has 1 to {TRANSACTIONAL_ID_LENGTH_MAX} characters, "
+                    f"not {len(transactional_id)}",
+                )
+            request(now_ms, wall_ms)
+        except ProducerIdNeededError as needed:
+            journal.answer(request_id, needed)
+        except KafkaError as error:
+            journal.answer(request_id, error)
+
+    def _known(self, transactional_id: str) -> Transaction:
+        transaction = self.transactions.get(transactional_id)
+        if transaction is None:
+            raise refusal(
+                Code.INVALID_PRODUCER_ID_MAPPING,
+                f"there is no transactional id {transactional_id!r}: call InitProducerId first",
+            )
+        return transaction
+
+    def _of(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
+        """The transaction of a producer that is neither another's nor fenced."""
+        transaction = self._known(transactional_id)
+        if producer.producer_id != transaction.producer_id:
+            raise _wrong_mapping(transaction, producer)
+        if producer.producer_epoch != transaction.producer_epoch:
+            raise _fenced(transaction, producer)
+        return transaction
+
+    def _write(
+        self, transaction: Transaction, request_id: RequestId | None = None, outcome: object | None = None
+    ) -> None:
+        """Write where an id stands, and answer once that is committed."""
+        records = (self._record(transaction),)
+        if request_id is None:
+            self._journal.write(records)
+        else:
+            self._journal.write_and_answer(records, request_id, outcome)
+
+    def _record(self, transaction: Transaction) -> KeyValue:
+        return transaction_key(transaction.transactional_id), encode_transaction(transaction, self.value_version)
+
+    def _fence(self, transaction: Transaction, wall_ms: int) -> None:
+        """Abort, and let nothing more come of the producer that began it."""
+        self.facts = self.facts._replace(fenced=self.facts.fenced + 1)
+        prepared = transaction.prepared(
+            commits=False,
+            bumps_epoch=True,
+            client_version=transaction.client_version,
+            next_producer_id=None,
+            wall_ms=wall_ms,
+        )
+        self._write(prepared)
+        self._send_markers(prepared, wall_ms)
+
+    def _send_markers(self, transaction: Transaction, wall_ms: int) -> None:
+        """Send the markers of a prepared end, once it is committed."""
+        self._timeouts.cancel(transaction.transactional_id)
+        epoch = transaction.producer_epoch
+        assert epoch is not None
+        marker = Marker(
+            transaction.producer_id,
+            epoch,
+            transaction.state is TransactionState.PREPARE_COMMIT,
+            self._coordinator_epoch,
+            transaction.client_version,
+        )
+        if not transaction.partitions:
+            self._write(transaction.completed(wall_ms))
+            return
+        self._unmarked[transaction.transactional_id] = set(transaction.partitions)
+        for partition in sorted(transaction.partitions):
+            self._last_send_id += 1
+            send_id = SendId(self._last_send_id)
+            self._sends[send_id] = transaction.transactional_id, partition
+            self._journal.send(Send(send_id, partition, marker))
+
+    def _time(self, transaction: Transaction, now_ms: int, wall_ms: int) -> None:
+        started_ms = wall_ms if transaction.started_ms is None else transaction.started_ms
+        self._timeouts.set(transaction.transactional_id, now_ms + max(started_ms + transaction.timeout_ms - wall_ms, 0))
+
+    def _park(self, transactional_id: str, request_id: RequestId, run: Callable[[int, int], None], now_ms: int) -> None:
+        """Wait for the end that is prepared. One request of an id waits; another takes its place."""
+        refuse = self._not_complete(self.transactions[transactional_id])
+        before = self._parked.pop(transactional_id, None)
+        if before is not None:
+            self._journal.answer_at_once(before.request_id, before.refuse)
+        self._parked[transactional_id] = _Parked(request_id, run, refuse)
+        self._parked_until.set(transactional_id, now_ms + PARKED_MS_MAX)
+
+    def _unpark(self, transactional_id: str) -> _Parked | None:
+        self._parked_until.cancel(transactional_id)
+        return self._parked.pop(transactional_id, None)
+
+    def _run_parked(self, transactional_id: str, now_ms: int, wall_ms: int) -> None:
+        parked = self._unpark(transactional_id)
+        if parked is not None:
+            self._run(parked.request_id, transactional_id, parked.run, now_ms, wall_ms)
+
+    def _not_complete(self, transaction: Transaction) -> KafkaError:
+        return refusal(
+            Code.CONCURRENT_TRANSACTIONS,
+            f"transactional id {transaction.transactional_id!r}: the transaction before is being ended "
+            f"({transaction.state.label}); try again",
+        )
+
+    def _expire(self, now_ms: int, wall_ms: int) -> None:
+        if not self._to_look_at:
+            self._to_look_at = list(self.transactions)
+        oldest_ms = wall_ms - self._settings.expiration_ms
+        looked_at, self._to_look_at = self._to_look_at[:EXPIRY_STEP_MAX], self._to_look_at[EXPIRY_STEP_MAX:]
+        expired = [
+            one
+            for one in looked_at
+            if (found := self.transactions.get(one)) is not None and _is_expired(found, oldest_ms)
+        ]
+        self._journal.write_in_parts(self._tombstones(expired))
+        self._expiry_due_ms = now_ms if self._to_look_at else now_ms + self._settings.expiry_check_interval_ms
+
+    def _tombstones(self, transactional_ids: Iterable[str]) -> Iterable[KeyValue]:
+        for one in transactional_ids:
+            self._last_epochs.pop(one, None)
+            yield transaction_key(one), None
+
+
+def _needed(fresh_producer_id: ProducerId | None) -> ProducerId:
+    if fresh_producer_id is None:
+        raise ProducerIdNeededError
+    return fresh_producer_id
+
+
+def _identity(transaction: Transaction) -> ProducerIdentity:
+    epoch = transaction.producer_epoch
+    invariant(epoch is not None, "transactional id {} has no epoch", transaction.transactional_id)
+    assert epoch is not None
+    return ProducerIdentity(transaction.producer_id, epoch)
+
+
+def _is_known(transaction: Transaction, expected: ProducerIdentity) -> bool:
+    """Whether a producer that names itself is this id's: the present one, or the one whose epochs have run out."""
+    if transaction.producer_epoch is None or expected.producer_id == transaction.producer_id:
+        return True
+    return expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= EPOCH_MAX - 1
+
+
+def _is_ended_by(transaction: Transaction, producer: ProducerIdentity) -> bool:
+    """Whether a producer of version 2 asks again for what was answered, in an answer that it has not seen.
+
+    The end bumped its epoch; or, with the last one, gave the id to another producer id.
+    """
+    if not transaction.bumps_epochs or transaction.producer_epoch is None:
+        return False
+    if producer.producer_id == transaction.producer_id:
+        return producer.producer_epoch + 1 == transaction.producer_epoch
+    return (
+        producer.producer_id == transaction.previous_producer_id
+        and producer.producer_epoch == EPOCH_MAX - 1
+        and transaction.producer_epoch == 0
+    )
+
+
+def _is_expired(transaction: Transaction, oldest_ms: int) -> bool:
+    return transaction.state in EXPIRABLE and transaction.updated_ms <= oldest_ms
+
+
+def _wrong_mapping(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
+    return refusal(
+        Code.INVALID_PRODUCER_ID_MAPPING,
+        f"transactional id {transaction.transactional_id!r} belongs to producer {transaction.producer_id}, not to "
+        f"{producer.producer_id}",
+    )
+
+
+def _fenced(transaction: Transaction, producer: ProducerIdentity) -> KafkaError:
+    return refusal(
+        Code.PRODUCER_FENCED,
+        f"transactional id {transaction.transactional_id!r}: producer {producer.producer_id} sent epoch "
+        f"{producer.producer_epoch}, in force is {transaction.producer_epoch} of producer {transaction.producer_id}: a "
+        "newer instance has taken over, or its transaction timed out",
+    )
+
+
+def _wrong_state(transaction: Transaction, commits: bool) -> KafkaError:
+    what = "committed" if commits else "aborted"
+    return refusal(
+        Code.INVALID_TXN_STATE,
+        f"transactional id {transaction.transactional_id!r} is {transaction.state.label}: nothing is to be {what}",
+    )
