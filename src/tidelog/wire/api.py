@@ -165,6 +165,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.DELETE_RECORDS, "DeleteRecords", 0, 2, 2),
         Api(ApiKey.INIT_PRODUCER_ID, "InitProducerId", 0, 5, 2),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4),
+        Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
         Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
         Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
         Api(ApiKey.CREATE_PARTITIONS, "CreatePartitions", 0, 3, 2),
