@@ -1,4 +1,4 @@
-"""What the log of a coordinator says: committed offsets, and classic groups as they were last recorded.
+"""What the log of a coordinator says: offsets, committed and pending, and classic groups as they were last recorded.
 
 Both are kept as the bytes of their values, which is a third of what objects of them would take: a million offsets are
 read at a start, and hardly any of them is asked for.
@@ -11,6 +11,7 @@ from sys import intern
 from typing import cast
 
 from tidelog.base.errors import CorruptLogError
+from tidelog.coordinator.pending_offsets import PendingOffsets, Position
 from tidelog.coordinator.records import (
     GROUP_KEY_VERSION,
     NAME_SIZE_BYTES_MAX,
@@ -18,8 +19,9 @@ from tidelog.coordinator.records import (
     check_offset,
     decode_group,
     names_in,
+    split_offset_key,
 )
-from tidelog.journal import KeyValue
+from tidelog.journal import KeyValue, TransactionEnd, TransactionRecord
 
 KNOWN_TOPICS_MAX = 10_000
 """Pairs of group and topic whose names need not be decoded again; at the limit all are forgotten."""
@@ -29,21 +31,26 @@ Positions = dict[int, bytes]
 
 
 class RecordedGroups:
-    """A state for `Journal`; its records are keys and values as bytes.
+    """A state for `Journal`; its records are keys and values as bytes, also within transactions, and the ends of those.
 
     Attributes:
         offsets: by group and topic; neither is there without an offset.
+        pending: offsets that wait for the end of a transaction.
         groups: by id, as `records.decode_group` reads them.
     """
 
     def __init__(self) -> None:
         self.offsets: dict[str, dict[str, Positions]] = {}
+        self.pending = PendingOffsets()
         self.groups: dict[str, bytes] = {}
         self.offsets_count = 0
         self._known: dict[bytes, Positions] = {}
 
     def apply(self, record: object) -> None:
         """Take a record in. What is of no known kind is skipped."""
+        if type(record) is not tuple:
+            self._apply_in_transaction(record)
+            return
         key, value = cast(KeyValue, record)
         version = key[:2]
         if version in OFFSET_KEY_VERSIONS:
@@ -61,6 +68,8 @@ class RecordedGroups:
                     self.offsets_count -= 1
                 if not positions:
                     self._forget(names)
+            if self.pending.groups:
+                self.pending.drop(Position(*_group_and_topic(names), partition))
         elif version == GROUP_KEY_VERSION:
             (group_id,) = names_in(key[2:])
             if value is None:
@@ -75,9 +84,14 @@ class RecordedGroups:
             group_id: {topic: dict(positions) for topic, positions in topics.items()}
             for group_id, topics in self.offsets.items()
         }
+        copy.pending = self.pending.clone()
         copy.groups = dict(self.groups)
         copy.offsets_count = self.offsets_count
         return copy
+
+    def has_offsets(self, group_id: str) -> bool:
+        """Whether a group is there by its offsets, be they pending."""
+        return group_id in self.offsets or group_id in self.pending.groups
 
     def offset_of(self, group_id: str, topic: str, partition: int) -> bytes | None:
         """The value of a committed offset."""
@@ -89,18 +103,38 @@ class RecordedGroups:
             for partition, value in positions.items():
                 yield topic, partition, value
 
+    def _apply_in_transaction(self, record: object) -> None:
+        """As Kafka: of what is part of a transaction offsets alone wait for its end."""
+        if isinstance(record, TransactionEnd):
+            for position, value in self.pending.end(record.producer_id, is_committed=record.is_committed):
+                positions = self._positions_in(position.group_id, position.topic)
+                if position.partition not in positions:
+                    self.offsets_count += 1
+                positions[position.partition] = value
+        elif isinstance(record, TransactionRecord):
+            key, offset = cast(KeyValue, record.record)
+            if key[:2] in OFFSET_KEY_VERSIONS and offset is not None:
+                names, partition = split_offset_key(key)
+                group_id, topic = _group_and_topic(names)
+                self.pending.add(record.producer_id, Position(group_id, intern(topic), partition), offset)
+            else:
+                self.apply(record.record)
+
     def _positions(self, names: bytes) -> Positions:
         """Those that `names`, as they stand in a key, stand for; made if there are none."""
-        group_id, topic = _group_and_topic(names)
+        positions = self._positions_in(*_group_and_topic(names))
+        if len(self._known) >= KNOWN_TOPICS_MAX:
+            self._known.clear()
+        self._known[names] = positions
+        return positions
+
+    def _positions_in(self, group_id: str, topic: str) -> Positions:
         topics = self.offsets.get(group_id)
         if topics is None:
             topics = self.offsets[group_id] = {}
         positions = topics.get(topic)
         if positions is None:
             positions = topics[intern(topic)] = {}
-        if len(self._known) >= KNOWN_TOPICS_MAX:
-            self._known.clear()
-        self._known[names] = positions
         return positions
 
     def _forget(self, names: bytes) -> None:

@@ -13,6 +13,7 @@ from tidelog.journal.coordinator_machine import (
 )
 from tidelog.journal.decision import Decision
 from tidelog.journal.runtime import Batch, Journal, Ready, ReplayedState, Reply, Ticket
+from tidelog.journal.transaction_part import TransactionEnd, TransactionPart, TransactionRecord
 
 __all__ = [
     "Answer",
@@ -31,4 +32,7 @@ __all__ = [
     "Send",
     "SendId",
     "Ticket",
+    "TransactionEnd",
+    "TransactionPart",
+    "TransactionRecord",
 ]

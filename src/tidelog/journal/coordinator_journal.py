@@ -14,6 +14,8 @@ from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.journal.coordinator_machine import Answer, CoordinatorReady, KeyValue, RequestId, Send
 from tidelog.journal.decision import Decision
 from tidelog.journal.runtime import Batch, Journal, ReplayedState, Ticket
+from tidelog.journal.transaction_part import TransactionEnd, TransactionPart, TransactionRecord
+from tidelog.records.control import ControlType, EndTransactionMarker, control_key, control_value
 
 S = TypeVar("S", bound=ReplayedState)
 
@@ -41,7 +43,6 @@ class CoordinatorJournal(Generic[S]):
         self._journal = Journal(state, not_active=Code.NOT_COORDINATOR, keeps_committed=False)
         self._owed: dict[Ticket, RequestId | Send] = {}
         self._answers: list[Answer] = []
-        self._open_transactions: dict[int, dict[bytes, KeyValue]] = {}  # by producer id, then key
         self._has_resigned = False
 
     @property
@@ -65,28 +66,20 @@ class CoordinatorJournal(Generic[S]):
         """A committed record was read from the log.
 
         Args:
-            transaction_of: the producer whose transaction it is part of. It counts once that is committed, unless
-                something newer was said of its key outside of it.
+            transaction_of: the producer whose transaction it is part of: the state takes in a `TransactionRecord`.
         """
-        if transaction_of is not None:
-            self._open_transactions.setdefault(transaction_of, {})[record[0]] = record
-            return
-        if self._open_transactions:
-            for transaction in self._open_transactions.values():
-                transaction.pop(record[0], None)
-        self._journal.replay(record, offset)
+        if transaction_of is None:
+            self._journal.replay(record, offset)
+        else:
+            self._journal.replay(TransactionRecord(transaction_of, record), offset)
 
     def replay_end(self, producer_id: int, *, is_committed: bool) -> None:
-        """The transaction of a producer ended here."""
-        transaction = self._open_transactions.pop(producer_id, {})
-        if is_committed:
-            for record in transaction.values():
-                self.state.apply(record)
+        """The marker that ends a producer's transaction was read from the log: the state takes in that end."""
+        self.state.apply(TransactionEnd(producer_id, is_committed))
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset) -> None:
         """See `Journal`."""
         self._journal.become_active(leader_epoch, next_offset)
-        self._open_transactions.clear()
 
     def on_committed(self, end_offset: Offset) -> None:
         """See `Journal`."""
@@ -116,9 +109,37 @@ class CoordinatorJournal(Generic[S]):
         """Write records as one batch."""
         self._journal.submit(Decision(records, None))
 
-    def write_and_answer(self, records: tuple[KeyValue, ...], request_id: RequestId, outcome: object) -> None:
-        """Write records as one batch, and answer once it is committed."""
-        self._owed[self._journal.submit(Decision(records, outcome))] = request_id
+    def write_and_answer(
+        self,
+        records: tuple[KeyValue, ...],
+        request_id: RequestId,
+        outcome: object,
+        *,
+        transaction: TransactionPart | None = None,
+    ) -> None:
+        """Write records as one batch, and answer once it is committed.
+
+        Args:
+            transaction: that they are part of: the state takes in each as a `TransactionRecord`.
+        """
+        self._owed[self._journal.submit(Decision(records, outcome, transaction))] = request_id
+
+    def end_transaction_and_answer(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        request_id: RequestId,
+        outcome: object,
+        *,
+        is_committed: bool,
+        coordinator_epoch: int,
+    ) -> None:
+        """Write the marker that ends a producer's transaction on this log, and answer once it is committed."""
+        control_type = ControlType.COMMIT if is_committed else ControlType.ABORT
+        marker = (control_key(control_type), control_value(EndTransactionMarker(coordinator_epoch=coordinator_epoch)))
+        end = TransactionEnd(producer_id, is_committed)
+        part = TransactionPart(producer_id, producer_epoch, end)
+        self.write_and_answer((marker,), request_id, outcome, transaction=part)
 
     def write_in_parts(self, records: Iterable[KeyValue]) -> None:
         """Write records of which each stands for itself, in as many batches as they need."""

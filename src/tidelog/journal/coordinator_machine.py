@@ -104,7 +104,8 @@ class CoordinatorMachine(Protocol):
         """A committed record was read from the log. One of a kind that is not known is skipped.
 
         Args:
-            transaction_of: the producer whose transaction it is part of: it counts once `replay_end` says so.
+            transaction_of: the producer whose transaction it is part of: it counts once `replay_end` says so. A kind
+                that writes nothing in transactions skips it.
 
         Raises:
             CorruptLogError: it is not what it claims; names the offset. The partition is not to be led.

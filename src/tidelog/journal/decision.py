@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from tidelog.base.errors import KafkaError
+from tidelog.journal.transaction_part import TransactionPart
 
 S = TypeVar("S")
 R_co = TypeVar("R_co", covariant=True)
@@ -19,10 +20,12 @@ class Decision(Generic[R_co]):
     Attributes:
         records: what to append, as one batch, all or nothing. Empty for a read, a no-op or a refusal.
         reply: what to answer once the records, and all that the decision was based on, are committed.
+        transaction: whose the records are part of, or end; None for those that stand for themselves.
     """
 
     records: tuple[object, ...]
     reply: R_co
+    transaction: TransactionPart | None = None
 
     @staticmethod
     def over(state: S, decide: Callable[[S], Decision[object]]) -> Decision[object]:

@@ -32,6 +32,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.journal.decision import Decision
+from tidelog.journal.transaction_part import TransactionPart
 
 Ticket = NewType("Ticket", int)
 """Names a reply that is to come. Grows; never reused by one journal."""
@@ -57,11 +58,16 @@ R_co = TypeVar("R_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Batch(Generic[R_co]):
-    """Records to append as one batch, so that a crash keeps all or none of them."""
+    """Records to append as one batch, so that a crash keeps all or none of them.
+
+    Attributes:
+        transaction: under whose producer id and epoch; None for the usual batch, of no producer.
+    """
 
     base_offset: Offset
     leader_epoch: LeaderEpoch
     records: tuple[R_co, ...]
+    transaction: TransactionPart | None = None
 
     @property
     def end_offset(self) -> Offset:
@@ -202,9 +208,15 @@ class Journal(Generic[S]):
         """
         leader_epoch, state = self._lead()
         if decision.records:
-            batch: Batch[object] = Batch(self.next_offset, leader_epoch, decision.records)
-            for record in decision.records:
-                state.apply(record)
+            transaction = decision.transaction
+            batch: Batch[object] = Batch(self.next_offset, leader_epoch, decision.records, transaction)
+            if transaction is None:
+                for record in decision.records:
+                    state.apply(record)
+            else:
+                invariant(not self._keeps_committed, "a transaction in a journal that keeps what is committed apart")
+                for record in transaction.applied(decision.records):
+                    state.apply(record)
             self._pending.append(batch)
             self._unappended.append(batch)
             self.next_offset = batch.end_offset

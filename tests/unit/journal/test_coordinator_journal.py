@@ -5,7 +5,18 @@ from __future__ import annotations
 from support.fixtures.registers import RecordedRegisters
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
-from tidelog.journal import Answer, CoordinatorJournal, RequestId, Send, SendId
+from tidelog.journal import (
+    Answer,
+    CoordinatorJournal,
+    RequestId,
+    Send,
+    SendId,
+    TransactionEnd,
+    TransactionPart,
+    TransactionRecord,
+)
+from tidelog.records import ControlType, Record
+from tidelog.records.control import read_control_type, read_end_transaction_marker
 
 SEND = Send(SendId(1), TopicPartition("flights", PartitionIndex(0)), "request")
 
@@ -64,14 +75,46 @@ def test_records_that_stand_for_themselves_go_in_batches_that_fit() -> None:
     assert [record for batch in batches for record in batch.records] == records
 
 
-def test_a_transaction_counts_once_it_is_committed_unless_something_newer_was_said() -> None:
-    journal = CoordinatorJournal(RecordedRegisters())
-    journal.replay((b"a", b"aborted"), Offset(0), transaction_of=7)
-    journal.replay((b"b", b"committed"), Offset(1), transaction_of=8)
-    journal.replay((b"c", b"older"), Offset(2), transaction_of=8)
-    journal.replay((b"c", b"newer"), Offset(3))
-    journal.replay_end(7, is_committed=False)
-    journal.replay_end(8, is_committed=True)
-    journal.replay((b"d", b"open"), Offset(6), transaction_of=9)
-    journal.become_active(LeaderEpoch(1), Offset(7))
-    assert journal.state.values == {b"b": b"committed", b"c": b"newer"}
+class HeardRecords:
+    """A state that keeps all that it takes in."""
+
+    def __init__(self, heard: tuple[object, ...] = ()) -> None:
+        self.heard = list(heard)
+
+    def apply(self, record: object) -> None:
+        self.heard.append(record)
+
+    def clone(self) -> HeardRecords:
+        return HeardRecords(tuple(self.heard))
+
+
+def test_a_state_takes_the_same_in_whether_a_transaction_is_written_or_read() -> None:
+    record, other = (b"a", b"1"), (b"b", b"2")
+    written = CoordinatorJournal(HeardRecords())
+    written.become_active(LeaderEpoch(1), Offset(1))
+    part = TransactionPart(7, 3)
+    written.write_and_answer((record, other), RequestId(1), "pending", transaction=part)
+    written.end_transaction_and_answer(7, 3, RequestId(2), "over", is_committed=True, coordinator_epoch=5)
+    written.write((record,))
+    read = CoordinatorJournal(HeardRecords())
+    read.replay(record, Offset(1), transaction_of=7)
+    read.replay(other, Offset(2), transaction_of=7)
+    read.replay_end(7, is_committed=True)
+    read.replay(record, Offset(4))
+    expected = [TransactionRecord(7, record), TransactionRecord(7, other), TransactionEnd(7, True), record]
+    assert written.state.heard == read.state.heard == expected
+
+    ready = written.take_ready()
+    assert not ready.answers
+    records, end, plain = ready.batches
+    assert (records.records, records.transaction, records.base_offset) == ((record, other), part, 1)
+    assert end.transaction == TransactionPart(7, 3, TransactionEnd(7, True))
+    ((key, value),) = end.records
+    marker = read_end_transaction_marker(Record(0, 0, key, value, (), -1))
+    assert marker is not None
+    assert (read_control_type(key), marker.coordinator_epoch) == (ControlType.COMMIT, 5)
+    assert (plain.transaction, plain.end_offset) == (None, 5)
+    written.on_committed(Offset(3))
+    assert written.take_ready().answers == (Answer(RequestId(1), "pending"),)
+    written.on_committed(Offset(5))
+    assert written.take_ready().answers == (Answer(RequestId(2), "over"),)

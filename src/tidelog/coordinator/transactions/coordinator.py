@@ -124,22 +124,24 @@ class TransactionCoordinator:
     ) -> None:
         """A committed record was read from the log. One of a kind that is not known here is skipped.
 
+        Args:
+            transaction_of: nobody writes to this log in a transaction, so what says so is skipped as well.
+
         Raises:
             CorruptLogError: it is not what it claims; names the offset. The partition is not to be led.
         """
-        if key is None:
+        if key is None or transaction_of is not None:
             return
         try:
             transactional_id = decode_key(key)
             if transactional_id is not None and value is not None:
                 decode_transaction(transactional_id, value)
-            self._journal.replay((key, value), offset, transaction_of=transaction_of)
+            self._journal.replay((key, value), offset)
         except CorruptLogError as error:
             raise CorruptLogError(f"__transaction_state-{self.partition}, offset {offset}: {error}") from error
 
     def replay_end(self, producer_id: int, *, is_committed: bool) -> None:
-        """The transaction of a producer ended here."""
-        self._journal.replay_end(producer_id, is_committed=is_committed)
+        """See `replay`: there was none."""
 
     def restore(self) -> None:
         """There is nothing to make of what was replayed."""

@@ -437,7 +437,16 @@ class CoordinatorPartition(Generic[M]):
 
     def _append(self, batch: Batch[KeyValue]) -> None:
         now_ms = self._clock.wall_ms()
-        builder = BatchBuilder()
+        transaction = batch.transaction
+        if transaction is None:
+            builder = BatchBuilder()
+        else:  # without sequence numbers, as Kafka's coordinators
+            builder = BatchBuilder(
+                producer_id=transaction.producer_id,
+                producer_epoch=transaction.producer_epoch,
+                transactional=True,
+                control=transaction.end is not None,
+            )
         for key, value in batch.records:
             builder.append(now_ms, key, value)
         data = memoryview(bytearray(builder.build()))
