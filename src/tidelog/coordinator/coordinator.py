@@ -19,7 +19,7 @@ from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
-from tidelog.coordinator import describe, membership, offsets, rebalance
+from tidelog.coordinator import describe, membership, offsets, rebalance, transactional_offsets
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.expiry import OffsetExpiry
 from tidelog.coordinator.group import Change, Group, restored
@@ -35,6 +35,7 @@ from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest
 from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest
 from tidelog.wire.messages.api_14_sync_group import SyncGroupRequest
+from tidelog.wire.messages.api_28_txn_offset_commit import TxnOffsetCommitRequest
 from tidelog.wire.messages.api_47_offset_delete import OffsetDeleteRequest
 
 
@@ -81,8 +82,16 @@ class GroupCoordinator:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics in which there are offsets."""
-        return frozenset(topic for topics in self._journal.state.offsets.values() for topic in topics)
+        """The topics in which there are offsets, be they pending."""
+        state = self._journal.state
+        return frozenset(
+            topic for groups in (state.offsets, state.pending.groups) for one in groups.values() for topic in one
+        )
+
+    @property
+    def pending_producer_ids(self) -> frozenset[int]:
+        """Whose open transactions hold offsets here."""
+        return self._journal.state.pending.producer_ids
 
     # Loading.
 
@@ -92,8 +101,8 @@ class GroupCoordinator:
         """A committed record was read from the log. One of a kind that is not known here is skipped.
 
         Args:
-            transaction_of: the producer whose transaction it is part of. We write none, but an Apache Kafka may have:
-                then it counts once `replay_end` says so, unless something newer was said outside of it.
+            transaction_of: the producer whose transaction it is part of: an offset counts once `replay_end` says so,
+                unless something newer was said of its position.
 
         Raises:
             CorruptLogError: it is not what it claims; names the offset. The partition is not to be led.
@@ -118,11 +127,15 @@ class GroupCoordinator:
                 self.groups[group_id] = restored(group_id, decode_group(value), self._restored)
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset, *, now_ms: int, wall_ms: int) -> None:
-        """All was replayed. Members that the log knows have a whole session to be heard of."""
+        """All was replayed. Members that the log knows have a whole session to be heard of.
+
+        Offsets of transactions that are open wait for their markers: the coordinator of those sends them here.
+        """
         journal = self._journal
         at = Moment(now_ms, wall_ms)
         journal.become_active(leader_epoch, next_offset)
         self.restore()
+        journal.state.pending.charge(self._memory)
         for group in self.groups.values():
             group.charge(self._memory)
             for member in group.members.values():
@@ -148,6 +161,7 @@ class GroupCoordinator:
                 member.sync_request = None
             group.release()
         self.groups.clear()
+        journal.state.pending.release()
 
     # What clients ask.
 
@@ -228,11 +242,70 @@ class GroupCoordinator:
         except KafkaError as error:
             journal.answer(request_id, error)
 
-    def on_offset_fetch(
-        self, request_id: RequestId, request: OffsetFetchRequestGroup, *, now_ms: int, wall_ms: int
+    def on_txn_offset_commit(
+        self, request_id: RequestId, request: TxnOffsetCommitRequest, *, api_version: int, now_ms: int, wall_ms: int
     ) -> None:
-        """Answered with an `OffsetFetchResponseGroup`; requests before version 8 hold one group without saying so."""
-        self._run(request_id, now_ms, wall_ms, lambda _: offsets.on_fetch(self._journal, request, request_id))
+        """Answered with a `TxnOffsetCommitResponse`.
+
+        That the partitions exist, that the transaction is open, and that no newer epoch of the producer wrote to this
+        log, is for the caller to see to.
+        """
+
+        def commit(at: Moment) -> None:
+            group = self.groups.get(self._checked(request.group_id))
+            transactional_offsets.on_commit(self._journal, at, group, request, request_id, api_version=api_version)
+
+        self._run(request_id, now_ms, wall_ms, commit)
+
+    def on_end_transaction(
+        self,
+        request_id: RequestId,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """Answered with `Code.NONE` once the marker is committed, and what it decided counts.
+
+        Args:
+            producer_epoch: that the marker carries; that it may still write to this log is for the caller to see to.
+            coordinator_epoch: leader epoch of the transaction's coordinator; likewise.
+        """
+
+        def end(at: Moment) -> None:
+            transactional_offsets.on_end(
+                self._journal,
+                request_id,
+                producer_id,
+                producer_epoch,
+                is_commit=is_commit,
+                coordinator_epoch=coordinator_epoch,
+            )
+
+        self._run(request_id, now_ms, wall_ms, end)
+
+    def on_offset_fetch(
+        self,
+        request_id: RequestId,
+        request: OffsetFetchRequestGroup,
+        *,
+        require_stable: bool = False,
+        now_ms: int,
+        wall_ms: int,
+    ) -> None:
+        """Answered with an `OffsetFetchResponseGroup`; requests before version 8 hold one group without saying so.
+
+        Args:
+            require_stable: whether a position that an open transaction may move is an error.
+        """
+
+        def fetch(at: Moment) -> None:
+            offsets.on_fetch(self._journal, request, request_id, require_stable=require_stable)
+
+        self._run(request_id, now_ms, wall_ms, fetch)
 
     def on_offset_delete(
         self, request_id: RequestId, request: OffsetDeleteRequest, *, now_ms: int, wall_ms: int
@@ -299,7 +372,13 @@ class GroupCoordinator:
         if not journal.is_active:
             return
         names = frozenset(topics)
-        groups = [one for one, positions in journal.state.offsets.items() if not names.isdisjoint(positions)]
+        state = journal.state
+        groups = [one for one, positions in state.offsets.items() if not names.isdisjoint(positions)]
+        groups += [
+            one
+            for one, positions in state.pending.groups.items()
+            if not names.isdisjoint(positions) and names.isdisjoint(state.offsets.get(one, ()))
+        ]
         journal.write_in_parts(record for one in groups for record in offsets.tombstones(journal, one, names))
 
     def on_sent(self, send_id: SendId, outcome: object, *, now_ms: int, wall_ms: int) -> None:

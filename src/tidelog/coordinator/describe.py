@@ -18,7 +18,7 @@ NAMES_MISSING_GROUPS_SINCE = 6
 def described(journal: GroupJournal, group: Group | None, group_id: str, api_version: int) -> DescribedGroup:
     """A group with its members; what they want and got is told of a stable one only."""
     if group is None:
-        if group_id in journal.state.offsets:
+        if journal.state.has_offsets(group_id):
             return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= NAMES_MISSING_GROUPS_SINCE:
@@ -53,7 +53,9 @@ def listed(
     if types and CLASSIC not in {one.lower() for one in types}:
         return ()
     found = [(group_id, group.protocol_type or "", group.state) for group_id, group in groups.items()]
-    found += ((group_id, "", GroupState.EMPTY) for group_id in journal.state.offsets if group_id not in groups)
+    state = journal.state
+    simple = {**state.offsets, **state.pending.groups} if state.pending else state.offsets
+    found += ((group_id, "", GroupState.EMPTY) for group_id in simple if group_id not in groups)
     return tuple(
         ListedGroup(group_id=group_id, protocol_type=protocol_type, group_state=state.value, group_type=CLASSIC)
         for group_id, protocol_type, state in found

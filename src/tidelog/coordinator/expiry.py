@@ -2,7 +2,7 @@
 
 An offset is kept while its group has members that want its topic; afterwards for `offsets.retention.minutes`, counted
 from when the group became empty, or, where there never was a member, from the commit. What remains of a group that is
-empty and has no offsets goes as well.
+empty and has no offsets goes as well. An offset that an open transaction may move stays, and so does its group.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class OffsetExpiry:
         group = self._groups.get(group_id)
         looked_at, expired = _expired(journal, at, group_id, group)
         records += ((offset_key(group_id, topic, partition), None) for topic, partition in expired)
-        keeps_offsets = len(expired) < sum(map(len, journal.state.offsets.get(group_id, {}).values()))
+        keeps_offsets = group_id in journal.state.pending.groups or len(expired) < sum(
+            map(len, journal.state.offsets.get(group_id, {}).values())
+        )
         if group is not None and group.state is GroupState.EMPTY and not group.pending and not keeps_offsets:
             if group.is_recorded:
                 records.append((group_key(group_id), None))
@@ -99,6 +101,6 @@ def _expired(
                 is_over = at.wall_ms >= offset.expire_timestamp_ms
             else:
                 is_over = (offset.commit_timestamp_ms if since_ms is None else since_ms) <= oldest_ms
-            if is_over:
+            if is_over and not journal.state.pending.has(group_id, name, partition):
                 expired.append((name, partition))
     return looked_at, expired

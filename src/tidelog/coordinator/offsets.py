@@ -83,7 +83,7 @@ def on_commit(
         head = offset_key_head(group_id, topic.name)
         for one in topic.partitions:
             metadata = one.committed_metadata or ""
-            if metadata and (len(metadata) > length_max or len(metadata.encode()) > NAME_SIZE_BYTES_MAX):
+            if metadata and is_metadata_too_large(metadata, length_max):
                 partitions.append(OffsetCommitResponsePartition(one.partition_index, _METADATA_TOO_LARGE))
                 continue
             value = (
@@ -112,7 +112,7 @@ def _check_committer(
     if group is None:
         if generation_id < 0:
             return
-        if request.group_id in journal.state.offsets:
+        if journal.state.has_offsets(request.group_id):
             raise refusal(
                 Code.UNKNOWN_MEMBER_ID, f"group {request.group_id!r} has offsets, and no member {request.member_id!r}"
             )
@@ -133,14 +133,30 @@ def _check_committer(
         rebalance.extend_session(journal, at, member)
 
 
+def is_metadata_too_large(metadata: str, length_max: int) -> bool:
+    """Whether metadata is longer than `offset.metadata.max.bytes`, or than any record holds."""
+    return len(metadata) > length_max or len(metadata.encode()) > NAME_SIZE_BYTES_MAX
+
+
 # Fetch.
 
 
-def on_fetch(journal: GroupJournal, request: OffsetFetchRequestGroup, request_id: RequestId) -> None:
-    """Answer the positions of one group; -1 where there is none."""
+def on_fetch(
+    journal: GroupJournal, request: OffsetFetchRequestGroup, request_id: RequestId, *, require_stable: bool
+) -> None:
+    """Answer the positions of one group; -1 where there is none.
+
+    Args:
+        require_stable: a position that an open transaction may yet move is UNSTABLE_OFFSET_COMMIT (KIP-447). Of all
+            positions, those that are there by open transactions alone are told too; Kafka keeps silent about them,
+            as if there were none.
+    """
     recorded = journal.state.offsets.get(request.group_id, {})
+    unstable = journal.state.pending.groups.get(request.group_id, {}) if require_stable else {}
     if request.topics is None:
-        wanted: Iterator[tuple[str, Collection[int]]] = ((name, positions) for name, positions in recorded.items())
+        wanted: Iterator[tuple[str, Collection[int]]] = (
+            (name, {**recorded.get(name, {}), **unstable.get(name, {})}) for name in {**recorded, **unstable}
+        )
     else:
         wanted = ((topic.name, topic.partition_indexes) for topic in request.topics)
     topics = []
@@ -148,6 +164,10 @@ def on_fetch(journal: GroupJournal, request: OffsetFetchRequestGroup, request_id
         positions = recorded.get(name, {})
         partitions = []
         for index in indexes:
+            if unstable and index in unstable.get(name, ()):
+                code = Code.UNSTABLE_OFFSET_COMMIT.value
+                partitions.append(OffsetFetchResponsePartition(partition_index=index, error_code=code))
+                continue
             value = positions.get(index)
             if value is None:
                 partitions.append(OffsetFetchResponsePartition(partition_index=index))
@@ -171,13 +191,13 @@ def on_fetch(journal: GroupJournal, request: OffsetFetchRequestGroup, request_id
 def on_offset_delete(
     journal: GroupJournal, group: Group | None, request: OffsetDeleteRequest, request_id: RequestId
 ) -> None:
-    """Forget positions in topics that no member is subscribed to.
+    """Forget positions in topics that no member is subscribed to, those of open transactions too.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if it has members whose subscriptions are not ours to read.
     """
     group_id = request.group_id
-    if group is None and group_id not in journal.state.offsets:
+    if group is None and not journal.state.has_offsets(group_id):
         raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
     if group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise refusal(
@@ -194,6 +214,7 @@ def on_offset_delete(
                 (offset_key(group_id, topic.name, one.partition_index), None)
                 for one in topic.partitions
                 if journal.state.offset_of(group_id, topic.name, one.partition_index) is not None
+                or journal.state.pending.has(group_id, topic.name, one.partition_index)
             )
         topics.append(
             OffsetDeleteResponseTopic(
@@ -206,12 +227,12 @@ def on_offset_delete(
 
 
 def on_delete_group(journal: GroupJournal, group: Group | None, group_id: str, request_id: RequestId) -> None:
-    """Forget a group that has no members, with its offsets.
+    """Forget a group that has no members, with its offsets: open transactions commit none to it any more.
 
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
     """
-    if group is None and group_id not in journal.state.offsets:
+    if group is None and not journal.state.has_offsets(group_id):
         raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
     if group is not None and group.state is not GroupState.EMPTY:
         raise refusal(Code.NON_EMPTY_GROUP, f"group {group_id!r} is {group.state.value}: stop its members first")
@@ -227,9 +248,12 @@ def on_delete_group(journal: GroupJournal, group: Group | None, group_id: str, r
 
 
 def tombstones(journal: GroupJournal, group_id: str, topics: Collection[str] | None = None) -> list[KeyValue]:
-    """What forgets all offsets of a group, or those in some topics."""
+    """What forgets all offsets of a group, or those in some topics; those that are pending likewise."""
+    state = journal.state
+    positions = {(topic, partition): None for topic, partition, _ in state.positions_of(group_id)}
+    positions.update(dict.fromkeys(state.pending.positions_of(group_id)))
     return [
         (offset_key(group_id, topic, partition), None)
-        for topic, partition, _ in journal.state.positions_of(group_id)
+        for topic, partition in positions
         if topics is None or topic in topics
     ]

@@ -1,8 +1,8 @@
 """OffsetFetch 1-9: how far groups have read, with the leader epoch that was committed (5+, KIP-320).
 
 Behaviour: a partition without an offset is answered -1, a group without any likewise. All partitions where none is
-named (2+); several groups from 8 on (KIP-709), each with an error of its own. Offsets are stable at once: there are no
-transactions that could hold them.
+named (2+); several groups from 8 on (KIP-709), each with an error of its own. Who asks for stable offsets (7+, KIP-447)
+gets UNSTABLE_OFFSET_COMMIT for a partition that an open transaction may move, others what was committed last.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def handle(
             row.topics = _each_refused(groups[0], row.error_code)
         return OffsetFetchResponse(topics=row.topics, error_code=row.error_code)
 
-    return when_all_answered([_answer(node, group) for group in groups], respond)
+    return when_all_answered([_answer(node, group, request.require_stable) for group in groups], respond)
 
 
-def _answer(node: GroupsApi, group: OffsetFetchRequestGroup) -> object:
+def _answer(node: GroupsApi, group: OffsetFetchRequestGroup, require_stable: bool) -> object:
     return node.groups.submit(
         group.group_id,
         lambda coordinator, request_id, now_ms, wall_ms: coordinator.on_offset_fetch(
-            request_id, group, now_ms=now_ms, wall_ms=wall_ms
+            request_id, group, require_stable=require_stable, now_ms=now_ms, wall_ms=wall_ms
         ),
     )
 
