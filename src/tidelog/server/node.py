@@ -22,6 +22,8 @@ from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.api import forwarding
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.fetch_sessions import FetchSessions
+from tidelog.server.api.no_transactions import NoTransactions
+from tidelog.server.api.ports import TransactionsApi
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
@@ -114,6 +116,7 @@ class Node:
         self.groups = GroupCoordinators(
             self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
         )
+        self.transactions: TransactionsApi = NoTransactions()
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None

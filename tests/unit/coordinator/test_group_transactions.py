@@ -25,11 +25,13 @@ T0 = ("t", 0)
 NONE, UNSTABLE = Code.NONE, Code.UNSTABLE_OFFSET_COMMIT
 
 
-def stable(world: Coordinated, *partitions: tuple[str, int], group_id: str = "g") -> dict[object, tuple[int, Code]]:
+def stable(
+    world: Coordinated, *partitions: tuple[str, int], group_id: str = "g"
+) -> dict[tuple[str, int], tuple[int, Code]]:
     """What a consumer that waits for transactions is told; of all partitions if none is named."""
     topics = [OffsetFetchRequestTopic(topic, [partition]) for topic, partition in partitions]
     request = OffsetFetchRequestGroup(group_id=group_id, topics=topics or None)
-    return {**world.fetch(request, require_stable=True)}
+    return world.fetch(request, require_stable=True)
 
 
 def listed(world: Coordinated) -> list[str]:

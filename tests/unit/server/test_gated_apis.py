@@ -35,6 +35,11 @@ from tidelog.wire.messages.api_23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from tidelog.wire.messages.api_28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from tidelog.wire.messages.api_32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from tidelog.wire.messages.api_35_describe_log_dirs import DescribeLogDirsRequest
 from tidelog.wire.messages.api_37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -167,6 +172,15 @@ REFUSED: dict[ApiKey, Callable[[str], object]] = {
     ApiKey.OFFSET_COMMIT: lambda name: OffsetCommitRequest(
         group_id="g",
         topics=[OffsetCommitRequestTopic(name, [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)])],
+    ),
+    ApiKey.TXN_OFFSET_COMMIT: lambda name: TxnOffsetCommitRequest(
+        transactional_id="x",
+        group_id="g",
+        producer_id=1,
+        producer_epoch=0,
+        topics=[
+            TxnOffsetCommitRequestTopic(name, [TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1)])
+        ],
     ),
     ApiKey.DELETE_TOPICS: lambda name: DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]),
     ApiKey.DELETE_RECORDS: lambda name: DeleteRecordsRequest(

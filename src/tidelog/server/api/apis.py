@@ -127,6 +127,12 @@ APIS: dict[int, ServedApi] = {
         are_denied=of_topics("topics", "topic", index="partition"),
         division=Division("topics", "topics", PARTITIONS),
     ),
+    ApiKey.TXN_OFFSET_COMMIT: ServedApi(
+        "api_28_txn_offset_commit",
+        (BROKER,),
+        are_denied=of_topics("topics", index="partition_index"),
+        division=Division("topics", "topics", PARTITIONS),
+    ),
     ApiKey.DESCRIBE_CONFIGS: ServedApi(
         "api_32_describe_configs",
         (BROKER, CONTROLLER),

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
 
-    from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, ProducerId
+    from tidelog.base.errors import Code
+    from tidelog.base.ids import (
+        BrokerEpoch,
+        BrokerId,
+        ClusterId,
+        Offset,
+        ProducerEpoch,
+        ProducerId,
+        TopicPartition,
+    )
     from tidelog.base.ports import Clock, Executor, Rng
     from tidelog.controller import CreatedTopic, NewTopic
     from tidelog.metadata import MetadataImage
@@ -90,6 +99,42 @@ class GroupsApi(MetadataApi, Protocol):
     def groups(self) -> GroupCoordinators: ...
 
 
+class TransactionsApi(Protocol):
+    """What the coordinator of a transaction, wherever it is, says of it."""
+
+    async def verify(
+        self,
+        transactional_id: str,
+        producer_id: ProducerId,
+        producer_epoch: ProducerEpoch,
+        partitions: Sequence[TopicPartition],
+        *,
+        adds: bool,
+    ) -> Mapping[TopicPartition, Code]:
+        """Whether a producer's open transaction has these partitions (KIP-890).
+
+        Args:
+            adds: one that it has not is added to it (transaction version 2), rather than refused.
+
+        Returns:
+            NONE for each partition of the transaction; TRANSACTION_ABORTABLE for one that is in none, or what else
+            the coordinator says.
+
+        Raises:
+            KafkaError: of the transaction as a whole, or because nobody could be asked.
+        """
+        ...
+
+
+class TransactionalGroupsApi(GroupsApi, Protocol):
+    """Groups whose offsets are part of transactions."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def transactions(self) -> TransactionsApi: ...
+
+
 class ControllerApi(MetadataApi, Protocol):
     """The controller, where it is active at this node."""
 
@@ -133,7 +178,7 @@ class QuorumApi(MetadataApi, Protocol):
         ...
 
 
-class ServerApi(DataApi, GroupsApi, ControllerApi, QuorumApi, Protocol):
+class ServerApi(DataApi, TransactionalGroupsApi, ControllerApi, QuorumApi, Protocol):
     """All of a node that any request may need."""
 
     @property

@@ -33,6 +33,7 @@ from tidelog.base.ids import Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock, Executor
 from tidelog.journal import Answer, Batch, CoordinatorMachine, CoordinatorReady, KeyValue, RequestId, SendId
+from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata.configs import ConfigKey
 from tidelog.net.backoff import Backoff
 from tidelog.records import BatchBuilder
@@ -50,6 +51,9 @@ Command = Callable[[M, RequestId, int, int], None]
 
 Event = Callable[[M, int, int], None]
 """Tells a machine what happened: the machine, `now_ms`, `wall_ms`. Nobody waits for an answer."""
+
+ProducerCheck = Callable[[ProducerStates], None]
+"""Raises KafkaError if what the log knows of a producer refuses what the machine would write for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,8 +241,11 @@ class CoordinatorPartition(Generic[M]):
 
     # What happened.
 
-    def submit(self, command: Command[M]) -> object:
+    def submit(self, command: Command[M], check: ProducerCheck | None = None) -> object:
         """Hand a request to the coordinator.
+
+        Args:
+            check: of the producer that it is about; nothing is appended in between.
 
         Returns:
             The answer, which may be a `KafkaError`; or a future of it, where it has to wait. Who loses interest in the
@@ -247,6 +254,11 @@ class CoordinatorPartition(Generic[M]):
         refused = self.refusal or self._cut_off
         if refused is not None:
             return refused
+        if check is not None:
+            try:
+                check(self.partition.log.producers)
+            except KafkaError as error:
+                return error
         self._last_request_id += 1
         request_id = self._current_request_id = RequestId(self._last_request_id)
         self._step(lambda coordinator, now_ms, wall_ms: command(coordinator, request_id, now_ms, wall_ms))

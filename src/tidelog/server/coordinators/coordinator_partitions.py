@@ -19,6 +19,7 @@ from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata.configs import ConfigValues, broker_values
 from tidelog.net.backoff import Backoff
 from tidelog.server.broker.broker import Broker, BrokerListener
@@ -29,6 +30,7 @@ from tidelog.server.coordinators.coordinator_partition import (
     CoordinatorPartition,
     Event,
     M,
+    ProducerCheck,
 )
 from tidelog.server.coordinators.retried_sends import SendToLeader
 from tidelog.server.replication.partition import Partition
@@ -101,8 +103,11 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
 
     # What handlers ask.
 
-    def submit(self, key: str, command: Command[M]) -> object:
-        """Submit a command to the coordinator of a key, if it is here.
+    def submit(self, key: str, command: Command[M], check: ProducerCheck | None = None) -> object:
+        """Ask the coordinator of a key, if it is here.
+
+        Args:
+            check: see `CoordinatorPartition.submit`.
 
         Returns:
             The answer, or a `KafkaError`, or a future of either: see `CoordinatorPartition.submit`.
@@ -110,8 +115,24 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         index = self._index_of(key)
         if index is None:
             return refusal(Code.NOT_COORDINATOR, f"no {self._kind.noun} has a coordinator yet: ask FindCoordinator")
+        return self.submit_to_partition(index, command, check)
+
+    def submit_to_partition(self, index: int, command: Command[M], check: ProducerCheck | None = None) -> object:
+        """Hand a request to the coordinator on a partition of the internal topic; see `submit`."""
         found = self._here.get(index)
-        return self._missing(index) if found is None else found.submit(command)
+        return self._missing(index) if found is None else found.submit(command, check)
+
+    def producers_at(self, index: int) -> ProducerStates:
+        """What the log of a partition knows of producers.
+
+        Raises:
+            KafkaError: nobody is served there, and why.
+        """
+        found = self._here.get(index)
+        why = self._missing(index) if found is None else found.refusal
+        if found is None or why is not None:
+            raise why or refusal(Code.NOT_COORDINATOR)
+        return found.partition.log.producers
 
     def submit_all(self, command: Command[M]) -> list[object]:
         """Submit a command to every coordinator that is here. The answers are as those of `submit`."""

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ports import Clock, Executor, Rng
+from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
@@ -17,8 +20,14 @@ from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartit
 
 if TYPE_CHECKING:
     from tidelog.coordinator import GroupCoordinator, GroupMemory, GroupSettings
+    from tidelog.journal import RequestId
 
 MINUTE_MS = 60_000
+
+TO_BE_ASKED_ELSEWHERE = frozenset(
+    {Code.NOT_COORDINATOR, Code.COORDINATOR_NOT_AVAILABLE, Code.COORDINATOR_LOAD_IN_PROGRESS}
+)
+"""What the coordinator of a transaction knows as NOT_LEADER_OR_FOLLOWER: it sends its marker again."""
 
 GROUPS = CoordinatorKind(
     CONSUMER_OFFSETS_TOPIC,
@@ -56,6 +65,54 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         self.memory: GroupMemory | None = None
         self._rng = rng
         self._deleted_before: set[str] = set()  # topics, until this has begun
+
+    async def write_marker(
+        self,
+        index: int,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int = 0,
+    ) -> Code:
+        """End a producer's transaction on a partition of the internal topic.
+
+        Returns once the marker is committed and what it decided counts: the next OffsetFetch says so.
+
+        Args:
+            index: of the partition.
+            producer_epoch: that the marker carries.
+            coordinator_epoch: leader epoch of the transaction's coordinator.
+            transaction_version: of the transaction; see `ProducerStates.check_marker`.
+
+        Returns:
+            NONE; or what the leader of any partition would say: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
+            NOT_LEADER_OR_FOLLOWER, also while the groups are being loaded.
+        """
+
+        def check(producers: ProducerStates) -> None:
+            producers.check_marker(
+                producer_id, producer_epoch, coordinator_epoch, transaction_version=transaction_version
+            )
+
+        def end(coordinator: GroupCoordinator, request_id: RequestId, now_ms: int, wall_ms: int) -> None:
+            coordinator.on_end_transaction(
+                request_id,
+                producer_id,
+                producer_epoch,
+                is_commit=is_commit,
+                coordinator_epoch=coordinator_epoch,
+                now_ms=now_ms,
+                wall_ms=wall_ms,
+            )
+
+        answer = self.submit_to_partition(index, end, check)
+        if isinstance(answer, asyncio.Future):
+            answer = await answer
+        if isinstance(answer, KafkaError):
+            return Code.NOT_LEADER_OR_FOLLOWER if answer.code in TO_BE_ASKED_ELSEWHERE else answer.code
+        return Code.NONE
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Offsets in deleted topics go, also where the topic was made again at once."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.existing_partitions import merged, take_out_missing
 from tidelog.server.api.group_answers import when_answered
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 def handle(
     node: GroupsApi, request: OffsetCommitRequest, context: RequestContext
 ) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    unknown = _take_out_unknown(node, request)
+    request.topics, unknown = take_out_missing(node.image, request.topics)
     if unknown and not request.topics:
         return OffsetCommitResponse(topics=_rows(unknown, Code.UNKNOWN_TOPIC_OR_PARTITION))
 
@@ -36,7 +37,7 @@ def handle(
         if isinstance(answer, KafkaError):
             answer = OffsetCommitResponse(topics=_rows(request.topics, code_of(answer, "OffsetCommit")))
         if unknown:
-            answer.topics = _merged(answer.topics + _rows(unknown, Code.UNKNOWN_TOPIC_OR_PARTITION))
+            answer.topics = merged(answer.topics + _rows(unknown, Code.UNKNOWN_TOPIC_OR_PARTITION))
         return answer
 
     return when_answered(
@@ -50,22 +51,6 @@ def handle(
     )
 
 
-def _take_out_unknown(node: GroupsApi, request: OffsetCommitRequest) -> list[OffsetCommitRequestTopic]:
-    """Leave in the request what exists."""
-    known = node.image.topics_by_name
-    unknown = []
-    for topic in request.topics:
-        found = known.get(topic.name)
-        count = 0 if found is None else len(found.partitions)
-        wrong = [one for one in topic.partitions if not 0 <= one.partition_index < count]
-        if wrong:
-            unknown.append(OffsetCommitRequestTopic(topic.name, wrong))
-            topic.partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
-    if unknown:
-        request.topics = [topic for topic in request.topics if topic.partitions]
-    return unknown
-
-
 def _rows(topics: list[OffsetCommitRequestTopic], code: Code) -> list[OffsetCommitResponseTopic]:
     return [
         OffsetCommitResponseTopic(
@@ -73,13 +58,3 @@ def _rows(topics: list[OffsetCommitRequestTopic], code: Code) -> list[OffsetComm
         )
         for topic in topics
     ]
-
-
-def _merged(topics: list[OffsetCommitResponseTopic]) -> list[OffsetCommitResponseTopic]:
-    """Each topic once: clients look answers up by its name."""
-    by_name: dict[str, OffsetCommitResponseTopic] = {}
-    for topic in topics:
-        found = by_name.setdefault(topic.name, topic)
-        if found is not topic:
-            found.partitions += topic.partitions
-    return list(by_name.values())
