@@ -19,6 +19,8 @@ from tidelog.records.control import read_control_type
 READ_SIZE_BYTES_MAX = 256 << 10
 """Of the log, replayed in one go: some ten milliseconds of a thread, in which the loop has its turns."""
 
+END_TYPES = frozenset({ControlType.COMMIT, ControlType.ABORT})
+
 LOOK_UPS_MAX = 8
 """How often a place is looked up without waiting for the disk; then it waits."""
 
@@ -92,8 +94,10 @@ class LogReplay:
                     if not header.is_control:
                         replay(record.key, record.value, offset, transaction_of=transaction_of)
                     elif transaction_of is not None:
-                        is_committed = read_control_type(record.key) is ControlType.COMMIT
-                        self._machine.replay_end(transaction_of, is_committed=is_committed)
+                        control_type = read_control_type(record.key)
+                        if control_type in END_TYPES:
+                            is_committed = control_type is ControlType.COMMIT
+                            self._machine.replay_end(transaction_of, is_committed=is_committed)
                 offset = Offset(header.next_offset)
         except KafkaError as error:  # of a batch; a record's own names its offset
             raise CorruptLogError(f"at offset {offset}: {error}") from error
