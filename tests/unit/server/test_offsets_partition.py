@@ -17,7 +17,8 @@ from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.coordinator import GroupCoordinator
 from tidelog.coordinator.records import encode_offset, offset_key
 from tidelog.log import LogConfig
-from tidelog.records import BatchBuilder, end_transaction_batch, read_records, split_batches
+from tidelog.records import BatchBuilder, ControlType, end_transaction_batch, read_records, split_batches
+from tidelog.records.control import control_key
 from tidelog.server.coordinators.coordinator_partition import ROOM_CHECK_SECONDS, Command
 from tidelog.server.coordinators.coordinator_partitions import partition_of
 from tidelog.server.coordinators.log_replay import READ_SIZE_BYTES_MAX
@@ -389,6 +390,9 @@ def test_offsets_of_transactions_count_once_they_are_committed() -> None:
 
         commit(2, "t", producer_id=7)  # aborted
         commit(3, "u", producer_id=8)  # committed
+        other = BatchBuilder(producer_id=8, producer_epoch=0, transactional=True, control=True)
+        other.append(0, control_key(ControlType.SNAPSHOT_HEADER), b"\0\0")
+        append(other.build())  # no end of a transaction
         commit(4, "v", producer_id=8)  # committed, but something newer was said meanwhile
         end(7, committed=False)
         assert code_of(led.commit(5, "v")) is Code.NONE
