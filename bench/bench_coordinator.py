@@ -8,8 +8,8 @@ from harness import LONG, figure, median, say
 
 from support.fixtures.coordinated import Coordinated, CountingRng
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.coordinator import GroupCoordinator, GroupSettings
-from tidelog.coordinator.records import encode_offset, offset_key
+from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
+from tidelog.coordinator.groups.records import encode_offset, offset_key
 from tidelog.journal import RequestId
 from tidelog.wire.messages.api_08_offset_commit import (
     OffsetCommitRequest,

@@ -8,8 +8,8 @@ import pytest
 
 from support.fixtures.coordinated import SESSION_MS, Coordinated, subscription
 from tidelog.base.errors import Code, KafkaError
-from tidelog.coordinator import GroupSettings, membership
-from tidelog.coordinator.group import TRANSITIONS, GroupState
+from tidelog.coordinator.groups import GroupSettings, membership
+from tidelog.coordinator.groups.group import TRANSITIONS, GroupState
 from tidelog.journal import RequestId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse

@@ -16,9 +16,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.fixtures.coordinated import Coordinated, CountingRng, subscription
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.coordinator import GroupCoordinator, GroupSettings
-from tidelog.coordinator.group import GroupState
-from tidelog.coordinator.records import decode_group
+from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
+from tidelog.coordinator.groups.group import GroupState
+from tidelog.coordinator.groups.records import decode_group
 from tidelog.journal import RequestId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitResponse
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse

@@ -8,7 +8,7 @@ import pytest
 
 from support.fixtures.coordinated import Coordinated
 from tidelog.base.errors import Code
-from tidelog.coordinator import GroupSettings
+from tidelog.coordinator.groups import GroupSettings
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 
 KB = 1 << 10

@@ -6,8 +6,8 @@ import pytest
 
 from support.fixtures.coordinated import WALL_START_MS, Coordinated, subscription
 from tidelog.base.errors import Code
-from tidelog.coordinator import GroupSettings
-from tidelog.coordinator.records import decode_offset, group_key, offset_key
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.records import decode_offset, group_key, offset_key
 from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.fixtures.coordinated import CountingRng
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.coordinator import GroupCoordinator, GroupSettings
-from tidelog.coordinator.records import (
+from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
+from tidelog.coordinator.groups.records import (
     CommittedOffset,
     GroupMetadataValue,
     MemberMetadata,
@@ -28,7 +28,7 @@ from tidelog.coordinator.records import (
     offset_key,
     split_offset_key,
 )
-from tidelog.coordinator.state import RecordedGroups
+from tidelog.coordinator.groups.state import RecordedGroups
 from tidelog.wire import encode
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from support.fixtures.coordinated import REBALANCE_MS, SESSION_MS, Coordinated, subscription
 from tidelog.base.errors import Code
-from tidelog.coordinator import GroupSettings
+from tidelog.coordinator.groups import GroupSettings
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatResponse
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse

@@ -6,8 +6,8 @@ import pytest
 
 from support.fixtures.coordinated import Coordinated
 from tidelog.base.errors import Code
-from tidelog.coordinator import GroupSettings
-from tidelog.coordinator.records import decode_offset, encode_group, group_key
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.records import decode_offset, encode_group, group_key
 from tidelog.journal import TransactionEnd, TransactionPart
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopic
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse

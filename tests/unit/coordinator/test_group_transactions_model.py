@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from support.fixtures.coordinated import Coordinated
 from tidelog.base.ids import Offset
-from tidelog.coordinator import GroupCoordinator
-from tidelog.coordinator.state import RecordedGroups
+from tidelog.coordinator.groups import GroupCoordinator
+from tidelog.coordinator.groups.state import RecordedGroups
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup
 from tidelog.wire.messages.api_47_offset_delete import (
     OffsetDeleteRequest,

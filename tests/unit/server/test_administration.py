@@ -19,7 +19,7 @@ from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Executor
 from tidelog.controller import ConfigChange, ConfigOperation, NewTopic
-from tidelog.coordinator import GroupCoordinator
+from tidelog.coordinator.groups import GroupCoordinator
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork

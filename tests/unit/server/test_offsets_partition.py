@@ -14,8 +14,8 @@ from support.fixtures.memory_disk import MemoryDisk
 from support.load.group_member import commit_request
 from tidelog.base.errors import Code, DiskError, KafkaError
 from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.coordinator import GroupCoordinator
-from tidelog.coordinator.records import encode_offset, offset_key
+from tidelog.coordinator.groups import GroupCoordinator
+from tidelog.coordinator.groups.records import encode_offset, offset_key
 from tidelog.log import LogConfig
 from tidelog.records import BatchBuilder, ControlType, end_transaction_batch, read_records, split_batches
 from tidelog.records.control import control_key

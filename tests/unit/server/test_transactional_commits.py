@@ -15,7 +15,7 @@ from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, ProducerEpoch, ProducerId, TopicId, TopicPartition
-from tidelog.coordinator import GroupCoordinator
+from tidelog.coordinator.groups import GroupCoordinator
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import MetadataImage, TopicImage

@@ -19,7 +19,7 @@ from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, E
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
 
 if TYPE_CHECKING:
-    from tidelog.coordinator import GroupCoordinator, GroupMemory, GroupSettings
+    from tidelog.coordinator.groups import GroupCoordinator, GroupMemory, GroupSettings
     from tidelog.journal import RequestId
 
 MINUTE_MS = 60_000
@@ -34,7 +34,7 @@ GROUPS = CoordinatorKind(
     noun="group",
     loss="these groups start where their auto.offset.reset says",
     logger=logging.getLogger("tidelog.server.groups"),
-    module="tidelog.coordinator",
+    module="tidelog.coordinator.groups",
     partition_count_key=keys.OFFSETS_TOPIC_NUM_PARTITIONS,
     replication_factor_key=keys.OFFSETS_TOPIC_REPLICATION_FACTOR,
     segment_size_key=keys.OFFSETS_TOPIC_SEGMENT_BYTES,
@@ -123,7 +123,7 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
             self.notify_all(partial(forget, names))
 
     def _new_machine(self, index: int) -> GroupCoordinator:
-        from tidelog.coordinator import GroupCoordinator, GroupMemory
+        from tidelog.coordinator.groups import GroupCoordinator, GroupMemory
 
         if self.memory is None:
             self.memory = GroupMemory(self._own_values()[keys.GROUP_COORDINATOR_MEMORY_BYTES])
@@ -135,7 +135,7 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         return partial(forget_all_but, self._broker.image.topics_by_name, deleted)
 
     def _settings(self) -> GroupSettings:
-        from tidelog.coordinator import GroupSettings
+        from tidelog.coordinator.groups import GroupSettings
 
         values = self._own_values()
         return GroupSettings(

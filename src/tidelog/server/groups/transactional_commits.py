@@ -23,7 +23,7 @@ from tidelog.log import VerificationGuard
 from tidelog.log.producer_state import ProducerStates
 
 if TYPE_CHECKING:
-    from tidelog.coordinator import GroupCoordinator
+    from tidelog.coordinator.groups import GroupCoordinator
     from tidelog.journal import RequestId
     from tidelog.server.groups.group_coordinators import GroupCoordinators
     from tidelog.wire.messages.api_28_txn_offset_commit import TxnOffsetCommitRequest

@@ -19,7 +19,7 @@ from prometheus_client.exposition import choose_encoder
 
 from tidelog.base.errors import Code
 from tidelog.base.version import __version__
-from tidelog.coordinator.group import GroupState
+from tidelog.coordinator.groups.group import GroupState
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
 from tidelog.server.transport.connections import Refused

@@ -19,9 +19,9 @@ from enum import Enum, StrEnum
 from tidelog.base.errors import Code, MalformedMessageError, refusal
 from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.member import Member, Protocols, protocols_bytes
-from tidelog.coordinator.memory import GROUP_BYTES, MEMBER_BYTES, GroupMemory
-from tidelog.coordinator.records import GroupMetadataValue, MemberMetadata
+from tidelog.coordinator.groups.member import Member, Protocols, protocols_bytes
+from tidelog.coordinator.groups.memory import GROUP_BYTES, MEMBER_BYTES, GroupMemory
+from tidelog.coordinator.groups.records import GroupMetadataValue, MemberMetadata
 from tidelog.journal import RequestId
 from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE
 from tidelog.wire.messages.consumer_protocol import subscribed_topics

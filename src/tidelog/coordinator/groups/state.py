@@ -11,8 +11,8 @@ from sys import intern
 from typing import cast
 
 from tidelog.base.errors import CorruptLogError
-from tidelog.coordinator.pending_offsets import PendingOffsets, Position
-from tidelog.coordinator.records import (
+from tidelog.coordinator.groups.pending_offsets import PendingOffsets, Position
+from tidelog.coordinator.groups.records import (
     GROUP_KEY_VERSION,
     NAME_SIZE_BYTES_MAX,
     OFFSET_KEY_VERSIONS,

@@ -19,15 +19,15 @@ from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
-from tidelog.coordinator import describe, membership, offsets, rebalance, transactional_offsets
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.expiry import OffsetExpiry
-from tidelog.coordinator.group import Change, Group, restored
-from tidelog.coordinator.group_journal import GroupJournal
-from tidelog.coordinator.memory import GroupMemory
-from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX, decode_group
-from tidelog.coordinator.settings import GroupSettings
-from tidelog.coordinator.state import check_record
+from tidelog.coordinator.groups import describe, membership, offsets, rebalance, transactional_offsets
+from tidelog.coordinator.groups.expiry import OffsetExpiry
+from tidelog.coordinator.groups.group import Change, Group, restored
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.memory import GroupMemory
+from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX, decode_group
+from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.state import check_record
 from tidelog.journal import CoordinatorReady, Moment, RequestId, SendId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitRequest
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup

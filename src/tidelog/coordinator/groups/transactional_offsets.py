@@ -9,11 +9,11 @@ Kafka: `OffsetMetadataManager.commitTransactionalOffset`.
 from __future__ import annotations
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.coordinator.group import Group, GroupState
-from tidelog.coordinator.group_journal import GroupJournal
-from tidelog.coordinator.offsets import TOPIC_NAME_LENGTH_MAX, is_metadata_too_large
-from tidelog.coordinator.pending_offsets import size_bytes
-from tidelog.coordinator.records import encode_offset, offset_key_head, pack_partition
+from tidelog.coordinator.groups.group import Group, GroupState
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.offsets import TOPIC_NAME_LENGTH_MAX, is_metadata_too_large
+from tidelog.coordinator.groups.pending_offsets import size_bytes
+from tidelog.coordinator.groups.records import encode_offset, offset_key_head, pack_partition
 from tidelog.journal import KeyValue, Moment, RequestId, TransactionPart
 from tidelog.wire.messages.api_28_txn_offset_commit import (
     TxnOffsetCommitRequest,

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.coordinator.memory import GroupMemory
+from tidelog.coordinator.groups.memory import GroupMemory
 
 PENDING_BYTES = 1_024
 """About what a pending offset takes beside its names and its value: 560 to 1,170 bytes were measured."""

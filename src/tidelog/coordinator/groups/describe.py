@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidelog.base.errors import Code
-from tidelog.coordinator.group import Group, GroupState
-from tidelog.coordinator.group_journal import GroupJournal
+from tidelog.coordinator.groups.group import Group, GroupState
+from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribedGroupMember
 from tidelog.wire.messages.api_16_list_groups import ListedGroup
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidelog.coordinator.group import Change, Group, GroupState
-from tidelog.coordinator.group_journal import GroupJournal
-from tidelog.coordinator.records import decode_offset, group_key, offset_key
+from tidelog.coordinator.groups.group import Change, Group, GroupState
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.records import decode_offset, group_key, offset_key
 from tidelog.journal import KeyValue, Moment
 
 STEP_OFFSETS_MAX = 5_000

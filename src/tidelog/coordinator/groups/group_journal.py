@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidelog.coordinator.deadlines import Alarm, Deadlines
-from tidelog.coordinator.memory import GroupMemory
-from tidelog.coordinator.settings import GroupSettings
-from tidelog.coordinator.state import RecordedGroups
+from tidelog.coordinator.groups.memory import GroupMemory
+from tidelog.coordinator.groups.settings import GroupSettings
+from tidelog.coordinator.groups.state import RecordedGroups
 from tidelog.journal import CoordinatorJournal, RequestId
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.group import Change, Group, GroupState
-from tidelog.coordinator.group_journal import GroupJournal
-from tidelog.coordinator.member import Member
-from tidelog.coordinator.records import encode_group, group_key
+from tidelog.coordinator.groups.group import Change, Group, GroupState
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.member import Member
+from tidelog.coordinator.groups.records import encode_group, group_key
 from tidelog.journal import KeyValue, Moment
 from tidelog.wire.messages.api_11_join_group import JoinGroupResponse, JoinGroupResponseMember
 from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse

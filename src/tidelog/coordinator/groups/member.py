@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.memory import MEMBER_BYTES
+from tidelog.coordinator.groups.memory import MEMBER_BYTES
 from tidelog.journal import RequestId
 
 Protocols = tuple[tuple[str, bytes], ...]

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ports import Rng
-from tidelog.coordinator import rebalance
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.group import Group, GroupState
-from tidelog.coordinator.group_journal import GroupJournal
-from tidelog.coordinator.member import Member, Protocols, protocols_bytes
-from tidelog.coordinator.memory import MEMBER_BYTES
-from tidelog.coordinator.records import NAME_SIZE_BYTES_MAX
-from tidelog.coordinator.settings import PENDING_MEMBERS_MAX
+from tidelog.coordinator.groups import rebalance
+from tidelog.coordinator.groups.group import Group, GroupState
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.member import Member, Protocols, protocols_bytes
+from tidelog.coordinator.groups.memory import MEMBER_BYTES
+from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX
+from tidelog.coordinator.groups.settings import PENDING_MEMBERS_MAX
 from tidelog.journal import Moment, RequestId
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest, JoinGroupResponse
 from tidelog.wire.messages.api_12_heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from tidelog.base.errors import Code, refusal
-from tidelog.coordinator import rebalance
-from tidelog.coordinator.group import Group, GroupState
-from tidelog.coordinator.group_journal import GroupJournal
-from tidelog.coordinator.records import (
+from tidelog.coordinator.groups import rebalance
+from tidelog.coordinator.groups.group import Group, GroupState
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.coordinator.groups.records import (
     NAME_SIZE_BYTES_MAX,
     decode_offset,
     encode_expiring_offset,
