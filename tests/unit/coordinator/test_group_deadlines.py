@@ -13,7 +13,7 @@ def alarm(number: int) -> Alarm:
 
 
 def test_an_alarm_goes_off_once_at_its_last_time() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[Alarm] = Deadlines()
     deadlines.set(alarm(1), 10)
     deadlines.set(alarm(1), 30)
     deadlines.set(alarm(2), 20)
@@ -25,7 +25,7 @@ def test_an_alarm_goes_off_once_at_its_last_time() -> None:
 
 
 def test_a_cancelled_one_does_not() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[Alarm] = Deadlines()
     deadlines.set(alarm(1), 10)
     deadlines.cancel(alarm(1))
     deadlines.cancel(alarm(2))
@@ -33,7 +33,7 @@ def test_a_cancelled_one_does_not() -> None:
 
 
 def test_the_heap_is_held_to_what_is_set() -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[Alarm] = Deadlines()
     for time_ms in range(100_000, 0, -1):
         deadlines.set(alarm(1), time_ms)
     for number in range(10_000):
@@ -52,7 +52,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_they_go_off_as_a_plain_table_says(steps: list[tuple[str, int, int]]) -> None:
-    deadlines = Deadlines()
+    deadlines: Deadlines[Alarm] = Deadlines()
     table: dict[Alarm, int] = {}
     for step, number, time_ms in steps:
         if step == "set":
