@@ -103,12 +103,13 @@ def encode_transaction(transaction: Transaction, version: int) -> bytes:
         producer_epoch=_or_minus_one(transaction.producer_epoch),
         transaction_timeout_ms=transaction.timeout_ms,
         transaction_status=transaction.state,
-        # Kafka writes null for none.
-        transaction_partitions=[
+        # Null while it is Empty, and then only: Kafka's reader looks for a list in every other state.
+        transaction_partitions=None
+        if transaction.state is TransactionState.EMPTY
+        else [
             TransactionLogPartitions(topic=topic, partition_ids=[one.partition for one in ones])
             for topic, ones in groupby(ordered, key=lambda one: one.topic)
-        ]
-        or None,
+        ],
         transaction_last_update_timestamp_ms=transaction.updated_ms,
         transaction_start_timestamp_ms=_or_minus_one(transaction.started_ms),
         client_transaction_version=transaction.client_version,
