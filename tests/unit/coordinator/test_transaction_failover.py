@@ -145,6 +145,16 @@ def test_a_prepared_end_with_a_next_producer_id_goes_over_to_it(commits: bool) -
     assert world.transaction == recorded(COMPLETE[commits], 9, 0, previous=7)
 
 
+def test_a_failover_while_epochs_run_out_loses_no_id() -> None:
+    world = CoordinatedTransactions()
+    world.seed(recorded(TransactionState.ONGOING, 7, EPOCH_MAX - 1, partitions=(A,)))
+    following = world.ended(identity(7, EPOCH_MAX - 1))
+    world.fail_over()
+    request = world.add(following, B)
+    world.mark()
+    assert world.answers[request] == Code.NONE
+
+
 def test_an_init_that_is_repeated_after_a_failover_is_fenced() -> None:
     """As in Kafka: what the last epoch was is not in the log."""
     world = CoordinatedTransactions()

@@ -8,6 +8,7 @@ from support.fixtures.coordinated_transactions import WALL_START_MS, A, B, Coord
 from tidelog.base.errors import Code
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.coordinator.transactions import TransactionState
+from tidelog.coordinator.transactions.transaction import EPOCH_MAX
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -114,3 +115,19 @@ def test_the_next_transaction_is_not_verified_while_the_one_before_is_marked() -
     world = CoordinatedTransactions()
     following = world.ended(world.opened(A))
     assert world.refused(world.verify(following, A)) is Code.CONCURRENT_TRANSACTIONS
+
+
+def test_a_producer_whose_epochs_ran_out_may_ask_under_its_next_id_before_all_is_marked() -> None:
+    """The answer to EndTxn named that id: "no such producer" would end the client for good."""
+    world = CoordinatedTransactions()
+    world.seed(recorded(TransactionState.ONGOING, 7, EPOCH_MAX - 1, partitions=(A,)))
+    following = world.ended(identity(7, EPOCH_MAX - 1))
+    assert following == (world.last_producer_id, 0)
+    assert world.refused(world.verify(following, A)) is Code.CONCURRENT_TRANSACTIONS
+    request = world.add(following, A)
+    assert request not in world.answers
+    assert world.refused(world.verify(identity(following.producer_id, 1), A)) is Code.INVALID_PRODUCER_ID_MAPPING
+    world.mark()
+    assert world.answers[request] == Code.NONE
+    assert world.transaction.producer_id == following.producer_id
+    assert world.state() is TransactionState.ONGOING

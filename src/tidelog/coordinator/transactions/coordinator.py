@@ -296,10 +296,8 @@ class TransactionCoordinator:
         def end(now_ms: int, wall_ms: int) -> None:
             transaction = self._known(transactional_id)
             is_repeated = request.bumps_epoch and _is_ended_by(transaction, producer)
-            if producer.producer_id != transaction.producer_id and not is_repeated:
-                raise _wrong_mapping(transaction, producer)
-            if producer.producer_epoch != transaction.producer_epoch and not is_repeated:
-                raise _fenced(transaction, producer)
+            if not is_repeated:
+                self._of(transactional_id, producer)
             if transaction.state in PREPARED:
                 if commits != (transaction.state is TransactionState.PREPARE_COMMIT):
                     raise _wrong_state(transaction, commits)
@@ -493,8 +491,10 @@ class TransactionCoordinator:
         return transaction
 
     def _of(self, transactional_id: str, producer: ProducerIdentity) -> Transaction:
-        """The transaction of a producer that is neither another's nor fenced."""
+        """The transaction of a producer that is neither another's nor fenced; it may be the next one's already."""
         transaction = self._known(transactional_id)
+        if _is_next(transaction, producer):
+            return transaction
         if producer.producer_id != transaction.producer_id:
             raise _wrong_mapping(transaction, producer)
         if producer.producer_epoch != transaction.producer_epoch:
@@ -611,10 +611,24 @@ def _identity(transaction: Transaction) -> ProducerIdentity:
 
 
 def _is_known(transaction: Transaction, expected: ProducerIdentity) -> bool:
-    """Whether a producer that names itself is this id's: the present one, or the one whose epochs have run out."""
+    """Whether a producer that names itself is this id's: the present one, the next, or one whose epochs ran out."""
     if transaction.producer_epoch is None or expected.producer_id == transaction.producer_id:
         return True
+    if _is_next(transaction, expected):
+        return True
     return expected.producer_id == transaction.previous_producer_id and expected.producer_epoch >= EPOCH_MAX - 1
+
+
+def _is_next(transaction: Transaction, producer: ProducerIdentity) -> bool:
+    """Whether a producer goes on under the id that takes over once the prepared end is complete.
+
+    The answer to EndTxn named it, and leaves before that.
+    """
+    return (
+        transaction.state in PREPARED
+        and producer.producer_id == transaction.next_producer_id
+        and producer.producer_epoch == 0
+    )
 
 
 def _is_ended_by(transaction: Transaction, producer: ProducerIdentity) -> bool:
