@@ -300,6 +300,27 @@ def test_versions_0_and_1_keep_the_last_epoch(commits: bool, version: int) -> No
 # While the end before is being marked, the next transaction may end already, if it is empty.
 
 
+@either
+def test_the_end_of_the_next_transaction_waits_for_the_end_before(commits: bool) -> None:
+    world = CoordinatedTransactions()
+    following = world.ended(world.opened(A), commits=commits)
+    request = world.end(following, commits=False)
+    assert request not in world.answers
+    world.mark()
+    assert world.answers[request] == (following.producer_id, 2)
+    assert world.state() is TransactionState.COMPLETE_ABORT
+
+
+def test_the_end_of_the_next_transaction_waits_under_the_next_producer_id() -> None:
+    world = CoordinatedTransactions()
+    world.seed(recorded(TransactionState.ONGOING, 7, LAST_EPOCH, partitions=(A,)))
+    following = world.ended(identity(7, LAST_EPOCH))
+    request = world.end(following, commits=False)
+    assert request not in world.answers
+    world.mark()
+    assert world.answers[request] == (following.producer_id, 1)
+
+
 def test_a_producer_goes_on_under_the_next_producer_id_before_all_is_marked() -> None:
     world = CoordinatedTransactions()
     world.seed(recorded(TransactionState.ONGOING, 7, LAST_EPOCH, partitions=(A,)))

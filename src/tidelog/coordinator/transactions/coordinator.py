@@ -291,16 +291,14 @@ class TransactionCoordinator:
 
     def on_end(self, request_id: RequestId, request: EndTransaction, *, now_ms: int, wall_ms: int) -> None:
         """Answered with the `ProducerIdentity` of the next transaction, or a `ProducerIdNeededError`."""
-        transactional_id, producer, commits = request.transactional_id, request.producer, request.commits
+        transactional_id, producer = request.transactional_id, request.producer
 
         def end(now_ms: int, wall_ms: int) -> None:
             transaction = self._known(transactional_id)
             is_repeated = request.bumps_epoch and _is_ended_by(transaction, producer)
             if not is_repeated:
                 self._of(transactional_id, producer)
-            if transaction.state in PREPARED:
-                if commits != (transaction.state is TransactionState.PREPARE_COMMIT):
-                    raise _wrong_state(transaction, commits)
+            if transaction.state in PREPARED:  # judged once that is complete: it may be of the transaction after it
                 self._park(transactional_id, request_id, end, now_ms)
             elif transaction.state is TransactionState.ONGOING:
                 if is_repeated:
