@@ -217,6 +217,18 @@ def test_an_end_that_is_repeated_does_not_end_the_next_transaction(commits: bool
 
 
 @either
+def test_an_end_that_is_repeated_after_a_newer_instance_began_is_fenced(commits: bool) -> None:
+    world = CoordinatedTransactions()
+    first = world.opened(A)
+    second = world.completed(first, commits=commits)
+    world.begun()
+    for stale in (first, second):
+        for again in (True, False):
+            assert world.refused(world.end(stale, commits=again)) is Code.PRODUCER_FENCED
+    assert world.state() is TransactionState.EMPTY
+
+
+@either
 def test_an_end_of_long_ago_is_fenced(commits: bool) -> None:
     world = CoordinatedTransactions()
     first = world.opened(A)
@@ -286,6 +298,13 @@ def test_an_end_that_is_repeated_across_producer_ids_is_no_end_of_the_next_trans
     assert world.refused(world.end(last, commits=commits)) is Code.PRODUCER_FENCED
     world.completed(following)
     assert world.refused(world.end(last, commits=commits)) is Code.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_an_end_with_an_id_that_init_replaced_is_fenced() -> None:
+    world = CoordinatedTransactions()
+    world.seed(recorded(TransactionState.COMPLETE_COMMIT, 7, LAST_EPOCH))
+    world.begun()
+    assert world.refused(world.end(identity(7, LAST_EPOCH))) is Code.PRODUCER_FENCED
 
 
 @pytest.mark.parametrize("version", [0, 1])

@@ -29,6 +29,7 @@ from tidelog.coordinator.transactions.records import decode_key, decode_transact
 from tidelog.coordinator.transactions.settings import PARKED_MS_MAX, TransactionSettings
 from tidelog.coordinator.transactions.state import RecordedTransactions
 from tidelog.coordinator.transactions.transaction import (
+    COMPLETE,
     EPOCH_MAX,
     EXPIRABLE,
     PREPARED,
@@ -300,9 +301,9 @@ class TransactionCoordinator:
                 self._of(transactional_id, producer)
             if transaction.state in PREPARED:  # judged once that is complete: it may be of the transaction after it
                 self._park(transactional_id, request_id, end, now_ms)
+            elif is_repeated and transaction.state not in COMPLETE:
+                raise _fenced(transaction, producer)
             elif transaction.state is TransactionState.ONGOING:
-                if is_repeated:
-                    raise _fenced(transaction, producer)
                 self._end_open(request_id, request, transaction, wall_ms)
             else:
                 self._end_nothing(request_id, request, transaction, wall_ms, is_repeated=is_repeated)
