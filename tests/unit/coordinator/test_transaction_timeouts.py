@@ -10,11 +10,13 @@ from support.fixtures.coordinated_transactions import (
     A,
     B,
     CoordinatedTransactions,
+    identity,
     recorded,
 )
 from tidelog.base.errors import Code
 from tidelog.coordinator.transactions import TransactionSettings, TransactionState
 from tidelog.coordinator.transactions.coordinator import EXPIRY_STEP_MAX
+from tidelog.coordinator.transactions.transaction import EPOCH_MAX
 
 DAY_MS = 24 * 60 * 60_000
 
@@ -76,6 +78,20 @@ def test_a_producer_of_version_2_may_abort_what_timed_out_and_goes_on() -> None:
     following = world.ended(producer, commits=False)
     assert following == (producer.producer_id, 1)
     world.added(following)
+
+
+def test_a_producer_with_the_last_epoch_whose_transaction_timed_out_is_not_given_the_epoch_of_markers() -> None:
+    """Nothing could fence what it began with that."""
+    world = CoordinatedTransactions()
+    last = identity(7, EPOCH_MAX - 1)
+    world.seed(recorded(TransactionState.ONGOING, *last, partitions=(A,)))
+    world.pass_ms(TIMEOUT_MS)
+    early = world.end(last, commits=False)
+    world.mark()
+    assert world.transaction.producer_epoch == EPOCH_MAX
+    for request in (early, world.end(last, commits=False), world.end(last)):
+        assert world.refused(request) is Code.PRODUCER_FENCED
+    assert world.begun() == (world.last_producer_id, 0)
 
 
 def test_what_is_open_has_the_rest_of_its_time_after_a_failover() -> None:

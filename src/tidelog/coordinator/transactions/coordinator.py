@@ -638,6 +638,8 @@ def _is_ended_by(transaction: Transaction, producer: ProducerIdentity) -> bool:
     if not transaction.bumps_epochs or transaction.producer_epoch is None:
         return False
     if producer.producer_id == transaction.producer_id:
+        if transaction.producer_epoch == EPOCH_MAX and transaction.next_producer_id is None:
+            return False  # a time-out or a newer instance ended it: nobody is to produce with the last epoch
         return producer.producer_epoch + 1 == transaction.producer_epoch
     return (
         producer.producer_id == transaction.previous_producer_id
