@@ -183,6 +183,28 @@ def test_an_open_transaction_is_aborted_before_the_newer_instance_begins(version
     assert world.coordinator.facts.fenced == 1
 
 
+def test_a_producer_that_goes_on_aborts_what_it_has_open() -> None:
+    world = CoordinatedTransactions()
+    first = world.opened(A)
+    request = world.init(first)
+    assert world.state() is TransactionState.PREPARE_ABORT
+    world.mark()
+    second = world.taken(request, ProducerIdentity)
+    marker_epoch = 1
+    assert second == (first.producer_id, marker_epoch + 1)
+    assert world.begun(first) == second
+
+
+def test_a_producer_that_goes_on_may_ask_again_once_its_transaction_is_aborted() -> None:
+    world = CoordinatedTransactions()
+    first = world.opened(A)
+    impatient = world.init(first)
+    world.pass_ms(1_000)
+    assert world.refused(impatient) is Code.CONCURRENT_TRANSACTIONS
+    world.mark()
+    assert world.begun(first) == (first.producer_id, 2)
+
+
 def test_a_zombie_neither_bumps_nor_aborts_what_the_newer_instance_has_open() -> None:
     """Apache Kafka lets it abort that."""
     world = CoordinatedTransactions()
@@ -255,6 +277,20 @@ def test_an_abort_with_the_last_epoch_uses_the_one_beyond_for_its_markers() -> N
     assert world.markers[A].producer_epoch == EPOCH_MAX
     world.mark()
     assert world.answers[request] == (world.last_producer_id, 0)
+
+
+def test_a_producer_that_goes_on_is_never_given_the_epoch_of_markers_alone() -> None:
+    """It could begin a transaction with it, which nothing could fence."""
+    world = CoordinatedTransactions(gives_fresh_ids=False)
+    world.seed(recorded(TransactionState.ONGOING, 7, LAST_EPOCH, partitions=(A,)))
+    request = world.init(identity(7, LAST_EPOCH))
+    world.mark()
+    world.taken(request, ProducerIdNeededError)
+    world.gives_fresh_ids = True
+    fresh = world.begun(identity(7, LAST_EPOCH))
+    assert fresh == (world.last_producer_id, 0)
+    assert world.begun(identity(7, LAST_EPOCH)) == fresh
+    world.added(fresh)
 
 
 def test_a_refusal_tells_what_is_in_force() -> None:

@@ -90,6 +90,7 @@ class TransactionCoordinator:
         self._journal = CoordinatorJournal(RecordedTransactions())
         self._coordinator_epoch = LeaderEpoch(0)
         self._last_epochs: dict[str, ProducerEpoch] = {}  # before the latest bump by InitProducerId: for its retry
+        self._resuming: dict[str, ProducerIdentity] = {}  # had their own transaction aborted to begin again
         self._timeouts: Deadlines[str] = Deadlines()
         self._parked: dict[str, _Parked] = {}
         self._parked_until: Deadlines[str] = Deadlines()
@@ -196,7 +197,7 @@ class TransactionCoordinator:
                 if expected is not None:
                     if expected != _identity(transaction):  # Kafka lets a fenced producer abort that of the newer one
                         raise _fenced(transaction, expected)
-                    self._last_epochs[transactional_id] = expected.producer_epoch
+                    self._resuming[transactional_id] = expected
                 self._fence(transaction, wall_ms)
                 transaction = self.transactions[transactional_id]
             if transaction.state in PREPARED:
@@ -209,7 +210,8 @@ class TransactionCoordinator:
     def _init(self, request_id: RequestId, request: InitProducer, transaction: Transaction, wall_ms: int) -> None:
         transactional_id, expected = request.transactional_id, request.expected
         producer_id, epoch = transaction.producer_id, transaction.producer_epoch
-        if expected is not None and epoch is not None and expected != (producer_id, epoch):
+        is_current = expected is None or epoch is None or expected == (producer_id, epoch)
+        if expected is not None and not is_current and not self._resumes(transaction, expected):
             is_repeated = expected.producer_id in (producer_id, transaction.previous_producer_id)
             if is_repeated and self._last_epochs.get(transactional_id) == expected.producer_epoch:
                 self._journal.answer(request_id, _identity(transaction))  # its answer was lost
@@ -219,11 +221,18 @@ class TransactionCoordinator:
             producer_id, next_epoch = _needed(request.fresh_producer_id), ProducerEpoch(0)
         else:
             next_epoch = ProducerEpoch(0 if epoch is None else epoch + 1)
+        self._resuming.pop(transactional_id, None)
         self._last_epochs.pop(transactional_id, None)
         if expected is not None and epoch is not None:
-            self._last_epochs[transactional_id] = epoch
+            self._last_epochs[transactional_id] = expected.producer_epoch
         begun = transaction.initialized(producer_id, next_epoch, timeout_ms=request.timeout_ms, wall_ms=wall_ms)
         self._write(begun, request_id, _identity(begun))
+
+    def _resumes(self, transaction: Transaction, expected: ProducerIdentity) -> bool:
+        """Whether the abort that a producer asked for, to begin again, is all that came after its epoch."""
+        if self._resuming.get(transaction.transactional_id) != expected:
+            return False
+        return _identity(transaction) == (expected.producer_id, expected.producer_epoch + 1)
 
     def on_add_partitions(
         self,
@@ -593,6 +602,7 @@ class TransactionCoordinator:
     def _tombstones(self, transactional_ids: Iterable[str]) -> Iterable[KeyValue]:
         for one in transactional_ids:
             self._last_epochs.pop(one, None)
+            self._resuming.pop(one, None)
             yield transaction_key(one), None
 
 
