@@ -194,6 +194,23 @@ def test_a_coordinator_that_another_has_replaced_completes_nothing() -> None:
 # Unclean elections.
 
 
+@pytest.mark.parametrize("value_version", [0, 1])
+def test_what_lost_records_is_never_committed(value_version: int) -> None:
+    world = CoordinatedTransactions(value_version=value_version)
+    version = 2 if value_version else 1
+    producer = world.opened(A, version=version)
+    world.lose_records(B)
+    assert world.state() is TransactionState.ONGOING
+    assert not world.transaction.has_lost_records
+    world.lose_records(B, A)
+    assert world.coordinator.facts.lost == 1
+    world.fail_over()
+    code = world.refused(world.end(producer, version=version))
+    assert code is (Code.TRANSACTION_ABORTABLE if value_version else Code.PRODUCER_FENCED)
+    world.mark()
+    assert world.state() is not TransactionState.COMPLETE_COMMIT
+
+
 def test_what_lost_records_is_aborted_and_the_next_one_is_whole() -> None:
     world = CoordinatedTransactions()
     producer = world.opened(A)

@@ -25,7 +25,13 @@ from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Deadlines
-from tidelog.coordinator.transactions.records import decode_key, decode_transaction, encode_transaction, transaction_key
+from tidelog.coordinator.transactions.records import (
+    FLEXIBLE_VALUE_VERSION,
+    decode_key,
+    decode_transaction,
+    encode_transaction,
+    transaction_key,
+)
 from tidelog.coordinator.transactions.settings import PARKED_MS_MAX, TransactionSettings
 from tidelog.coordinator.transactions.state import RecordedTransactions
 from tidelog.coordinator.transactions.transaction import (
@@ -390,7 +396,8 @@ class TransactionCoordinator:
     def on_records_lost(self, partitions: Collection[TopicPartition], *, now_ms: int, wall_ms: int) -> None:
         """A replica that may lack committed records leads these now: an unclean election.
 
-        What is open there can no longer be committed whole. What is prepared ends as it was decided.
+        What is open there can no longer be committed whole: it waits for its producer to abort it, or is aborted at
+        once where the layout has no room to note that. What is prepared ends as it was decided.
         """
         if not self._journal.is_active:
             return
@@ -398,8 +405,11 @@ class TransactionCoordinator:
         for transaction in list(self.transactions.values()):
             is_open = transaction.state is TransactionState.ONGOING and not transaction.has_lost_records
             if is_open and not lost.isdisjoint(transaction.partitions):
-                self._write(transaction.that_lost_records(wall_ms))
                 self.facts = self.facts._replace(lost=self.facts.lost + 1)
+                if self.value_version >= FLEXIBLE_VALUE_VERSION:
+                    self._write(transaction.that_lost_records(wall_ms))
+                else:
+                    self._fence(transaction, wall_ms)
 
     def on_disconnected(self, request_id: RequestId, *, now_ms: int, wall_ms: int) -> None:
         """Nobody waits for that answer any more, which may come all the same."""
