@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from support.clients.kafka_peer import TOOL_FLAGS, java_command
 from support.fixtures.coordinated_transactions import WALL_START_MS, A, B, CoordinatedTransactions, identity, recorded
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, CorruptLogError
 from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.coordinator.transactions import Transaction, TransactionCoordinator, TransactionSettings, TransactionState
 from tidelog.coordinator.transactions.records import (
@@ -127,6 +127,8 @@ def test_what_is_written_is_read(  # noqa: PLR0917
 ) -> None:
     if state is TransactionState.EMPTY:
         partitions = set()  # as ever
+    else:
+        producer_epoch = producer_epoch or 0
     transaction = replace(
         recorded(
             state,
@@ -177,6 +179,31 @@ def test_the_names_of_states_are_kafkas() -> None:
 
 VALUE = encode_transaction(recorded(TransactionState.ONGOING, partitions=(A,)), 1)
 STATUS_AT = 2 + 8 + 2 + 4
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        (b"", VALUE, "holds no version"),
+        (b"\0", VALUE, "holds no version"),
+        (b"\0\0\0\5t", VALUE, "TransactionLogKey"),
+        (b"\0\0\0\1t", b"\0", "hold no version"),
+        (b"\0\0\0\1t", b"\0\2" + VALUE[2:], "no version 2"),
+        (b"\0\0\0\1t", b"\xff\xff" + VALUE[2:], "no version -1"),
+        (b"\0\0\0\1t", VALUE[:20], "TransactionLogValue"),
+        (b"\0\0\0\1t", VALUE[:STATUS_AT] + b"\x63" + VALUE[STATUS_AT + 1 :], "no state 99"),
+        (b"\0\0\0\1t", VALUE[:STATUS_AT] + b"\x06" + VALUE[STATUS_AT + 1 :], "Dead"),
+        (b"\0\0\0\1t", VALUE[:STATUS_AT] + b"\x07" + VALUE[STATUS_AT + 1 :], "PrepareEpochFence"),
+        (b"\0\0\0\1t", VALUE[:10] + b"\xff\xff" + VALUE[12:], "no epoch"),
+    ],
+)
+@pytest.mark.parametrize("transaction_of", [None, 3])
+def test_a_record_that_is_not_what_it_claims_names_its_offset(
+    key: bytes, value: bytes, what: str, transaction_of: int | None
+) -> None:
+    coordinator = TransactionCoordinator(5, TransactionSettings(), value_version=1)
+    with pytest.raises(CorruptLogError, match=f"__transaction_state-5, offset 17: .*{what}"):
+        coordinator.replay(key, value, Offset(17), transaction_of=transaction_of)
 
 
 def test_records_of_an_unknown_kind_are_skipped() -> None:

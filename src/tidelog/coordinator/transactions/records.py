@@ -13,7 +13,7 @@ from struct import Struct
 
 from tidelog.base.errors import CorruptLogError, KafkaError, MalformedMessageError
 from tidelog.base.ids import PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
-from tidelog.coordinator.transactions.transaction import Transaction, TransactionState
+from tidelog.coordinator.transactions.transaction import TRANSITIONS, Transaction, TransactionState
 from tidelog.wire.compile import decode, encode
 from tidelog.wire.schema import array, boolean, field, int8, int16, int32, int64, layout_of, message, string, struct
 
@@ -136,6 +136,10 @@ def decode_transaction(transactional_id: str, data: bytes) -> Transaction:
         raise CorruptLogError(f"TransactionLogValue: {error}") from error
     except ValueError as error:
         raise CorruptLogError(f"TransactionLogValue: there is no state {read.transaction_status}") from error
+    if state not in TRANSITIONS:
+        raise CorruptLogError(f"TransactionLogValue: {state.label} is never written")
+    if read.producer_epoch < 0 and state is not TransactionState.EMPTY:
+        raise CorruptLogError(f"TransactionLogValue: {state.label} with no epoch")
     return Transaction(
         transactional_id=transactional_id,
         producer_id=ProducerId(read.producer_id),
