@@ -187,8 +187,7 @@ class FormatStorage:
             if not (text.isascii() and text.isdecimal() and lowest <= int(text) <= highest):
                 at = f"levels {lowest} to {highest}" if highest else "level 0 alone, since it does not serve it"
                 raise UsageError(f"--feature {name}={text}: this release works at {at}")
-            if int(text):  # a feature at level 0 is one that nobody speaks of
-                levels[name] = int(text)
+            levels[name] = int(text)
         return levels
 
     def _format(

@@ -10,7 +10,7 @@ Kafka: `FeatureControlManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -25,11 +25,11 @@ from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import (
     DIRECTORIES_SINCE,
     ELIGIBLE_LEADERS_SINCE,
-    METADATA_VERSION,
     METADATA_VERSION_FEATURE,
     METADATA_VERSION_MIN,
     SUPPORTED_FEATURES,
     changes_metadata,
+    first_levels,
     level_name,
     why_unsupported,
 )
@@ -38,19 +38,20 @@ from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
 
 
 def decide_bootstrap(
-    metadata: MetadataView, settings: ControllerSettings, level: int = METADATA_VERSION
+    metadata: MetadataView, settings: ControllerSettings, levels: Mapping[str, int] | None = None
 ) -> Decision[None]:
     """What a controller that becomes active adds to the metadata, where that does not say it yet.
 
-    The level of the records of a new log; and `min.insync.replicas` if its file sets it: leaders and controllers have
+    The levels of a new log; and `min.insync.replicas` if its file sets it: leaders and controllers have
     to go by the same.
 
     Args:
-        level: of `metadata.version`, for a new log.
+        levels: for a new log; None for those that this release begins at.
     """
     records: list[object] = []
     if METADATA_VERSION_FEATURE not in metadata.features:
-        records.append(FeatureLevelRecord(name=METADATA_VERSION_FEATURE, feature_level=level))
+        begun = first_levels({}) if levels is None else levels
+        records += (FeatureLevelRecord(name=name, feature_level=level) for name, level in begun.items())
     min_insync = settings.broker.static.get(MIN_INSYNC)
     if min_insync is not None and MIN_INSYNC not in metadata.configs.get(ALL_BROKERS, {}):
         kind, name = ALL_BROKERS

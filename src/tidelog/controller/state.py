@@ -5,7 +5,7 @@ Kafka: `QuorumController`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tidelog.base.errors import Code
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
@@ -58,7 +58,6 @@ from tidelog.controller.values import (
 )
 from tidelog.journal import Decision
 from tidelog.metadata.draft import MetadataDraft
-from tidelog.metadata.features import METADATA_VERSION
 from tidelog.metadata.image import MetadataImage
 from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
@@ -107,9 +106,9 @@ class ControllerState:
         """What the records applied so far say. Of the committed state, it may be published."""
         return self.metadata.image(last_offset)
 
-    def decide_bootstrap(self, metadata_version: int = METADATA_VERSION) -> Decision[None]:
+    def decide_bootstrap(self, levels: Mapping[str, int] | None = None) -> Decision[None]:
         """What a controller that becomes active adds to the metadata, where that does not say it yet."""
-        return features.decide_bootstrap(self.metadata, self.settings, metadata_version)
+        return features.decide_bootstrap(self.metadata, self.settings, levels)
 
     def decide_register_broker(
         self,

@@ -350,6 +350,10 @@ class Log:
         start, end = self.log_start_offset, self.log_end_offset
         return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
 
+    def has_aborted_transactions(self, start_offset: Offset) -> bool:
+        """Whether there may be any that have records from `start_offset` on. Reads nothing."""
+        return self._segments.has_aborted_transactions(start_offset)
+
     def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
         """The transactions whose records in [start_offset, end_offset) a reader of committed records has to skip.
 

@@ -290,6 +290,10 @@ class Segments:
                 break
         return found
 
+    def has_aborted_transactions(self, start_offset: int) -> bool:
+        """Whether a segment has any, from the one on that holds `start_offset`."""
+        return bool(self._with_aborted(start_offset))
+
     def aborted_files(self, start_offset: int) -> list[AbortedFile]:
         """Where to read the aborted transactions whose markers lie at `start_offset` or beyond, on another thread."""
         return [segment.transaction_index.file_now() for segment in self._with_aborted(start_offset)]

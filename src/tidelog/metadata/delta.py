@@ -13,6 +13,9 @@ from tidelog.metadata.records.brokers import (
 from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
+RECOVERING = 1
+"""The leader recovery state after an unclean election."""
+
 
 class MetadataDelta:
     """The records between one image and the next.
@@ -28,6 +31,8 @@ class MetadataDelta:
         """In `base`, and no more."""
         self.changed_partitions: dict[TopicId, set[PartitionIndex]] = {}
         """New ones and changed ones, of topics that still are."""
+        self.unclean_partitions: set[tuple[TopicId, PartitionIndex]] = set()
+        """Taken over meanwhile by a replica that may lack committed records; of topics that may be gone by now."""
         self.changed_brokers: set[BrokerId] = set()
         """Registered, unregistered, fenced or unfenced."""
         self.changed_configs: set[ConfigResource] = set()
@@ -47,6 +52,8 @@ class MetadataDelta:
             case PartitionChangeRecord() | PartitionRecord():
                 changed = self.changed_partitions.setdefault(TopicId(record.topic_id), set())
                 changed.add(PartitionIndex(record.partition_id))
+                if record.leader_recovery_state == RECOVERING:
+                    self.unclean_partitions.add((TopicId(record.topic_id), PartitionIndex(record.partition_id)))
             case TopicRecord():
                 self.created_topics[TopicId(record.topic_id)] = record.name
             case RemoveTopicRecord():

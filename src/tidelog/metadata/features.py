@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 METADATA_VERSION_FEATURE = "metadata.version"
+TRANSACTION_VERSION = "transaction.version"
 
 
 class MetadataVersion(NamedTuple):
@@ -59,7 +60,13 @@ METADATA_VERSION_MIN = min(METADATA_VERSIONS)
 METADATA_VERSION = max(METADATA_VERSIONS)
 """What a new cluster begins with."""
 
+TRANSACTION_VERSION_MAX = 2
+"""1: the coordinator's log has tagged fields. 2: each transaction has a producer epoch of its own (KIP-890). A
+client of version 2 looks at the level; the coordinator goes by the version of its requests."""
+
 DIRECTORIES_SINCE = 17
+TRANSACTION_VERSION_SINCE = 22
+"""The metadata.version from which on a new cluster begins at the highest transaction.version, as Kafka 4.0 does."""
 ELIGIBLE_LEADERS_SINCE = 23
 FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (METADATA_VERSION_MIN, 15))
 
@@ -72,13 +79,13 @@ NOT_SERVED_FEATURES = (
     "kraft.version",
     "share.version",
     "streams.version",
-    "transaction.version",
 )
 """Kafka's others. Its tools name them all when they ask for a release, so each is known, at level 0. None is ever
 finalized: a client changes what it does by that (Java its transactions)."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION),
+    TRANSACTION_VERSION: (0, TRANSACTION_VERSION_MAX),
     **dict.fromkeys(NOT_SERVED_FEATURES, (0, 0)),
 }
 """Each feature's lowest and highest level here."""
@@ -87,6 +94,19 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 def metadata_version(features: Mapping[str, int]) -> int:
     """The level in force. A log that names none was begun by this release, which has yet to say so."""
     return features.get(METADATA_VERSION_FEATURE, METADATA_VERSION)
+
+
+def first_levels(told: Mapping[str, int]) -> dict[str, int]:
+    """The levels that a new cluster begins at.
+
+    Args:
+        told: what its operator said of some of them; 0 for a feature that is to stay off.
+    """
+    level = told.get(METADATA_VERSION_FEATURE, METADATA_VERSION)
+    defaults = {METADATA_VERSION_FEATURE: level}
+    if level >= TRANSACTION_VERSION_SINCE:
+        defaults[TRANSACTION_VERSION] = TRANSACTION_VERSION_MAX
+    return {name: level for name, level in {**defaults, **told}.items() if level}
 
 
 def knows_directories(features: Mapping[str, int]) -> bool:

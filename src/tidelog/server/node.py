@@ -22,8 +22,6 @@ from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.api import forwarding
 from tidelog.server.api.dispatch import Dispatcher
 from tidelog.server.api.fetch_sessions import FetchSessions
-from tidelog.server.api.no_transactions import NoTransactions
-from tidelog.server.api.ports import TransactionsApi
 from tidelog.server.broker.broker import Broker
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.broker.dynamic_configs import DynamicConfigs, PartitionSettings
@@ -43,6 +41,9 @@ from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.transactions.markers import MarkerSends, MarkerWriter
+from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
+from tidelog.server.transactions.verification import TransactionVerification
 from tidelog.server.transport.connections import ConnectionLimits, Connections
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
 from tidelog.server.transport.listeners import Listeners
@@ -116,7 +117,18 @@ class Node:
         self.groups = GroupCoordinators(
             self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
         )
-        self.transactions: TransactionsApi = NoTransactions()
+        self.marker_writer = MarkerWriter(self.broker, self.groups, self.files, clock)
+        self._marker_sends = MarkerSends(self.broker, self.marker_writer.write)
+        self.transactions = TransactionCoordinators(
+            self.broker,
+            config.static,
+            clock=clock,
+            executor=executor,
+            rng=rng,
+            create_topics=self.create_topics,
+            send_to_leader=self._marker_sends.send_to_leader,
+        )
+        self.verification = TransactionVerification(self.broker, self.transactions)
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, config.fetch_session_partitions, rng)
         self.metrics: NodeMetrics | None = None
         self._slow_requests: SlowRequestLog | None = None
@@ -374,6 +386,7 @@ class Node:
         maintenance = LogMaintenance(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
         self._start_task(maintenance.run())
         self._start_task(self.groups.begin())
+        self._start_task(self.transactions.begin())
         cleaner = Cleaner(self.broker, self.broker_settings, disk=self._disk, clock=self.clock, executor=self._executor)
         self._dynamic_configs.follow(cleaner)
         self._start_task(cleaner.run())
@@ -411,6 +424,7 @@ class Node:
         if lifecycle is not None:
             await lifecycle.stop()
         await self.replica_stops.stop()
+        await self._marker_sends.stop()
         await self.broker.stop()  # whoever waits is answered now
         if member is not None:
             await member.channel.close()
@@ -475,7 +489,7 @@ class Node:
         """Make what takes part in the cluster, of what is on disk. Raises TidelogError: the files cannot be read."""
         config, node_id = self.config, self.config.node_id
         opened = await self._executor.run(self.files.open_metadata_log)
-        first_metadata_version = await self._executor.run(self.files.read_bootstrap_level)
+        first_levels = await self._executor.run(self.files.read_bootstrap_levels)
         told = [self.listener(one.name) for one in config.controller_listeners]
         quorum = MetadataQuorum(
             node_id,
@@ -489,7 +503,7 @@ class Node:
                 quorum,
                 on_committed=self.broker.on_committed,
                 listeners=(self.broker_watch, self.replica_stops),
-                first_metadata_version=first_metadata_version,
+                first_levels=first_levels,
             ),
             network=self._network,
             clock=self.clock,

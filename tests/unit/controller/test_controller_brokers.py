@@ -219,9 +219,12 @@ def test_producer_ids_end() -> None:
 def test_a_new_log_begins_with_the_level_of_its_records() -> None:
     cluster = Cluster()
     decision = cluster.state.decide_bootstrap()
-    assert decision.records == (FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION),)
+    assert decision.records == (
+        FeatureLevelRecord(name="metadata.version", feature_level=METADATA_VERSION),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
+    )
     cluster.run(decision)
-    assert cluster.image.features == {"metadata.version": METADATA_VERSION}
+    assert cluster.image.features == {"metadata.version": METADATA_VERSION, "transaction.version": 2}
     assert cluster.state.decide_bootstrap().records == ()
 
 

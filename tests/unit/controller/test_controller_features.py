@@ -19,7 +19,7 @@ from tidelog.controller import (
     UpgradeType,
 )
 from tidelog.metadata.configs import BrokerSettings
-from tidelog.metadata.features import own_features
+from tidelog.metadata.features import first_levels, own_features
 from tidelog.metadata.records import ConfigRecord, FeatureLevelRecord, PartitionChangeRecord, decode_record
 
 NAME = "metadata.version"
@@ -68,6 +68,7 @@ def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_ye
     records = state.decide_bootstrap().records
     assert records == (
         FeatureLevelRecord(name=NAME, feature_level=METADATA_VERSION),
+        FeatureLevelRecord(name="transaction.version", feature_level=2),
         ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"),
     )
     for record in records:
@@ -80,8 +81,15 @@ def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_ye
 
 
 def test_a_new_cluster_can_begin_at_an_older_level() -> None:
-    (record,) = ControllerState(ControllerSettings()).decide_bootstrap(metadata_version=19).records
+    (record,) = ControllerState(ControllerSettings()).decide_bootstrap(first_levels({NAME: 19})).records
     assert record == FeatureLevelRecord(name=NAME, feature_level=19)
+
+
+def test_a_new_cluster_begins_at_what_its_operator_says_and_at_the_highest_levels_otherwise() -> None:
+    assert first_levels({}) == {NAME: METADATA_VERSION, "transaction.version": 2}
+    assert first_levels({"transaction.version": 0}) == {NAME: METADATA_VERSION}
+    assert first_levels({"transaction.version": 1}) == {NAME: METADATA_VERSION, "transaction.version": 1}
+    assert first_levels({NAME: 21}) == {NAME: 21}, "a release before 4.0 knows no second version of transactions"
 
 
 # Going up and down.

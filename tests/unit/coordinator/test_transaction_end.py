@@ -15,11 +15,11 @@ from support.fixtures.coordinated_transactions import (
 from tidelog.base.errors import Code
 from tidelog.base.ids import LeaderEpoch, ProducerEpoch
 from tidelog.coordinator.transactions import (
-    Marker,
     ProducerIdNeededError,
     TransactionState,
 )
 from tidelog.coordinator.transactions.transaction import EPOCH_MAX
+from tidelog.records.transaction_marker import TransactionMarker
 
 LAST_EPOCH = EPOCH_MAX - 1
 PREPARED = {True: TransactionState.PREPARE_COMMIT, False: TransactionState.PREPARE_ABORT}
@@ -48,7 +48,7 @@ def test_an_end_is_prepared_answered_marked_and_complete(commits: bool, version:
     assert not world.sends
     world.commit_log()
     assert world.answers[request] == (producer.producer_id, epoch)
-    marker = Marker(producer.producer_id, ProducerEpoch(epoch), commits, LeaderEpoch(1), version)
+    marker = TransactionMarker(producer.producer_id, ProducerEpoch(epoch), commits, LeaderEpoch(1), version)
     assert world.markers == {A: marker, B: marker}
     world.mark(B)
     assert world.state() is PREPARED[commits]

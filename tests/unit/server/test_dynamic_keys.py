@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from inspect import isawaitable
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
@@ -16,6 +18,7 @@ import pytest
 
 from support.fixtures.logs import NOW_MS, batches_of, make_batch, records_of
 from support.fixtures.memory_disk import MemoryDisk
+from support.fixtures.transactions import txn_batch
 from support.fixtures.waiting import WAIT_SECONDS_MAX, until
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
@@ -29,13 +32,20 @@ from tidelog.log import Log
 from tidelog.metadata import ConfigResource, Endpoint, ResourceType
 from tidelog.metadata.configs import TABLE, Scope
 from tidelog.metadata.configs.key import INT64_MAX, Support
-from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
+from tidelog.metadata.features import own_features
+from tidelog.server.api.handlers.api_00_produce import handle as produce
 from tidelog.server.broker.cleaner import Cleaner
 from tidelog.server.node import Node
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.transport.server_connection import Closed, ServerConnection
+from tidelog.wire.messages.api_00_produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 
 US, OTHER = BrokerId(1), BrokerId(2)
 SQUARES = b",".join(b"%d" % (number * number) for number in range(3000))
@@ -93,7 +103,7 @@ class World:
             UUID(int=2),
             (Endpoint("PLAINTEXT", "127.0.0.1", 9),),
             log_dirs=(UUID(int=200),),
-            features=((METADATA_VERSION_FEATURE, METADATA_VERSION_MIN, METADATA_VERSION),),
+            features=own_features(),
         )
         await controller.request(
             lambda state: state.decide_register_broker(other, next_offset=controller.journal.next_offset)
@@ -250,6 +260,28 @@ def remembers_a_producer(world: World) -> bool:
     world.partition.append(memoryview(batch), acks_all=False, now_ms=NOW_MS)
     world.log.apply_retention(high_watermark=world.log.log_end_offset, now_ms=NOW_MS + 1000)
     return world.log.producers.get(producer_id) is not None
+
+
+async def takes_what_no_coordinator_knows(world: World) -> Code:
+    """A producer's batch is in a transaction that was never begun."""
+    batch = txn_batch(2000 + world.log.log_end_offset, "v")
+    data = PartitionProduceData(index=0, records=memoryview(batch))
+    request = ProduceRequest(
+        transactional_id="t",
+        acks=1,
+        timeout_ms=1000,
+        topic_data=[TopicProduceData(name=world.topic, partition_data=[data])],
+    )
+    memory = SimpleNamespace(kept=lambda: nullcontext(SimpleNamespace(hold=lambda size_bytes: True)))
+    context: Any = SimpleNamespace(
+        api_version=9,
+        header=SimpleNamespace(api_version=9, client_id="c"),
+        connection=SimpleNamespace(memory=memory, listener_name="PLAINTEXT"),
+    )
+    answer = produce(world.node, request, context)
+    response = await answer if isinstance(answer, Awaitable) else answer
+    assert isinstance(response, ProduceResponse)
+    return Code(response.responses[0].partition_responses[0].error_code)
 
 
 # What is compacted.
@@ -446,6 +478,7 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "num.replica.fetchers": Effect("3", fetchers),
     "producer.id.expiration.ms": Effect("1", remembers_a_producer),
     "replica.alter.log.dirs.io.max.bytes.per.second": Effect("1000", moves_have_no_limit),
+    "transaction.partition.verification.enable": Effect("false", takes_what_no_coordinator_knows),
 }
 
 EFFECTS: dict[Scope, dict[str, Effect]] = {"topic": TOPIC_EFFECTS, "broker": BROKER_EFFECTS}

@@ -303,6 +303,7 @@ WITHOUT_A_DENIAL = {
     ApiKey.OFFSET_FETCH: "what was not committed is -1, of topics that are not there as well",
     ApiKey.DESCRIBE_QUORUM: "of the metadata log alone",
     ApiKey.STOP_REPLICA: "of controllers, which send no token",
+    ApiKey.WRITE_TXN_MARKERS: "of coordinators, likewise",
 }
 
 

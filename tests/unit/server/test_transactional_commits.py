@@ -21,9 +21,9 @@ from tidelog.io.rng import SystemRng
 from tidelog.metadata import MetadataImage, TopicImage
 from tidelog.records import ControlType, read_records, split_batches
 from tidelog.records.control import read_end_transaction_marker
+from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.api.handlers.api_09_offset_fetch import handle as fetch
 from tidelog.server.api.handlers.api_28_txn_offset_commit import handle
-from tidelog.server.api.no_transactions import NoTransactions
 from tidelog.server.broker.broker import Broker
 from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.groups.transactional_commits import as_answered
@@ -98,7 +98,7 @@ class World:
         )
         self.transactions = Transactions()
         self.node: Any = SimpleNamespace(
-            image=broker.image, groups=self.groups, clock=clock, transactions=self.transactions
+            image=broker.image, groups=self.groups, clock=clock, verification=self.transactions
         )
         self.led = Led(self.disk, leader_epoch=leader_epoch)
         self.groups._has_begun = True
@@ -157,11 +157,13 @@ class World:
     ) -> Code:
         return await self.groups.write_marker(
             PLACE.partition,
-            producer_id,
-            producer_epoch,
-            is_commit=is_commit,
-            coordinator_epoch=coordinator_epoch,
-            transaction_version=transaction_version,
+            TransactionMarker(
+                ProducerId(producer_id),
+                ProducerEpoch(producer_epoch),
+                is_commit,
+                LeaderEpoch(coordinator_epoch),
+                transaction_version,
+            ),
         )
 
     async def fetched(self, *, require_stable: bool = False) -> dict[int, int | Code]:
@@ -383,9 +385,8 @@ def test_whoever_is_not_the_leader_says_so() -> None:
         world.groups.here[0].stop()
         assert await world.commit() == [Code.NOT_COORDINATOR]
         assert await world.marker() is Code.NOT_LEADER_OR_FOLLOWER
-        assert (
-            await world.groups.write_marker(3, 7, 0, is_commit=True, coordinator_epoch=0) is Code.NOT_LEADER_OR_FOLLOWER
-        )
+        marker = TransactionMarker(ProducerId(7), ProducerEpoch(0), True, LeaderEpoch(0), 0)
+        assert await world.groups.write_marker(3, marker) is Code.NOT_LEADER_OR_FOLLOWER
         assert await world.commit(group_id="other") == [Code.NOT_COORDINATOR]
 
     run(story)
@@ -410,14 +411,6 @@ def test_the_machine_refuses_for_each_partition() -> None:
     async def story(world: World) -> None:
         assert await world.commit(partitions=(1, 0), generation_id=3) == [Code.ILLEGAL_GENERATION] * 2
         assert await world.commit(group_id="") == [Code.NOT_COORDINATOR], "it is of partition 0"
-
-    run(story)
-
-
-def test_without_a_coordinator_of_transactions_there_are_none() -> None:
-    async def story(world: World) -> None:
-        world.node.transactions = NoTransactions()
-        assert await world.commit() == [Code.INVALID_PRODUCER_ID_MAPPING]
 
     run(story)
 

@@ -6,7 +6,6 @@ from tidelog.coordinator.transactions.transaction import Transaction, Transactio
 from tidelog.coordinator.transactions.values import (
     EndTransaction,
     InitProducer,
-    Marker,
     ProducerIdentity,
     ProducerIdNeededError,
 )
@@ -14,7 +13,6 @@ from tidelog.coordinator.transactions.values import (
 __all__ = [
     "EndTransaction",
     "InitProducer",
-    "Marker",
     "ProducerIdNeededError",
     "ProducerIdentity",
     "Transaction",

@@ -45,11 +45,11 @@ from tidelog.coordinator.transactions.transaction import (
 from tidelog.coordinator.transactions.values import (
     EndTransaction,
     InitProducer,
-    Marker,
     ProducerIdentity,
     ProducerIdNeededError,
 )
 from tidelog.journal import CoordinatorJournal, CoordinatorReady, KeyValue, RequestId, Send, SendId
+from tidelog.records.transaction_marker import TransactionMarker
 
 TRANSACTIONAL_ID_LENGTH_MAX = 8_191
 """In characters: a key holds 32,767 bytes at most."""
@@ -248,6 +248,7 @@ class TransactionCoordinator:
         partitions: Collection[TopicPartition],
         *,
         client_version: int,
+        may_wait: bool = True,
         now_ms: int,
         wall_ms: int,
     ) -> None:
@@ -255,11 +256,15 @@ class TransactionCoordinator:
 
         Args:
             client_version: of transactions: 2 where the leader of a partition asks, for a producer of that version.
+            may_wait: for the end of the transaction before. A broker asks for many producers on one connection, where
+                one that waits would hold up the others.
         """
 
         def add(now_ms: int, wall_ms: int) -> None:
             transaction = self._of(transactional_id, producer)
             if transaction.state in PREPARED:
+                if not may_wait:
+                    raise self._not_complete(transaction)
                 self._park(transactional_id, request_id, add, now_ms)
                 return
             is_ongoing = transaction.state is TransactionState.ONGOING
@@ -550,7 +555,7 @@ class TransactionCoordinator:
         self._timeouts.cancel(transaction.transactional_id)
         epoch = transaction.producer_epoch
         assert epoch is not None
-        marker = Marker(
+        marker = TransactionMarker(
             transaction.producer_id,
             epoch,
             transaction.state is TransactionState.PREPARE_COMMIT,

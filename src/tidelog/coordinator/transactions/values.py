@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tidelog.base.ids import LeaderEpoch, ProducerEpoch, ProducerId
+from tidelog.base.ids import ProducerEpoch, ProducerId
 from tidelog.coordinator.transactions.transaction import EPOCH_BUMP_VERSION
 
 
@@ -14,22 +14,6 @@ class ProducerIdNeededError(Exception):
 
     The shell gets one, and hands the request in again with it.
     """
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """What a partition is to write: a producer's transaction ended there.
-
-    Attributes:
-        coordinator_epoch: the leader epoch of the coordinator's partition; an older one is refused.
-        transaction_version: of the producer: from 2 on the marker's epoch must be above that of the records.
-    """
-
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    is_commit: bool
-    coordinator_epoch: LeaderEpoch
-    transaction_version: int
 
 
 class ProducerIdentity(NamedTuple):

@@ -462,6 +462,61 @@ OFFSETS_RETENTION_CHECK_INTERVAL_MS = ConfigKey(
 OFFSET_METADATA_MAX_BYTES = ConfigKey(
     "offset.metadata.max.bytes", INT, "4096", "The most that a commit may say beside an offset.", minimum=0
 )
+TRANSACTION_STATE_LOG_NUM_PARTITIONS = ConfigKey(
+    "transaction.state.log.num.partitions",
+    INT,
+    "50",
+    "The partitions of __transaction_state, over which transactional ids are spread. It cannot be changed once the "
+    "topic is there.",
+    minimum=1,
+)
+TRANSACTION_STATE_LOG_REPLICATION_FACTOR = ConfigKey(
+    "transaction.state.log.replication.factor",
+    SHORT,
+    "3",
+    "The replicas of __transaction_state. Unless it is set, a cluster of fewer brokers takes as many as it has.",
+    minimum=1,
+)
+TRANSACTION_STATE_LOG_MIN_ISR = ConfigKey(
+    "transaction.state.log.min.isr",
+    INT,
+    "2",
+    "min.insync.replicas of __transaction_state; no more than it has replicas.",
+    minimum=1,
+)
+TRANSACTION_STATE_LOG_SEGMENT_BYTES = ConfigKey(
+    "transaction.state.log.segment.bytes", INT, "104857600", "segment.bytes of __transaction_state.", minimum=1
+)
+TRANSACTION_MAX_TIMEOUT_MS = ConfigKey(
+    "transaction.max.timeout.ms",
+    INT,
+    "900000",
+    "The longest transaction.timeout.ms that a producer may ask for. Readers of what is committed wait for an open "
+    "transaction that long.",
+    minimum=1,
+)
+TRANSACTIONAL_ID_EXPIRATION_MS = ConfigKey(
+    "transactional.id.expiration.ms",
+    INT,
+    "604800000",
+    "How long a transactional id is remembered after its last transaction ended.",
+    minimum=1,
+)
+TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS = ConfigKey(
+    "transaction.remove.expired.transaction.cleanup.interval.ms",
+    INT,
+    "3600000",
+    "How often transactional ids to forget are looked for.",
+    minimum=1,
+)
+TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey(
+    "transaction.partition.verification.enable",
+    BOOLEAN,
+    "true",
+    "Whether the leader of a partition asks the coordinator before a producer's first batch of a transaction is taken "
+    "(KIP-890). Without it a batch that comes late may begin a transaction that nobody ends.",
+    is_dynamic=True,
+)
 GROUP_INITIAL_REBALANCE_DELAY_MS = ConfigKey(
     "group.initial.rebalance.delay.ms",
     INT,

@@ -27,7 +27,6 @@ from tidelog.metadata.configs.key import unserved as _key
 from tidelog.metadata.configs.key import unserved_dynamic as _dynamic
 from tidelog.metadata.configs.topic import NO_PREALLOCATION, NO_TIERS
 
-_NO_TRANSACTIONS = "transactions are not served"
 _NO_QUOTAS = "there are no quotas of clients"
 
 UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
@@ -204,22 +203,20 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("share.coordinator.write.timeout.ms", INT, "5000", 1),
     ),
     *without_effect(
-        _NO_TRANSACTIONS,
+        "a leader waits for the coordinator, which waits for the end of the transaction before",
         _key("add.partitions.to.txn.retry.backoff.max.ms", INT, "100", 0),
         _key("add.partitions.to.txn.retry.backoff.ms", INT, "20", 1),
+    ),
+    *without_effect(
+        "a transaction is aborted when its time is over, not at the next look",
         _key("transaction.abort.timed.out.transaction.cleanup.interval.ms", INT, "10000", 1),
-        _key("transaction.max.timeout.ms", INT, "900000", 1),
-        _key("transaction.remove.expired.transaction.cleanup.interval.ms", INT, "3600000", 1),
+    ),
+    *without_effect(
+        "logs of coordinators are replayed 256 KiB at a time",
         _key("transaction.state.log.load.buffer.size", INT, "5242880", 1),
-        _key("transaction.state.log.min.isr", INT, "2", 1),
-        _key("transaction.state.log.num.partitions", INT, "50", 1),
-        _key("transaction.state.log.replication.factor", SHORT, "3", 1),
-        _key("transaction.state.log.segment.bytes", INT, "104857600", 1),
-        _key("transactional.id.expiration.ms", INT, "604800000", 1),
     ),
     *refused(
-        _NO_TRANSACTIONS,
-        _dynamic("transaction.partition.verification.enable", BOOLEAN, "true"),
+        "its protocol is not stable in Kafka 4.3",
         _key("transaction.two.phase.commit.enable", BOOLEAN, "false"),
     ),
     *refused(

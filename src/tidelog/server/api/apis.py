@@ -12,6 +12,7 @@ from tidelog.server.api.division import Division, ordered_partitions, ordered_to
 from tidelog.server.api.gated_apis import (
     AreDenied,
     Refuse,
+    added,
     at_top,
     decided,
     fetched,
@@ -121,6 +122,12 @@ APIS: dict[int, ServedApi] = {
         division=Division("topics", "topics", PARTITIONS, waits_for_all=True),
     ),
     ApiKey.INIT_PRODUCER_ID: ServedApi("api_22_init_producer_id", (BROKER,)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ServedApi("api_24_add_partitions_to_txn", (BROKER,), are_denied=names_unknown(added)),
+    ApiKey.ADD_OFFSETS_TO_TXN: ServedApi("api_25_add_offsets_to_txn", (BROKER,)),
+    ApiKey.END_TXN: ServedApi("api_26_end_txn", (BROKER,)),
+    ApiKey.WRITE_TXN_MARKERS: ServedApi("api_27_write_txn_markers", (BROKER,)),
+    ApiKey.DESCRIBE_TRANSACTIONS: ServedApi("api_65_describe_transactions", (BROKER,)),
+    ApiKey.LIST_TRANSACTIONS: ServedApi("api_66_list_transactions", (BROKER,)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
         "api_23_offset_for_leader_epoch",
         (BROKER,),

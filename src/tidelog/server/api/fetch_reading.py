@@ -23,6 +23,7 @@ from tidelog.server.api.leader_hints import WRONG_LEADER, leader_of
 from tidelog.server.broker.broker import Broker
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchRequest,
@@ -271,17 +272,25 @@ class FetchReading:
     ) -> PartitionData | None:
         wanted, found_bytes = fetched.wanted, self._session.found_bytes
         left = min(self._size_bytes_max - found_bytes, size_bytes_max)
+        may_wait = self._look_ups > LOOK_UPS_MAX
         records = partition.read(
             wanted.fetch_offset,
             sent_leader_epoch=-1,
             size_bytes_max=min(wanted.partition_max_bytes, left),
             isolation_level=self._isolation_level,
             at_least_one=found_bytes == 0,
-            may_wait=self._look_ups > LOOK_UPS_MAX,
+            may_wait=may_wait,
             to_follower=to_follower,
         )
         if records is not None and (size_bytes := len(records)):
             row.records = records
+            if self._isolation_level and not to_follower:
+                row.aborted_transactions = [
+                    AbortedTransaction(producer_id, first_offset)
+                    for producer_id, first_offset in partition.aborted_transactions(
+                        wanted.fetch_offset, records, may_wait=may_wait
+                    )
+                ]
             is_enough = found_bytes + size_bytes >= self._min_bytes
             if not is_enough and wanted.fetch_offset < partition.log.segment_base_offsets[-1]:
                 self.must_answer = True  # there is more than one segment can give

@@ -136,6 +136,15 @@ def fetched(node: ServerApi, request: Any) -> Iterator[bool]:
 _fetch_names_unknown = of_topics("topics", "topic", index="partition")
 
 
+def added(request: Any) -> Named:
+    """Of partitions that join transactions: a producer's request names one transaction, a broker's many."""
+    for topic in request.v3_and_below_topics:
+        yield topic.name, topic.partitions
+    for transaction in request.transactions:
+        for topic in transaction.topics:
+            yield topic.name, topic.partitions
+
+
 def moved(request: Any) -> Named:
     return ((topic.name, topic.partitions) for directory in request.dirs for topic in directory.topics)
 

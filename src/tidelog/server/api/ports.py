@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import asyncio
 
-    from tidelog.base.errors import Code
     from tidelog.base.ids import (
         BrokerEpoch,
         BrokerId,
         ClusterId,
         Offset,
-        ProducerEpoch,
         ProducerId,
-        TopicPartition,
     )
     from tidelog.base.ports import Clock, Executor, Rng
     from tidelog.controller import CreatedTopic, NewTopic
@@ -32,6 +29,9 @@ if TYPE_CHECKING:
     from tidelog.server.quorum.voter_requests import VoterRequests
     from tidelog.server.settings.config import NodeConfig
     from tidelog.server.storage.log_files import LogFiles
+    from tidelog.server.transactions.markers import MarkerWriter
+    from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
+    from tidelog.server.transactions.verification import TransactionVerification
     from tidelog.wire import ConsistencyState
 
 
@@ -99,40 +99,15 @@ class GroupsApi(MetadataApi, Protocol):
     def groups(self) -> GroupCoordinators: ...
 
 
-class TransactionsApi(Protocol):
-    """What the coordinator of a transaction, wherever it is, says of it."""
-
-    async def verify(
-        self,
-        transactional_id: str,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        partitions: Sequence[TopicPartition],
-        *,
-        adds: bool,
-    ) -> Mapping[TopicPartition, Code]:
-        """Whether a producer's open transaction has these partitions (KIP-890).
-
-        Args:
-            adds: one that it has not is added to it (transaction version 2), rather than refused.
-
-        Returns:
-            NONE for each partition of the transaction; TRANSACTION_ABORTABLE for one that is in none, or what else
-            the coordinator says.
-
-        Raises:
-            KafkaError: of the transaction as a whole, or because nobody could be asked.
-        """
-        ...
-
-
-class TransactionalGroupsApi(GroupsApi, Protocol):
-    """Groups whose offsets are part of transactions."""
+class TransactionsApi(GroupsApi, DataApi, Protocol):
+    """The coordinators of transactions at this broker, and what its partitions have to do with transactions."""
 
     @property
-    def clock(self) -> Clock: ...
+    def transactions(self) -> TransactionCoordinators: ...
     @property
-    def transactions(self) -> TransactionsApi: ...
+    def marker_writer(self) -> MarkerWriter: ...
+    @property
+    def verification(self) -> TransactionVerification: ...
 
 
 class ControllerApi(MetadataApi, Protocol):
@@ -178,7 +153,7 @@ class QuorumApi(MetadataApi, Protocol):
         ...
 
 
-class ServerApi(DataApi, TransactionalGroupsApi, ControllerApi, QuorumApi, Protocol):
+class ServerApi(TransactionsApi, ControllerApi, QuorumApi, Protocol):
     """All of a node that any request may need."""
 
     @property

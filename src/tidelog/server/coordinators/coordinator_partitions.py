@@ -182,11 +182,14 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         if kind.replication_factor_key.name not in self._properties:
             active_count = sum(one.is_active for one in self._broker.image.brokers.values())
             replication_factor = min(replication_factor, max(active_count, 1))
+        configs = [*kind.topic_configs, ("segment.bytes", str(values[kind.segment_size_key]))]
+        if kind.min_isr_key is not None:
+            configs.append(("min.insync.replicas", str(values[kind.min_isr_key])))
         topic = NewTopic(
             kind.topic,
             num_partitions=values[kind.partition_count_key],
             replication_factor=replication_factor,
-            configs=(*kind.topic_configs, ("segment.bytes", str(values[kind.segment_size_key]))),
+            configs=tuple(configs),
         )
         try:
             (created,) = await self._create_topics([topic])

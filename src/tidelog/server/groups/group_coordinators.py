@@ -14,6 +14,7 @@ from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata import MetadataDelta, MetadataImage
 from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
+from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
@@ -66,25 +67,13 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         self._rng = rng
         self._deleted_before: set[str] = set()  # topics, until this has begun
 
-    async def write_marker(
-        self,
-        index: int,
-        producer_id: int,
-        producer_epoch: int,
-        *,
-        is_commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int = 0,
-    ) -> Code:
+    async def write_marker(self, index: int, marker: TransactionMarker) -> Code:
         """End a producer's transaction on a partition of the internal topic.
 
         Returns once the marker is committed and what it decided counts: the next OffsetFetch says so.
 
         Args:
             index: of the partition.
-            producer_epoch: that the marker carries.
-            coordinator_epoch: leader epoch of the transaction's coordinator.
-            transaction_version: of the transaction; see `ProducerStates.check_marker`.
 
         Returns:
             NONE; or what the leader of any partition would say: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED,
@@ -93,16 +82,19 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
 
         def check(producers: ProducerStates) -> None:
             producers.check_marker(
-                producer_id, producer_epoch, coordinator_epoch, transaction_version=transaction_version
+                marker.producer_id,
+                marker.producer_epoch,
+                marker.coordinator_epoch,
+                transaction_version=marker.transaction_version,
             )
 
         def end(coordinator: GroupCoordinator, request_id: RequestId, now_ms: int, wall_ms: int) -> None:
             coordinator.on_end_transaction(
                 request_id,
-                producer_id,
-                producer_epoch,
-                is_commit=is_commit,
-                coordinator_epoch=coordinator_epoch,
+                marker.producer_id,
+                marker.producer_epoch,
+                is_commit=marker.is_commit,
+                coordinator_epoch=marker.coordinator_epoch,
                 now_ms=now_ms,
                 wall_ms=wall_ms,
             )

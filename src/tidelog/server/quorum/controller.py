@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tidelog.base.errors import Code, KafkaError
@@ -21,7 +21,6 @@ from tidelog.controller import ControllerState, LostReplica, PartitionScan, leav
 from tidelog.journal import Decision, Journal, Ticket
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
-from tidelog.metadata.features import METADATA_VERSION
 from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records import NoOpRecord
 from tidelog.server.quorum.metadata_log import MetadataBatch
@@ -85,7 +84,7 @@ class Controller:
         on_committed: told of committed records, with the exclusive end offset that they bring the metadata to, and
             whether some are not of the log, but what a snapshot makes different.
         listeners: told in their order.
-        first_metadata_version: of a metadata log that does not say any yet.
+        first_levels: of features, for a metadata log that does not say any yet; None for those of this release.
 
     Attributes:
         unclean_elections: how many were committed while this was the active one.
@@ -98,14 +97,14 @@ class Controller:
         *,
         on_committed: OnCommitted,
         listeners: Sequence[ControllerListener] = (),
-        first_metadata_version: int = METADATA_VERSION,
+        first_levels: Mapping[str, int] | None = None,
     ) -> None:
         self.journal: Journal[ControllerState] = Journal(state, not_active=Code.NOT_CONTROLLER)
         self.unclean_elections = 0
         self._quorum = quorum
         self._on_committed = on_committed
         self._listeners = listeners
-        self._first_metadata_version = first_metadata_version
+        self._first_levels = first_levels
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._published_end_offset = Offset(0)
         self._is_advancing = False
@@ -180,7 +179,7 @@ class Controller:
         self.journal.committed.unclean_elections = []
         for listener in self._listeners:
             listener.on_active()
-        self._submit(lambda state: state.decide_bootstrap(self._first_metadata_version))
+        self._submit(lambda state: state.decide_bootstrap(self._first_levels))
         self._schedule_pending_changes()  # what the one before left to do
         self._advance()
 

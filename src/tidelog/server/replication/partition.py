@@ -20,11 +20,21 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
-from tidelog.log import AppendResult, Log, LogConfig, LogSlice, TimestampOffset, without_waiting
+from tidelog.log import (
+    AbortedTransaction,
+    AppendResult,
+    Log,
+    LogConfig,
+    LogSlice,
+    TimestampOffset,
+    VerificationGuard,
+    without_waiting,
+)
 from tidelog.metadata.topic_names import INTERNAL_TOPICS
 from tidelog.records import as_sent, split_batches
-from tidelog.records.header import BATCH_OVERHEAD, TRANSACTIONAL_FLAG
+from tidelog.records.header import BATCH_OVERHEAD
 from tidelog.records.lineage import EpochEntry
+from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.replica import FollowerFetch, LeaderReplica, LogBounds, ReplicationSettings
 from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.server.replication.leader_driver import LeaderDriver, NoHost, PartitionHost
@@ -36,7 +46,7 @@ logger = logging.getLogger("tidelog.server.partition")
 READ_UNCOMMITTED = 0
 
 LENGTH_END = 12
-_LENGTH_AND_ATTRIBUTES = Struct(">8xi9xh")
+_LENGTH = Struct(">8xi")
 
 
 class Partition:
@@ -193,23 +203,30 @@ class Partition:
         """
         return self.role.leading(sent_leader_epoch).replica
 
-    def append(self, batch: memoryview, *, acks_all: bool, now_ms: int) -> AppendResult:
+    def append(
+        self, batch: memoryview, *, acks_all: bool, now_ms: int, verification_guard: VerificationGuard | None = None
+    ) -> AppendResult:
         """Append a producer's batch.
 
         Args:
             batch: one, as Produce 3+ takes it; stamped in place.
             acks_all: whether the answer must mean "committed", which needs `min.insync.replicas`.
             now_ms: since 1970.
+            verification_guard: of a batch that begins a transaction here: its coordinator knows of it (KIP-890).
+                NOT_VERIFIED where nobody is asked.
 
         Raises:
-            KafkaError: nothing was changed.
+            KafkaError: nothing was changed. INVALID_TXN_STATE: the batch would begin a transaction that its coordinator
+                was not asked for, or that has ended meanwhile.
             DiskError: nothing was appended; the partition has to go offline.
         """
         leading = self.role.leading()
         if acks_all:
             leading.replica.check_enough_replicas()
         self._check_batch(batch)
-        result = self.log.append_as_leader(batch, leader_epoch=leading.replica.leader_epoch, now_ms=now_ms)
+        result = self.log.append_as_leader(
+            batch, leader_epoch=leading.replica.leader_epoch, now_ms=now_ms, verification_guard=verification_guard
+        )
         if not result.is_duplicate:
             self.produced_batches += 1
             self.produced_bytes += len(batch)
@@ -255,6 +272,29 @@ class Partition:
         leading.on_appended()
         return result
 
+    def append_marker(self, marker: TransactionMarker, *, now_ms: int) -> Offset:
+        """Append the marker that ends a producer's transaction here. One that comes again decides nothing.
+
+        Returns:
+            Where it ends, exclusive: once all below is committed, so is the marker.
+
+        Raises:
+            KafkaError: TRANSACTION_COORDINATOR_FENCED: a newer coordinator was here. INVALID_PRODUCER_EPOCH: a newer
+                producer was. NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS.
+            DiskError: as `append`.
+        """
+        leading = self.role.leading()
+        leading.replica.check_enough_replicas()
+        result = self.log.append_as_leader(
+            memoryview(bytearray(marker.batch(now_ms))),
+            leader_epoch=leading.replica.leader_epoch,
+            now_ms=now_ms,
+            origin="coordinator",
+            transaction_version=marker.transaction_version,
+        )
+        leading.on_appended()
+        return Offset(result.last_offset + 1)
+
     def delete_records(self, offset: int | None) -> Offset:
         """Move the log start to `offset` (None: the high watermark), never back. The caller persists the log start.
 
@@ -293,13 +333,10 @@ class Partition:
         return record_count is not None and self.log.log_end_offset - self.log.recovery_point >= record_count
 
     def _check_batch(self, batch: memoryview) -> None:
-        """Refuse what the log would take, and a producer may not send: all else its header says, the log looks at.
-
-        No coordinator here begins transactions, so none could ever end: committed readers would wait for ever.
-        """
+        """Refuse what the log would take, and a producer may not send: all else its header says, the log looks at."""
         if len(batch) < BATCH_OVERHEAD:
             return
-        length, attributes = _LENGTH_AND_ATTRIBUTES.unpack_from(batch)
+        (length,) = _LENGTH.unpack_from(batch)
         if LENGTH_END + length < len(batch):
             try:
                 count = len(split_batches(batch))
@@ -307,11 +344,6 @@ class Partition:
                 raise as_sent(error, batch) from None
             if count > 1:
                 raise refusal(Code.INVALID_RECORD, "more than one batch was sent to a partition; Produce 3+ takes one")
-        if attributes & TRANSACTIONAL_FLAG:
-            raise refusal(
-                Code.INVALID_TXN_STATE,
-                f"{self.topic_partition}: transactions are not served; produce without a transactional id",
-            )
 
     def read(
         self,
@@ -351,6 +383,25 @@ class Partition:
             return log.read(
                 Offset(offset), size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
             )
+
+        try:
+            return look_up() if may_wait else without_waiting(look_up)
+        except (CorruptLogError, DiskError) as error:
+            raise self._unreadable(error) from error
+
+    def aborted_transactions(
+        self, start_offset: int, records: LogSlice, *, may_wait: bool = True
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that have records from `start_offset` on, up to the end of what was read.
+
+        Raises:
+            NotCachedError: to find them takes waiting, and it may not.
+        """
+
+        def look_up() -> list[AbortedTransaction]:
+            if not self.log.has_aborted_transactions(Offset(start_offset)):
+                return []
+            return self.log.aborted_transactions(Offset(start_offset), records.next_offset)
 
         try:
             return look_up() if may_wait else without_waiting(look_up)

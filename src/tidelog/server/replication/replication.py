@@ -67,6 +67,7 @@ class Replication:
         active_brokers: those that are neither fenced nor shutting down, in which incarnation.
         followers: of partitions that are led here, and which of them are silent.
         leader_throttle: of what is sent to followers; follower_throttle: of what is fetched.
+        peers: connections to the other brokers, where brokers speak with each other.
         isr_shrinks: how often the ISR of a partition led here became smaller; isr_expands: larger.
         truncated: records that were removed from the ends of logs that follow.
     """
@@ -97,7 +98,7 @@ class Replication:
         self.followers = SilentFollowers(clock, settings.silence_ms_max, self.due_at, self._on_follower_changed)
         self.leader_throttle = Throttle(clock.now_ms, self.due_at)
         self.follower_throttle = Throttle(clock.now_ms, self.due_at)
-        self._peers = ConnectionPool(
+        self.peers = ConnectionPool(
             network,
             ConnectionSettings(client_id=f"broker-{broker_id}-replicas"),
             Backoff(CONNECT_BACKOFF_FIRST_MS, CONNECT_BACKOFF_LONGEST_MS, rng),
@@ -109,7 +110,7 @@ class Replication:
         )
         self._fetchers = ReplicaFetchers(
             broker_id,
-            self._peers,
+            self.peers,
             settings,
             broker_epoch=lambda: self.broker_epoch,
             throttle=self.follower_throttle,
@@ -127,7 +128,7 @@ class Replication:
             endpoint = each.endpoint(self._settings.listener_name) or next(iter(each.endpoints), None)
             if endpoint is not None and each.broker_id != self._broker_id:
                 addresses[each.broker_id] = Address(endpoint.host, endpoint.port)
-        self._peers.set_addresses(addresses)
+        self.peers.set_addresses(addresses)
         self._racks = {each.broker_id: each.rack for each in image.brokers.values() if not each.is_fenced}
 
     def preferred_read_replica(self, leader: LeaderReplica, rack: str, offset: int) -> BrokerId | None:
@@ -157,7 +158,7 @@ class Replication:
         self.isr_changes.stop()
         self._cut_off.stop()
         await self._fetchers.stop()
-        await self._peers.close()
+        await self.peers.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # What partitions need.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Disk
-from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
+from tidelog.metadata.features import SUPPORTED_FEATURES, first_levels
 from tidelog.metadata.records.cluster import FeatureLevelRecord
 from tidelog.quorum.values import SnapshotId
 from tidelog.server.storage.metadata_snapshots import Snapshot, format_snapshot, parse_snapshot
@@ -30,21 +30,23 @@ def write_bootstrap_file(disk: Disk, directory: str, levels: Mapping[str, int], 
     disk.write_atomically(f"{directory}/{BOOTSTRAP_FILE}", format_snapshot(Snapshot(NOTHING, records, None, now_ms)))
 
 
-def read_bootstrap_level(disk: Disk, directory: str) -> int:
-    """The level of `metadata.version` to begin at; the highest of this release where the file does not say.
+def read_bootstrap_levels(disk: Disk, directory: str) -> dict[str, int]:
+    """The levels that a new cluster begins at: what the file says, and what this release begins at otherwise.
 
     Raises:
         CorruptLogError: it is damaged.
     """
     path = f"{directory}/{BOOTSTRAP_FILE}"
     if not disk.exists(path):
-        return METADATA_VERSION
+        return first_levels({})
+    told = {}
     for record in parse_snapshot(disk.read_bytes(path), NOTHING, path=path).records:
-        if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
-            if METADATA_VERSION_MIN <= record.feature_level <= METADATA_VERSION:
-                return record.feature_level
-            logger.warning(
-                "%s: this release does not work at metadata.version %s; a new cluster begins at %s",
-                *(path, record.feature_level, METADATA_VERSION),
-            )
-    return METADATA_VERSION
+        if not isinstance(record, FeatureLevelRecord):
+            continue
+        name, level = record.name, record.feature_level
+        lowest, highest = SUPPORTED_FEATURES.get(name, (0, 0))
+        if level and not lowest <= level <= highest:
+            logger.warning("%s: this release does not work at %s %s; a new cluster begins without", path, name, level)
+        else:
+            told[name] = level
+    return first_levels(told)

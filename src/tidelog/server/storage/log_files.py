@@ -37,7 +37,7 @@ from tidelog.quorum import QuorumState
 from tidelog.replica import Truncation
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
-from tidelog.server.storage.bootstrap_file import read_bootstrap_level
+from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.log_dir import LockedReplica, LogDir, LogLoss, close_logs, is_full
 from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLog
@@ -175,9 +175,9 @@ class LogFiles:
         if self.must_stop:
             raise error
 
-    def read_bootstrap_level(self) -> int:
-        """Of `metadata.version`, for a new cluster. Raises CorruptLogError, DiskError."""
-        return read_bootstrap_level(self._disk, self.metadata_directory.path)
+    def read_bootstrap_levels(self) -> dict[str, int]:
+        """Of features, for a new cluster. Raises CorruptLogError, DiskError."""
+        return read_bootstrap_levels(self._disk, self.metadata_directory.path)
 
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""

@@ -7,8 +7,9 @@ committed yet. A leader that is cut off from its followers answers acks=all with
 broker's session, before and after the append: on NOT_ENOUGH_REPLICAS clients do not look for another leader. A
 duplicate of an idempotent producer is answered with the offsets of the original, and with acks=all once that is
 committed. Who asked the wrong broker is told where the leader is (10+, KIP-951). acks=0 has no answer: where it fails,
-the connection is closed, which is all that the protocol offers. Internal topics take records from their coordinators
-and, as in Kafka, from clients that call themselves `__admin_client`.
+the connection is closed, which is all that the protocol offers. The first batch of a transaction on a partition is
+appended once the producer's transaction coordinator has said that it belongs to one (KIP-890). Internal topics take
+records from their coordinators and, as in Kafka, from clients that call themselves `__admin_client`.
 """
 
 from __future__ import annotations
@@ -28,8 +29,20 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import TopicId
+from tidelog.metadata.configs.broker import TRANSACTION_PARTITION_VERIFICATION_ENABLE
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
+from tidelog.server.api.transactional_produce import (
+    ADDS_FROM_VERSION,
+    CONTINUES,
+    TOPIC_IDS_FROM_VERSION,
+    UNASKED,
+    Beginning,
+    Verdict,
+    Verdicts,
+    beginnings,
+    verified,
+)
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_00_produce import (
     BatchIndexAndErrorMessage,
@@ -43,9 +56,8 @@ from tidelog.wire.messages.api_00_produce import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.server.api.ports import DataApi
+    from tidelog.server.api.ports import DataApi, TransactionsApi
 
-TOPIC_IDS_FROM_VERSION = 13
 LEADERS_FROM_VERSION = 10
 
 ADMIN_CLIENT_ID = "__admin_client"
@@ -59,7 +71,37 @@ WHY_NOT_COMMITTED = {
 
 
 def handle(
-    node: DataApi, request: ProduceRequest, context: RequestContext
+    node: TransactionsApi, request: ProduceRequest, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    if request.transactional_id is None:
+        return _append_all(node, request, context, {})
+    adds = context.api_version >= ADDS_FROM_VERSION
+    if not adds and not node.broker_settings[TRANSACTION_PARTITION_VERIFICATION_ENABLE]:
+        return _append_all(node, request, context, None)
+    asked = beginnings(node, request, context)
+    if asked:
+        return _append_when_verified(node, request, context, asked)
+    return _append_all(node, request, context, {})
+
+
+async def _append_when_verified(
+    node: TransactionsApi, request: ProduceRequest, context: RequestContext, asked: list[Beginning]
+) -> ProduceResponse | None:
+    """The bytes of the request are another's while the coordinator is asked, unless they are kept for this one."""
+    rows = [data for topic in request.topic_data for data in topic.partition_data]
+    size_bytes = sum(len(data.records) for data in rows if isinstance(data.records, memoryview))
+    with context.connection.memory.kept() as kept:
+        if not kept.hold(size_bytes):
+            raise refusal(Code.THROTTLING_QUOTA_EXCEEDED, "requests that wait hold all the memory there is; try again")
+        for data in rows:
+            if isinstance(data.records, memoryview):
+                data.records = memoryview(bytearray(data.records))
+        response = _append_all(node, request, context, await verified(node, request, context, asked))
+    return await response if isinstance(response, Awaitable) else response
+
+
+def _append_all(
+    node: DataApi, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
     acks = request.acks
@@ -68,7 +110,18 @@ def handle(
     topics = []
     for topic in request.topic_data:
         name = topic.topic_id if by_id else topic.name
-        rows = [_append(node, name, data, acks, owed, is_admin=is_admin) for data in topic.partition_data]
+        rows = [
+            _append(
+                node,
+                name,
+                data,
+                acks,
+                owed,
+                is_admin=is_admin,
+                verdict=UNASKED if verdicts is None else verdicts.get(id(data), CONTINUES),
+            )
+            for data in topic.partition_data
+        ]
         topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
     response = ProduceResponse(responses=topics)
     if owed.unsynced or owed.uncommitted:
@@ -143,8 +196,11 @@ def _append(
     owed: _Owed,
     *,
     is_admin: bool,
+    verdict: Verdict,
 ) -> PartitionProduceResponse:
     try:
+        if verdict.refusal is not None:
+            raise verdict.refusal
         if acks not in (-1, 0, 1):
             raise refusal(Code.INVALID_REQUIRED_ACKS, f"acks is {acks}; it must be -1 (all), 0 or 1")
         if isinstance(topic, str):
@@ -157,7 +213,12 @@ def _append(
         records = data.records
         if not isinstance(records, memoryview) or not len(records):
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
-        result = partition.append(records, acks_all=acks == -1, now_ms=node.clock.wall_ms())
+        result = partition.append(
+            records,
+            acks_all=acks == -1,
+            now_ms=node.clock.wall_ms(),
+            verification_guard=verdict.guard,
+        )
     except KafkaError as error:
         row = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
         if isinstance(error, InvalidRecordsError):

@@ -1,53 +1,66 @@
-"""FindCoordinator 0-6: the broker that leads the group's partition of `__consumer_offsets`.
+"""FindCoordinator 0-6: the broker that leads a group's partition of `__consumer_offsets`, or a transactional id's of
+`__transaction_state`.
 
-Behaviour: the first to ask has the topic made, and is answered when it is there. Several groups at once from 4 on
-(KIP-699). A group whose partition nobody leads, or whose log is damaged, gets COORDINATOR_NOT_AVAILABLE with the
-reason. A transactional id or a share group gets INVALID_REQUEST, which ends the attempt at once
-(COORDINATOR_NOT_AVAILABLE would be retried for ever). librdkafka takes a broker without this API for one that knows no
+Behaviour: the first to ask has the topic made, and is answered when it is there. Several keys at once from 4 on
+(KIP-699). A key whose partition nobody leads, or whose log is damaged, gets COORDINATOR_NOT_AVAILABLE with the reason.
+A share group gets INVALID_REQUEST, which ends the attempt at once (COORDINATOR_NOT_AVAILABLE would be retried for
+ever). librdkafka takes a broker without this API for one that knows no
 lz4, and stops compressing without a word.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_10_find_coordinator import (
     KEY_TYPE_GROUP,
+    KEY_TYPE_TRANSACTION,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
 
 if TYPE_CHECKING:
-    from tidelog.server.api.ports import GroupsApi
+    from tidelog.server.api.ports import TransactionsApi
+    from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions
 
 SEVERAL_KEYS_FROM_VERSION = 4
 
 
 def handle(
-    node: GroupsApi, request: FindCoordinatorRequest, context: RequestContext
+    node: TransactionsApi, request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    if request.key_type == KEY_TYPE_GROUP and node.groups.partition_for("") is None:
-        return _create_then_answer(node, request, context)
+    coordinators = _coordinators(node, request.key_type)
+    if coordinators is not None and coordinators.partition_for("") is None:
+        return _create_then_answer(node, coordinators, request, context)
     return _answer(node, request, context, None)
 
 
+def _coordinators(node: TransactionsApi, key_type: int) -> CoordinatorPartitions[Any] | None:
+    if key_type == KEY_TYPE_TRANSACTION:
+        return node.transactions
+    return node.groups if key_type == KEY_TYPE_GROUP else None
+
+
 async def _create_then_answer(
-    node: GroupsApi, request: FindCoordinatorRequest, context: RequestContext
+    node: TransactionsApi,
+    coordinators: CoordinatorPartitions[Any],
+    request: FindCoordinatorRequest,
+    context: RequestContext,
 ) -> FindCoordinatorResponse:
     refused = None
     try:
-        await node.groups.create_topic()
+        await coordinators.create_topic()
     except KafkaError as error:
         refused = error
     return _answer(node, request, context, refused)
 
 
 def _answer(
-    node: GroupsApi, request: FindCoordinatorRequest, context: RequestContext, error: KafkaError | None
+    node: TransactionsApi, request: FindCoordinatorRequest, context: RequestContext, error: KafkaError | None
 ) -> FindCoordinatorResponse:
     if context.api_version >= SEVERAL_KEYS_FROM_VERSION:
         keys = dict.fromkeys(request.coordinator_keys)
@@ -64,7 +77,7 @@ def _answer(
 
 
 def _coordinator(
-    node: GroupsApi, key: str, key_type: int, context: RequestContext, error: KafkaError | None
+    node: TransactionsApi, key: str, key_type: int, context: RequestContext, error: KafkaError | None
 ) -> Coordinator:
     try:
         if error is not None:
@@ -74,17 +87,18 @@ def _coordinator(
         return Coordinator(key=key, error_code=code_of(refused, "FindCoordinator"), error_message=str(refused))
 
 
-def _find(node: GroupsApi, key: str, key_type: int, listener_name: str) -> Coordinator:
-    if key_type != KEY_TYPE_GROUP:
-        raise refusal(Code.INVALID_REQUEST, "this release has no transactions and no share groups")
-    place = node.groups.partition_for(key)
+def _find(node: TransactionsApi, key: str, key_type: int, listener_name: str) -> Coordinator:
+    coordinators = _coordinators(node, key_type)
+    if coordinators is None:
+        raise refusal(Code.INVALID_REQUEST, f"this release has no coordinators of key type {key_type}")
+    place = coordinators.partition_for(key)
     state = None if place is None else node.image.partition(place.topic, place.partition)
     leader = None if state is None or state.leader is None else node.image.brokers.get(state.leader)
     endpoint = None if leader is None or leader.is_fenced else leader.endpoint(listener_name)
     if place is None or leader is None or endpoint is None:
         raise refusal(Code.COORDINATOR_NOT_AVAILABLE, f"nobody leads {place} at the moment")
     if leader.broker_id == node.config.node_id:
-        why = node.groups.refusal_of(place)
+        why = coordinators.refusal_of(place)
         if why is not None:
             raise refusal(Code.COORDINATOR_NOT_AVAILABLE, str(why))
     return Coordinator(key=key, node_id=leader.broker_id, host=endpoint.host, port=endpoint.port)

@@ -1,50 +1,63 @@
-"""InitProducerId 0-5: an id for an idempotent producer, unlike any given before.
+"""InitProducerId 0-5: an id and an epoch to produce with.
 
-Behaviour: a producer that already has an id and epoch (3+) gets a fresh id. A transactional id needs a transaction
-coordinator, which is not served: the refusal is INVALID_REQUEST, which ends the attempt at once
-(COORDINATOR_NOT_AVAILABLE would be retried for ever).
+Behaviour: without a transactional id, an id unlike any given before; a producer that already has an id and epoch (3+)
+gets a fresh one. With a transactional id, the next epoch of its producer, by which the one before is fenced; a
+transaction that the one before left open is aborted first, which the request waits for, at most a second, and is then
+answered CONCURRENT_TRANSACTIONS. A producer that goes on after an error names what it has (3+, KIP-360), and is fenced
+if another one began meanwhile: PRODUCER_FENCED, before version 4 INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.base.ids import ProducerEpoch, ProducerId
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.settings.log_lines import Seldom
+from tidelog.server.api.transaction_answers import fenced_code, submit_with_producer_id
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
-    from tidelog.server.api.ports import DataApi
+    from tidelog.server.api.ports import TransactionsApi
 
-logger = logging.getLogger("tidelog.server.producer_ids")
-
-LOG_INTERVAL_SECONDS = 1.0
-TRANSACTIONAL_ID_SHOWN_MAX = 200
-_seldom = Seldom(LOG_INTERVAL_SECONDS)
-"""Whoever is refused may ask again at once, and on and on: the log is not to grow with it."""
+PRODUCER_FENCED_FROM_VERSION = 4
 
 
-async def handle(node: DataApi, request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
-    if request.transactional_id is not None:
-        _log_refused(request.transactional_id, context.connection.peer)
-        return InitProducerIdResponse(error_code=Code.INVALID_REQUEST)
-    if (request.producer_id < 0) != (request.producer_epoch < 0):
-        return InitProducerIdResponse(error_code=Code.INVALID_REQUEST)
+async def handle(
+    node: TransactionsApi, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
     try:
-        producer_id = await node.next_producer_id()
+        if (request.producer_id < 0) != (request.producer_epoch < 0):
+            raise refusal(Code.INVALID_REQUEST, "a producer id and its epoch come together")
+        if request.transactional_id is None:
+            return InitProducerIdResponse(producer_id=await node.next_producer_id(), producer_epoch=0)
+        producer_id, producer_epoch = await _init(node, request, request.transactional_id)
     except KafkaError as error:
-        return InitProducerIdResponse(error_code=code_of(error, "InitProducerId"))
-    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
+        code = code_of(error, "InitProducerId")
+        is_old = context.api_version < PRODUCER_FENCED_FROM_VERSION
+        return InitProducerIdResponse(error_code=fenced_code(code) if is_old else code)
+    return InitProducerIdResponse(producer_id=producer_id, producer_epoch=producer_epoch)
 
 
-def _log_refused(transactional_id: str, peer: str) -> None:
-    suppressed = _seldom.suppressed()
-    if suppressed is not None:
-        logger.warning(
-            "%s: InitProducerId for transactional id %r refused: this release has no transactions%s",
-            peer,
-            transactional_id[:TRANSACTIONAL_ID_SHOWN_MAX],
-            f" ({suppressed} more were refused since the last line)" if suppressed else "",
+async def _init(node: TransactionsApi, request: InitProducerIdRequest, transactional_id: str) -> tuple[int, int]:
+    from tidelog.coordinator.transactions import InitProducer, ProducerIdentity
+
+    expected = None
+    if request.producer_id >= 0:
+        expected = ProducerIdentity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+
+    def init(fresh_producer_id: ProducerId | None) -> object:
+        wanted = InitProducer(
+            transactional_id=transactional_id,
+            timeout_ms=request.transaction_timeout_ms,
+            expected=expected,
+            fresh_producer_id=fresh_producer_id,
         )
+        return node.transactions.submit(
+            transactional_id,
+            lambda machine, request_id, now_ms, wall_ms: machine.on_init_producer_id(
+                request_id, wanted, now_ms=now_ms, wall_ms=wall_ms
+            ),
+        )
+
+    return await submit_with_producer_id(node, init)

@@ -25,11 +25,11 @@ from tidelog.wire.messages.api_28_txn_offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from tidelog.server.api.ports import TransactionalGroupsApi
+    from tidelog.server.api.ports import TransactionsApi
 
 
 async def handle(
-    node: TransactionalGroupsApi, request: TxnOffsetCommitRequest, context: RequestContext
+    node: TransactionsApi, request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:
     request.topics, unknown = take_out_missing(node.image, request.topics)
     topics: list[TxnOffsetCommitResponseTopic] = []
@@ -46,10 +46,10 @@ async def handle(
 
 
 async def _answer(
-    node: TransactionalGroupsApi, request: TxnOffsetCommitRequest, api_version: int
+    node: TransactionsApi, request: TxnOffsetCommitRequest, api_version: int
 ) -> TxnOffsetCommitResponse | KafkaError:
     async def verify(place: TopicPartition, adds: bool) -> Code:
-        codes = await node.transactions.verify(
+        codes = await node.verification.verify(
             request.transactional_id,
             ProducerId(request.producer_id),
             ProducerEpoch(request.producer_epoch),

@@ -1,0 +1,55 @@
+"""AddOffsetsToTxn 0-4: a transaction that commits offsets of a group gets the group's partition.
+
+Behaviour: as AddPartitionsToTxn of the partition of `__consumer_offsets`. There is none before anybody has asked for
+a group's coordinator: then the answer is COORDINATOR_NOT_AVAILABLE. A producer of version 2 sends none of these
+requests: TxnOffsetCommit adds the partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import ProducerEpoch, ProducerId
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.api.group_answers import when_answered
+from tidelog.server.api.transaction_answers import fenced_code
+from tidelog.wire.messages.api_25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import TransactionsApi
+
+PRODUCER_FENCED_FROM_VERSION = 2
+
+
+def handle(
+    node: TransactionsApi, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
+    from tidelog.coordinator.transactions import ProducerIdentity
+
+    place = node.groups.partition_for(request.group_id)
+    if place is None:
+        return AddOffsetsToTxnResponse(error_code=Code.COORDINATOR_NOT_AVAILABLE)
+    producer = ProducerIdentity(ProducerId(request.producer_id), ProducerEpoch(request.producer_epoch))
+
+    def respond(answer: Any) -> AddOffsetsToTxnResponse:
+        code = code_of(answer, "AddOffsetsToTxn") if isinstance(answer, KafkaError) else Code.NONE
+        is_old = context.api_version < PRODUCER_FENCED_FROM_VERSION
+        return AddOffsetsToTxnResponse(error_code=fenced_code(code) if is_old else code)
+
+    return when_answered(
+        node.transactions.submit(
+            request.transactional_id,
+            lambda machine, request_id, now_ms, wall_ms: machine.on_add_partitions(
+                request_id,
+                request.transactional_id,
+                producer,
+                [place],
+                client_version=0,
+                now_ms=now_ms,
+                wall_ms=wall_ms,
+            ),
+        ),
+        respond,
+    )

@@ -1,0 +1,70 @@
+"""WriteTxnMarkers 1-2: a transaction ended; the leaders of its partitions write that down.
+
+Behaviour: sent by transaction coordinators, and by tools that abort a hanging transaction. Each partition stands for
+itself, and is answered once its marker is committed. An older coordinator gets TRANSACTION_COORDINATOR_FENCED, an older
+producer epoch INVALID_PRODUCER_EPOCH; from transaction version 2 on (2+) the marker's epoch must be above that of the
+records. A marker that was written already is not written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import LeaderEpoch, PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
+from tidelog.records.transaction_marker import TransactionMarker
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.transactions.markers import code_of_refusal
+from tidelog.wire.messages.api_27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.server.api.ports import TransactionsApi
+
+
+async def handle(
+    node: TransactionsApi, request: WriteTxnMarkersRequest, context: RequestContext
+) -> WriteTxnMarkersResponse:
+    results = await asyncio.gather(*(_result(node, one) for one in request.markers))
+    return WriteTxnMarkersResponse(markers=list(results))
+
+
+async def _result(node: TransactionsApi, sent: WritableTxnMarker) -> WritableTxnMarkerResult:
+    marker = TransactionMarker(
+        ProducerId(sent.producer_id),
+        ProducerEpoch(sent.producer_epoch),
+        sent.transaction_result,
+        LeaderEpoch(sent.coordinator_epoch),
+        sent.transaction_version,
+    )
+    places = [TopicPartition(one.name, PartitionIndex(index)) for one in sent.topics for index in one.partition_indexes]
+    codes = iter(await asyncio.gather(*(_write(node, place, marker) for place in places)))
+    return WritableTxnMarkerResult(
+        producer_id=sent.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=index, error_code=next(codes))
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in sent.topics
+        ],
+    )
+
+
+async def _write(node: TransactionsApi, place: TopicPartition, marker: TransactionMarker) -> Code:
+    try:
+        await node.marker_writer.write(place, marker)
+    except KafkaError as error:
+        code_of(error, f"WriteTxnMarkers {place}")  # says what is unexpected
+        return code_of_refusal(error)
+    return Code.NONE

@@ -1,0 +1,206 @@
+"""Markers, the ends of transactions: written to partitions that are led here, and sent to the leaders of the others.
+
+```
+ coordinator ──► MarkerSends ──┬── led here ──────────────────────► MarkerWriter ──► log of the partition
+                               └── led elsewhere: one request a          ▲
+                                   broker and turn of the loop           │
+ another broker's coordinator ──► WriteTxnMarkers ───────────────────────┘
+```
+
+Kafka: `TransactionMarkerChannelManager`, `KafkaApis.handleWriteTxnMarkersRequest`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import Code, DiskError, InvariantBrokenError, KafkaError, NetworkError, TidelogError, refusal
+from tidelog.base.ids import BrokerId, TopicPartition
+from tidelog.base.invariant import invariant
+from tidelog.base.ports import Clock
+from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
+from tidelog.records.transaction_marker import TransactionMarker
+from tidelog.server.broker.broker import Broker
+from tidelog.server.storage.log_files import LogFiles
+
+if TYPE_CHECKING:
+    from tidelog.server.groups.group_coordinators import GroupCoordinators
+    from tidelog.wire.messages.api_27_write_txn_markers import WriteTxnMarkersRequest
+
+logger = logging.getLogger("tidelog.server.transactions")
+
+TIMEOUT_MS = 30_000
+REQUEST_CLASS = "markers"
+
+FINAL = frozenset((Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTION_COORDINATOR_FENCED))
+"""What a partition says of a marker that it will never take. Whatever else it says, it is asked again."""
+
+WriteMarker = Callable[[TopicPartition, TransactionMarker], Awaitable[None]]
+
+
+class MarkerWriter:
+    """Writes markers to the partitions that this broker leads.
+
+    Args:
+        groups: whose coordinators write those of `__consumer_offsets`.
+    """
+
+    def __init__(self, broker: Broker, groups: GroupCoordinators, files: LogFiles, clock: Clock) -> None:
+        self._broker = broker
+        self._groups = groups
+        self._files = files
+        self._clock = clock
+
+    async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
+        """Return once the marker is committed.
+
+        Raises:
+            KafkaError: TRANSACTION_COORDINATOR_FENCED or INVALID_PRODUCER_EPOCH: it is not to be written at all;
+                NOT_LEADER_OR_FOLLOWER and others: it may be, elsewhere or later.
+        """
+        if topic_partition.topic == CONSUMER_OFFSETS_TOPIC:
+            code = await self._groups.write_marker(topic_partition.partition, marker)
+            if code:
+                raise refusal(code, f"{topic_partition}: the marker is not written")
+            return
+        partition = self._broker.partition(topic_partition.topic, topic_partition.partition)
+        try:
+            end_offset = partition.append_marker(marker, now_ms=self._clock.wall_ms())
+            if partition.is_sync_awaited:
+                await self._files.flush(partition)
+        except DiskError as error:
+            self._broker.on_disk_error(partition, error)
+            raise refusal(Code.KAFKA_STORAGE_ERROR, str(error)) from error
+        except InvariantBrokenError as error:
+            self._broker.on_bug(partition, error)
+            raise
+        if end_offset > partition.high_watermark:
+            code = await partition.committed(end_offset, TIMEOUT_MS)
+            if code:
+                raise refusal(code, f"{topic_partition}: the marker is written, and not known to be committed")
+
+
+class MarkerSends:
+    """Sends markers to the leaders of partitions, on the behalf of the coordinators of this broker.
+
+    Args:
+        write_here: for partitions that this broker leads.
+    """
+
+    def __init__(self, broker: Broker, write_here: WriteMarker) -> None:
+        self._broker = broker
+        self._write_here = write_here
+        self._pending: dict[BrokerId, list[tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]]] = {}
+        self._sending: set[asyncio.Task[None]] = set()
+
+    async def send_to_leader(self, destination: TopicPartition, request: object) -> object:
+        """Have the leader of a partition write a marker.
+
+        Returns:
+            `Code.NONE` once it is committed, or if the topic was deleted: nobody waits for what is no more.
+
+        Raises:
+            KafkaError: one of `FINAL`; or a retriable one: nobody leads, or the leader cannot commit.
+            NetworkError: the leader cannot be reached, or refuses without a good reason.
+        """
+        invariant(isinstance(request, TransactionMarker), "not a marker: {}", request)
+        assert isinstance(request, TransactionMarker)
+        state = self._broker.image.partition(destination.topic, destination.partition)
+        if state is None:
+            return Code.NONE
+        if state.leader is None:
+            raise refusal(Code.LEADER_NOT_AVAILABLE, f"nobody leads {destination}")
+        if state.leader == self._broker.broker_id:
+            await self._write_here(destination, request)
+            return Code.NONE
+        future: asyncio.Future[Code] = asyncio.get_running_loop().create_future()
+        pending = self._pending.get(state.leader)
+        if pending is None:
+            pending = self._pending[state.leader] = []
+            asyncio.get_running_loop().call_soon(self._flush, state.leader)
+        pending.append((destination, request, future))
+        code = await future
+        if code in FINAL or Code(code).retriable:
+            raise refusal(code, f"broker {state.leader} does not write the marker of {destination}")
+        if code:
+            raise NetworkError(f"broker {state.leader} refuses the marker of {destination}: {code.name}")
+        return code
+
+    async def stop(self) -> None:
+        """Send nothing any more."""
+        for task in self._sending:
+            task.cancel()
+        await asyncio.gather(*self._sending, return_exceptions=True)
+
+    def _flush(self, leader: BrokerId) -> None:
+        """What the coordinators sent in this turn of the loop goes together."""
+        task = asyncio.get_running_loop().create_task(self._send(leader, self._pending.pop(leader)))
+        self._sending.add(task)
+        task.add_done_callback(self._sending.discard)
+
+    async def _send(
+        self, leader: BrokerId, pending: Sequence[tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]]
+    ) -> None:
+        from tidelog.wire.messages.api_27_write_txn_markers import WriteTxnMarkersResponse
+
+        try:
+            connection = await self._broker.replication.peers.connection(leader, REQUEST_CLASS)
+            answer = await connection.request(_request(pending), WriteTxnMarkersResponse, timeout_ms=TIMEOUT_MS)
+        except TidelogError as error:
+            for _, _, future in pending:
+                if not future.done():
+                    future.set_exception(NetworkError(f"broker {leader} has not answered: {error}"))
+            return
+        except asyncio.CancelledError:
+            for _, _, future in pending:
+                future.cancel()
+            raise
+        codes = {
+            (marker.producer_id, topic.name, row.partition_index): row.error_code
+            for marker in answer.markers
+            for topic in marker.topics
+            for row in topic.partitions
+        }
+        for (topic, index), marker, future in pending:
+            if not future.done():
+                code = codes.get((marker.producer_id, topic, index), Code.UNKNOWN_SERVER_ERROR)
+                future.set_result(Code(code))
+
+
+def _request(
+    pending: Sequence[tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]],
+) -> WriteTxnMarkersRequest:
+    from tidelog.wire.messages.api_27_write_txn_markers import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+
+    rows: dict[TransactionMarker, dict[str, list[int]]] = {}
+    for (topic, index), marker, _ in pending:
+        rows.setdefault(marker, {}).setdefault(topic, []).append(index)
+    return WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=marker.producer_id,
+                producer_epoch=marker.producer_epoch,
+                transaction_result=marker.is_commit,
+                topics=[
+                    WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()
+                ],
+                coordinator_epoch=marker.coordinator_epoch,
+                transaction_version=marker.transaction_version,
+            )
+            for marker, topics in rows.items()
+        ]
+    )
+
+
+def code_of_refusal(error: KafkaError) -> Code:
+    """What WriteTxnMarkers answers. A coordinator that loads, or is elsewhere, is a leader that is not here."""
+    if error.code in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE):
+        return Code.NOT_LEADER_OR_FOLLOWER
+    return error.code

@@ -1,0 +1,114 @@
+"""The transaction coordinators of this broker: one for each partition of `__transaction_state` that it leads.
+
+Kafka: `TransactionCoordinator`, `TransactionStateManager`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.base.ports import Clock, Executor, Rng
+from tidelog.metadata import MetadataDelta, MetadataImage
+from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.features import TRANSACTION_VERSION
+from tidelog.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from tidelog.server.broker.broker import Broker
+from tidelog.server.coordinators.coordinator_partition import CoordinatorKind
+from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
+from tidelog.server.coordinators.retried_sends import SendToLeader
+
+if TYPE_CHECKING:
+    from tidelog.coordinator.transactions import TransactionCoordinator, TransactionSettings
+
+FLEXIBLE_VALUES_SINCE = 1
+"""The level of transaction.version from which on values have the layout with tagged fields."""
+
+TRANSACTIONS = CoordinatorKind(
+    TRANSACTION_STATE_TOPIC,
+    noun="transactional id",
+    loss="producers with these ids begin anew; transactions that were open stay so until an operator aborts them",
+    logger=logging.getLogger("tidelog.server.transactions"),
+    module="tidelog.coordinator.transactions",
+    partition_count_key=keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
+    replication_factor_key=keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
+    segment_size_key=keys.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
+    min_isr_key=keys.TRANSACTION_STATE_LOG_MIN_ISR,
+    topic_configs=(
+        ("cleanup.policy", "compact"),
+        ("compression.type", "uncompressed"),
+        ("unclean.leader.election.enable", "false"),
+    ),
+)
+
+
+class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
+    """Finds the coordinator of a transactional id, and keeps those that live here."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        properties: Mapping[str, str],
+        *,
+        clock: Clock,
+        executor: Executor,
+        rng: Rng,
+        create_topics: CreateTopics,
+        send_to_leader: SendToLeader,
+    ) -> None:
+        super().__init__(
+            TRANSACTIONS,
+            broker,
+            properties,
+            clock=clock,
+            executor=executor,
+            rng=rng,
+            create_topics=create_topics,
+            send_to_leader=send_to_leader,
+        )
+
+    def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A partition that a replica leads which may lack records fails the transactions that are open there."""
+        if delta.are_features_changed:
+            self.notify_all(partial(_write_values, _value_version(image)))
+        if delta.unclean_partitions and self._here:
+            lost = {
+                TopicPartition(topic.name, index)
+                for topic_id, index in delta.unclean_partitions
+                if (topic := image.topics_by_id.get(topic_id)) is not None
+            }
+            self.notify_all(partial(_lose_records, lost))
+
+    def _new_machine(self, index: int) -> TransactionCoordinator:
+        from tidelog.coordinator.transactions import TransactionCoordinator
+
+        return TransactionCoordinator(
+            PartitionIndex(index), self._settings(), value_version=_value_version(self._broker.image)
+        )
+
+    def _settings(self) -> TransactionSettings:
+        from tidelog.coordinator.transactions import TransactionSettings
+
+        values = self._own_values()
+        return TransactionSettings(
+            timeout_ms_max=values[keys.TRANSACTION_MAX_TIMEOUT_MS],
+            expiration_ms=values[keys.TRANSACTIONAL_ID_EXPIRATION_MS],
+            expiry_check_interval_ms=values[keys.TRANSACTION_REMOVE_EXPIRED_TRANSACTION_CLEANUP_INTERVAL_MS],
+        )
+
+
+def _value_version(image: MetadataImage) -> int:
+    return int(image.features.get(TRANSACTION_VERSION, 0) >= FLEXIBLE_VALUES_SINCE)
+
+
+def _write_values(version: int, coordinator: TransactionCoordinator, now_ms: int, wall_ms: int) -> None:
+    coordinator.value_version = version
+
+
+def _lose_records(
+    partitions: Collection[TopicPartition], coordinator: TransactionCoordinator, now_ms: int, wall_ms: int
+) -> None:
+    coordinator.on_records_lost(partitions, now_ms=now_ms, wall_ms=wall_ms)
