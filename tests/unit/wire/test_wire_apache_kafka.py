@@ -16,7 +16,7 @@ from tidelog.wire import ApiKey, decode, encode
 from tidelog.wire.schema import layout_of
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire_apache_kafka.txt"
-READER = Path(__file__).parents[2] / "support" / "java" / "MessageReader.java"
+READER = Path(__file__).parents[2] / "support" / "clients" / "java" / "MessageReader.java"
 
 MESSAGES = [
     (cls, version) for cls, version in ALL_MESSAGES if layout_of(cls).api_key in NODES_ONLY - {ApiKey.STOP_REPLICA}
