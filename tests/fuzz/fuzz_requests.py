@@ -1,6 +1,6 @@
 """Feed damaged requests to what reads requests: `python tests/fuzz/fuzz_requests.py SECONDS [SEED]`.
 
-Valid frames (tests/vectors/wire_kafka_python.txt) are damaged in a few places and read as a node reads them: out of a
+Valid frames (of tests/vectors/wire_*.txt) are damaged in a few places and read as a node reads them: out of a
 stream in chunks, header, body. Whatever comes in, only MalformedMessageError or a KafkaError may come out, memory stays
 within a multiple of the frame, and what is accepted can be encoded and read again.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from tidelog.base.errors import KafkaError, MalformedMessageError
 from tidelog.wire import APIS, FrameReceiver, api, decode, decode_request_header, encode
 
-VECTORS = Path(__file__).parents[1] / "vectors" / "wire_kafka_python.txt"
+VECTORS = Path(__file__).parents[1] / "vectors"
 FRAME_SIZE_BYTES_MAX = 1 << 20
 
 MEMORY_BYTES_BASE = 64 * 1024
@@ -34,8 +34,8 @@ def valid_frames() -> list[bytes]:
     """Requests of every API and version, with headers of every kind, without their sizes."""
     known = {f"{declared.name}Request": declared for declared in APIS.values()}
     frames = []
-    for line in VECTORS.read_text().splitlines():
-        label, _, body = line.partition(" ")
+    for line in (line for path in sorted(VECTORS.glob("wire_*.txt")) for line in path.read_text().splitlines()):
+        label, body, *_ = line.split(" ", 2)
         name, _, version = label.rpartition("-v")
         if name not in known:
             continue

@@ -102,16 +102,35 @@ class Api:
 
     The versions stand here as well as in the messages, so that answering ApiVersions and reading a request's header
     need no message module; a test compares them.
+
+    Args:
+        name: as Kafka spells it, "ListOffsets".
+        min_version: the lowest version that is spoken.
+        max_version: the highest version that is spoken: served by nodes, and asked for by clients.
+        flexible_from: the first version with compact lengths and tagged fields.
+        declared_max_version: the highest version that the messages declare, where nothing speaks the newest ones yet.
     """
 
-    __slots__ = ("_request", "_response", "flexible_from", "key", "max_version", "min_version", "name")
+    __slots__ = (
+        "_request", "_response", "declared_max_version", "flexible_from", "key", "max_version", "min_version", "name",
+    )  # fmt: skip
 
-    def __init__(self, key: ApiKey, name: str, min_version: int, max_version: int, flexible_from: int) -> None:
+    def __init__(
+        self,
+        key: ApiKey,
+        name: str,
+        min_version: int,
+        max_version: int,
+        flexible_from: int,
+        *,
+        declared_max_version: int | None = None,
+    ) -> None:
         self.key = key
-        self.name = name  # as Kafka spells it, "ListOffsets"
+        self.name = name
         self.min_version = min_version
         self.max_version = max_version
-        self.flexible_from = flexible_from  # the first version with compact lengths and tagged fields
+        self.flexible_from = flexible_from
+        self.declared_max_version = max_version if declared_max_version is None else declared_max_version
         self._request: type[Any] | None = None
         self._response: type[Any] | None = None
 
@@ -169,6 +188,10 @@ APIS: dict[int, Api] = {
         Api(ApiKey.END_TXN, "EndTxn", 0, 5, 3),
         Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
         Api(ApiKey.OFFSET_FOR_LEADER_EPOCH, "OffsetForLeaderEpoch", 2, 4, 4),
+        Api(ApiKey.ADD_PARTITIONS_TO_TXN, "AddPartitionsToTxn", 0, 5, 3),
+        Api(ApiKey.ADD_OFFSETS_TO_TXN, "AddOffsetsToTxn", 0, 4, 3),
+        Api(ApiKey.END_TXN, "EndTxn", 0, 5, 3),
+        Api(ApiKey.WRITE_TXN_MARKERS, "WriteTxnMarkers", 1, 2, 1),
         Api(ApiKey.TXN_OFFSET_COMMIT, "TxnOffsetCommit", 0, 5, 3),
         Api(ApiKey.DESCRIBE_CONFIGS, "DescribeConfigs", 1, 4, 4),
         Api(ApiKey.ALTER_CONFIGS, "AlterConfigs", 0, 2, 2),
@@ -189,11 +212,12 @@ APIS: dict[int, Api] = {
         Api(ApiKey.UPDATE_FEATURES, "UpdateFeatures", 0, 2, 0),
         Api(ApiKey.FETCH_SNAPSHOT, "FetchSnapshot", 0, 1, 0),
         Api(ApiKey.DESCRIBE_CLUSTER, "DescribeCluster", 0, 2, 0),
+        Api(ApiKey.DESCRIBE_PRODUCERS, "DescribeProducers", 0, 0, 0),
         Api(ApiKey.BROKER_REGISTRATION, "BrokerRegistration", 0, 4, 0),
         Api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 1, 0),
         Api(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0),
         Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
-        Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0),
+        Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
         Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
         Api(ApiKey.ASSIGN_REPLICAS_TO_DIRS, "AssignReplicasToDirs", 0, 0, 0),
         Api(ApiKey.LIST_CONFIG_RESOURCES, "ListConfigResources", 0, 1, 0),

@@ -50,6 +50,26 @@ NODES_ONLY = {
 """What nodes say to each other, and a few orders to the quorum: kafka-python does not know them. All but StopReplica,
 which it dropped, are compared with what Apache Kafka reads."""
 
+TRANSACTIONS = {
+    ApiKey.ADD_PARTITIONS_TO_TXN,
+    ApiKey.ADD_OFFSETS_TO_TXN,
+    ApiKey.END_TXN,
+    ApiKey.WRITE_TXN_MARKERS,
+    ApiKey.TXN_OFFSET_COMMIT,
+    ApiKey.DESCRIBE_PRODUCERS,
+    ApiKey.DESCRIBE_TRANSACTIONS,
+    ApiKey.LIST_TRANSACTIONS,
+}
+
+READ_BY_KAFKA: dict[ApiKey, int] = dict.fromkeys((NODES_ONLY - {ApiKey.STOP_REPLICA}) | TRANSACTIONS, 0)
+"""What is compared with what Apache Kafka reads, from which version on."""
+
+READ_BY_KAFKA_MESSAGES = [
+    (cls, version)
+    for cls, version in ALL_MESSAGES
+    if version >= READ_BY_KAFKA.get(ApiKey(layout_of(cls).api_key), version + 1)
+]
+
 SHARED_MESSAGES = [(cls, version) for cls, version in ALL_MESSAGES if layout_of(cls).api_key not in NODES_ONLY]
 """What kafka-python knows as well."""
 SHARED_MESSAGE_IDS = [message_id(cls, version) for cls, version in SHARED_MESSAGES]

@@ -1,4 +1,4 @@
-"""What only nodes say to each other, against what Apache Kafka's own classes read and write again."""
+"""What nodes say to each other, and transactions, against what Apache Kafka's own classes read and write again."""
 
 from __future__ import annotations
 
@@ -11,16 +11,13 @@ import pytest
 
 from support.clients.kafka_json import kafka_json
 from support.clients.kafka_peer import java_command
-from support.clients.wire_samples import ALL_MESSAGES, NODES_ONLY, message_id, sample
-from tidelog.wire import ApiKey, decode, encode
-from tidelog.wire.schema import layout_of
+from support.clients.wire_samples import READ_BY_KAFKA_MESSAGES, message_id, sample
+from tidelog.wire import decode, encode
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire_apache_kafka.txt"
 READER = Path(__file__).parents[2] / "support" / "clients" / "java" / "MessageReader.java"
 
-MESSAGES = [
-    (cls, version) for cls, version in ALL_MESSAGES if layout_of(cls).api_key in NODES_ONLY - {ApiKey.STOP_REPLICA}
-]
+MESSAGES = READ_BY_KAFKA_MESSAGES
 IDS = [message_id(cls, version) for cls, version in MESSAGES]
 
 

@@ -1,7 +1,7 @@
-"""AddPartitionsToTxn (key 24): partitions join a transaction.
+"""AddPartitionsToTxn (key 24): partitions that a transaction is about to write to.
 
-Version 3 is flexible. From 4 on brokers send it, for many transactions at once, to add partitions or to look whether
-they are in (KIP-890); before, producers do. 5 may answer TRANSACTION_ABORTABLE.
+Version 2 may answer PRODUCER_FENCED, 3 is flexible and the last that producers send, 4 is for brokers, names several
+transactions, and may only ask whether a partition is in one, 5 may answer TRANSACTION_ABORTABLE (both KIP-890).
 """
 
 from __future__ import annotations
@@ -11,77 +11,80 @@ from tidelog.wire.schema import array, boolean, field, int16, int32, int64, mess
 
 @struct
 class AddPartitionsToTxnTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic."""
 
-    name: str = field(string, doc="Its name.")
-    partitions: list[int] = field(array(int32), default_factory=list, doc="Their indexes.")
+    name: str = field(string, doc="The topic's name.")
+    partitions: list[int] = field(array(int32), default_factory=list, doc="The partitions.")
 
 
 @struct(kw_only=True)
 class AddPartitionsToTxnTransaction:
-    """What one transaction asks."""
+    """What one transaction is about to write to."""
 
-    transactional_id: str = field(string, versions="4+", doc="The id.")
-    producer_id: int = field(int64, versions="4+", doc="Its producer.")
-    producer_epoch: int = field(int16, versions="4+", doc="Its producer's epoch.")
-    verify_only: bool = field(boolean, versions="4+", default=False, doc="Only look whether the partitions are in.")
+    transactional_id: str = field(string, doc="Of its producer.")
+    producer_id: int = field(int64, doc="The producer's id.")
+    producer_epoch: int = field(int16, doc="The producer's epoch.")
+    verify_only: bool = field(boolean, default=False, doc="Whether to look only: nothing is added.")
     topics: list[AddPartitionsToTxnTopic] = field(
-        array(AddPartitionsToTxnTopic), versions="4+", default_factory=list, doc="The partitions."
+        array(AddPartitionsToTxnTopic), default_factory=list, doc="The topics."
     )
 
 
 @message(api_key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnRequest:
-    """Add partitions to transactions, or look for them there."""
+    """Add partitions to transactions, or ask whether they are in them."""
 
     transactions: list[AddPartitionsToTxnTransaction] = field(
-        array(AddPartitionsToTxnTransaction), versions="4+", default_factory=list, doc="Which transactions."
+        array(AddPartitionsToTxnTransaction), versions="4+", default_factory=list, doc="The transactions."
     )
-    v3_and_below_transactional_id: str = field(string, versions="0-3", default="", doc="The id.")
-    v3_and_below_producer_id: int = field(int64, versions="0-3", default=0, doc="Its producer.")
-    v3_and_below_producer_epoch: int = field(int16, versions="0-3", default=0, doc="Its producer's epoch.")
+    v3_and_below_transactional_id: str = field(string, versions="0-3", default="", doc="Of the one producer.")
+    v3_and_below_producer_id: int = field(int64, versions="0-3", default=0, doc="Its id.")
+    v3_and_below_producer_epoch: int = field(int16, versions="0-3", default=0, doc="Its epoch.")
     v3_and_below_topics: list[AddPartitionsToTxnTopic] = field(
-        array(AddPartitionsToTxnTopic), versions="0-3", default_factory=list, doc="The partitions."
+        array(AddPartitionsToTxnTopic), versions="0-3", default_factory=list, doc="The topics of its transaction."
     )
 
 
-@struct(kw_only=True)
+@struct
 class AddPartitionsToTxnPartitionResult:
-    """What became of one partition."""
+    """Whether one partition is in the transaction now."""
 
     partition_index: int = field(int32, doc="The partition.")
-    partition_error_code: int = field(int16, default=0, doc="0 if it is in the transaction.")
+    partition_error_code: int = field(int16, default=0, doc="0 if it is.")
 
 
-@struct(kw_only=True)
+@struct
 class AddPartitionsToTxnTopicResult:
-    """What became of the partitions of one topic."""
+    """The partitions of one topic."""
 
-    name: str = field(string, doc="Its name.")
+    name: str = field(string, doc="The topic's name.")
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = field(
-        array(AddPartitionsToTxnPartitionResult), default_factory=list, doc="Each partition."
+        array(AddPartitionsToTxnPartitionResult), default_factory=list, doc="The partitions."
     )
 
 
-@struct(kw_only=True)
+@struct
 class AddPartitionsToTxnResult:
     """What became of one transaction's partitions."""
 
-    transactional_id: str = field(string, versions="4+", doc="The id.")
+    transactional_id: str = field(string, doc="Of its producer.")
     topic_results: list[AddPartitionsToTxnTopicResult] = field(
-        array(AddPartitionsToTxnTopicResult), versions="4+", default_factory=list, doc="By topic."
+        array(AddPartitionsToTxnTopicResult), default_factory=list, doc="The topics."
     )
 
 
 @message(api_key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """Which partitions are in."""
+    """What became of each partition. Where one is refused, none of its transaction is added."""
 
-    throttle_time_ms: int = field(int32, default=0, ignorable=True, doc="How long it was held back.")
-    error_code: int = field(int16, versions="4+", default=0, ignorable=True, doc="0 unless all of it was refused.")
+    throttle_time_ms: int = field(int32, default=0, doc="How long it was held back.")
+    error_code: int = field(int16, versions="4+", default=0, ignorable=True, doc="Why the whole request was refused.")
     results_by_transaction: list[AddPartitionsToTxnResult] = field(
-        array(AddPartitionsToTxnResult), versions="4+", default_factory=list, doc="By transaction."
+        array(AddPartitionsToTxnResult), versions="4+", default_factory=list, doc="The transactions."
     )
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = field(
-        array(AddPartitionsToTxnTopicResult), versions="0-3", default_factory=list, doc="By topic."
+        array(AddPartitionsToTxnTopicResult),
+        versions="0-3",
+        default_factory=list,
+        doc="The topics of the one transaction.",
     )

@@ -1,7 +1,7 @@
-"""EndTxn (key 26): commit or abort a transaction.
+"""EndTxn (key 26): commit a transaction, or abort it.
 
-Version 2 may answer PRODUCER_FENCED, 3 is flexible, 4 may answer TRANSACTION_ABORTABLE, 5 answers with the producer's
-next id and epoch (KIP-890).
+Version 2 may answer PRODUCER_FENCED, 3 is flexible, 4 may answer TRANSACTION_ABORTABLE, 5 raises the producer's epoch
+and tells it (both KIP-890).
 """
 
 from __future__ import annotations
@@ -11,19 +11,23 @@ from tidelog.wire.schema import boolean, field, int16, int32, int64, message, st
 
 @message(api_key=26, versions="0-5", flexible="3+")
 class EndTxnRequest:
-    """End the transaction."""
+    """End the open transaction of a producer."""
 
-    transactional_id: str = field(string, doc="The id.")
-    producer_id: int = field(int64, doc="Its producer.")
-    producer_epoch: int = field(int16, doc="Its producer's epoch.")
-    committed: bool = field(boolean, doc="True to commit, False to abort.")
+    transactional_id: str = field(string, doc="Of the producer.")
+    producer_id: int = field(int64, doc="The producer's id.")
+    producer_epoch: int = field(int16, doc="The producer's epoch.")
+    committed: bool = field(boolean, doc="Whether to commit it: else it is aborted.")
 
 
 @message(api_key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """The end is decided."""
+    """Whether its end is decided. The markers may still be on their way."""
 
-    throttle_time_ms: int = field(int32, default=0, ignorable=True, doc="How long it was held back.")
-    error_code: int = field(int16, default=0, doc="0 if it is decided as asked.")
-    producer_id: int = field(int64, versions="5+", default=-1, ignorable=True, doc="For the next transaction.")
-    producer_epoch: int = field(int16, versions="5+", default=-1, ignorable=True, doc="For the next transaction.")
+    throttle_time_ms: int = field(int32, default=0, doc="How long it was held back.")
+    error_code: int = field(int16, default=0, doc="0 if it is decided.")
+    producer_id: int = field(
+        int64, versions="5+", default=-1, ignorable=True, doc="The id for the next transaction, or -1."
+    )
+    producer_epoch: int = field(
+        int16, versions="5+", default=-1, ignorable=True, doc="The epoch for the next transaction, or -1."
+    )

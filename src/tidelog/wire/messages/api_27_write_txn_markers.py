@@ -1,6 +1,6 @@
-"""WriteTxnMarkers (key 27): a coordinator has the leaders of partitions write down how transactions ended.
+"""WriteTxnMarkers (key 27): a transaction's coordinator has its end written to the partitions.
 
-All versions are flexible. Version 2 says which version of transactions the producer speaks (KIP-890).
+Version 1 is flexible, 2 tells under which transaction protocol the marker is written (KIP-1228).
 """
 
 from __future__ import annotations
@@ -8,67 +8,69 @@ from __future__ import annotations
 from tidelog.wire.schema import array, boolean, field, int8, int16, int32, int64, message, string, struct
 
 
-@struct(kw_only=True)
+@struct
 class WritableTxnMarkerTopic:
-    """Partitions of one topic."""
+    """The partitions of one topic."""
 
-    name: str = field(string, doc="Its name.")
-    partition_indexes: list[int] = field(array(int32), default_factory=list, doc="Their indexes.")
+    name: str = field(string, doc="The topic's name.")
+    partition_indexes: list[int] = field(array(int32), default_factory=list, doc="The partitions.")
 
 
 @struct(kw_only=True)
 class WritableTxnMarker:
     """The end of one transaction."""
 
-    producer_id: int = field(int64, doc="Its producer.")
-    producer_epoch: int = field(int16, doc="That the marker carries.")
-    transaction_result: bool = field(boolean, doc="True for a commit, False for an abort.")
+    producer_id: int = field(int64, doc="Of its producer.")
+    producer_epoch: int = field(int16, doc="Of its producer.")
+    transaction_result: bool = field(boolean, doc="Whether it is committed: else it is aborted.")
     topics: list[WritableTxnMarkerTopic] = field(
-        array(WritableTxnMarkerTopic), default_factory=list, doc="Where to write it."
+        array(WritableTxnMarkerTopic), default_factory=list, doc="Where the marker belongs."
     )
-    coordinator_epoch: int = field(int32, doc="Of the partition of the coordinator.")
-    transaction_version: int = field(int8, versions="2+", default=0, ignorable=True, doc="0, 1 or 2.")
+    coordinator_epoch: int = field(int32, doc="The leader epoch of the coordinator's partition.")
+    transaction_version: int = field(
+        int8, versions="2+", default=0, ignorable=True, doc="0 and 1 before KIP-890; 2 raises the epoch at each end."
+    )
 
 
 @message(api_key=27, versions="1-2", flexible="1+")
 class WriteTxnMarkersRequest:
-    """Write markers."""
+    """Write markers to partitions that the receiver leads."""
 
     markers: list[WritableTxnMarker] = field(array(WritableTxnMarker), default_factory=list, doc="The markers.")
 
 
-@struct(kw_only=True)
+@struct
 class WritableTxnMarkerPartitionResult:
-    """What became of a marker on one partition."""
+    """Whether a marker is in one partition."""
 
     partition_index: int = field(int32, doc="The partition.")
-    error_code: int = field(int16, default=0, doc="0 if it is committed.")
+    error_code: int = field(int16, default=0, doc="0 if it is.")
 
 
-@struct(kw_only=True)
+@struct
 class WritableTxnMarkerTopicResult:
-    """What became of a marker on the partitions of one topic."""
+    """The partitions of one topic."""
 
-    name: str = field(string, doc="Its name.")
+    name: str = field(string, doc="The topic's name.")
     partitions: list[WritableTxnMarkerPartitionResult] = field(
-        array(WritableTxnMarkerPartitionResult), default_factory=list, doc="Each partition."
+        array(WritableTxnMarkerPartitionResult), default_factory=list, doc="The partitions."
     )
 
 
-@struct(kw_only=True)
+@struct
 class WritableTxnMarkerResult:
     """What became of one marker."""
 
-    producer_id: int = field(int64, doc="Its producer.")
+    producer_id: int = field(int64, doc="Of the transaction's producer.")
     topics: list[WritableTxnMarkerTopicResult] = field(
-        array(WritableTxnMarkerTopicResult), default_factory=list, doc="By topic."
+        array(WritableTxnMarkerTopicResult), default_factory=list, doc="The topics."
     )
 
 
 @message(api_key=27, versions="1-2", flexible="1+")
 class WriteTxnMarkersResponse:
-    """What was written."""
+    """What became of each marker."""
 
     markers: list[WritableTxnMarkerResult] = field(
-        array(WritableTxnMarkerResult), default_factory=list, doc="In the order of the request."
+        array(WritableTxnMarkerResult), default_factory=list, doc="The markers, one for each producer."
     )

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (key 28): remember how far a group has read, once the producer's transaction commits.
+"""TxnOffsetCommit (key 28): offsets of a group that take effect when the producer's transaction is committed.
 
-Version 2 carries leader epochs (KIP-320), 3 is flexible and names the member (KIP-447), 4 knows TRANSACTION_ABORTABLE,
-5 adds the group's partition to the transaction by itself (both KIP-890).
+Version 2 carries leader epochs (KIP-320), 3 is flexible and fenced by the group's generation (KIP-447), 4 may answer
+TRANSACTION_ABORTABLE, 5 adds the group to the transaction by itself, without AddOffsetsToTxn (both KIP-890).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class TxnOffsetCommitRequestPartition:
     committed_leader_epoch: int = field(
         int32, versions="2+", default=-1, ignorable=True, doc="Of the last record read, or -1."
     )
-    committed_metadata: str | None = field(string, nullable="0+", default=None, doc="Whatever the client likes.")
+    committed_metadata: str | None = field(string, nullable="0+", default="", doc="Whatever the client likes.")
 
 
 @struct
@@ -27,20 +27,22 @@ class TxnOffsetCommitRequestTopic:
 
     name: str = field(string, doc="The topic's name.")
     partitions: list[TxnOffsetCommitRequestPartition] = field(
-        array(TxnOffsetCommitRequestPartition), doc="The partitions."
+        array(TxnOffsetCommitRequestPartition), default_factory=list, doc="The partitions."
     )
 
 
 @message(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitRequest:
-    """A producer tells the coordinator of the group whose records it has worked on."""
+    """Ask the group's coordinator to keep positions until the transaction ends."""
 
-    transactional_id: str = field(string, doc="The producer's.")
+    transactional_id: str = field(string, doc="Of the producer.")
     group_id: str = field(string, doc="The group.")
     producer_id: int = field(int64, doc="The producer's id.")
-    producer_epoch: int = field(int16, doc="Its epoch.")
-    generation_id: int = field(int32, versions="3+", default=-1, doc="As the member believes; -1 for no membership.")
-    member_id: str = field(string, versions="3+", default="", doc="The member that has read, or empty.")
+    producer_epoch: int = field(int16, doc="The producer's epoch.")
+    generation_id: int = field(
+        int32, versions="3+", default=-1, doc="Generation or member epoch, as the consumer believes; -1 if unknown."
+    )
+    member_id: str = field(string, versions="3+", default="", doc="The consumer, or empty.")
     group_instance_id: str | None = field(
         string, versions="3+", nullable="3+", default=None, doc="The static member's name (KIP-345)."
     )
@@ -51,7 +53,7 @@ class TxnOffsetCommitRequest:
 
 @struct
 class TxnOffsetCommitResponsePartition:
-    """Whether one position is remembered."""
+    """Whether one position is kept."""
 
     partition_index: int = field(int32, doc="The partition.")
     error_code: int = field(int16, default=0, doc="0 if it is.")
@@ -63,7 +65,7 @@ class TxnOffsetCommitResponseTopic:
 
     name: str = field(string, doc="The topic's name.")
     partitions: list[TxnOffsetCommitResponsePartition] = field(
-        array(TxnOffsetCommitResponsePartition), doc="The partitions."
+        array(TxnOffsetCommitResponsePartition), default_factory=list, doc="The partitions."
     )
 
 

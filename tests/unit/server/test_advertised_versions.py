@@ -1,0 +1,77 @@
+"""What listeners advertise: a version that a message declares is offered to nobody before something serves it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.server.api.dispatch import advertised
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
+from tidelog.wire import APIS, ApiKey
+
+CLIENTS = (BROKER, INTER_BROKER)
+BROKERS = (INTER_BROKER,)
+QUORUM = (CONTROLLER,)
+BOTH = (BROKER, INTER_BROKER, CONTROLLER)
+
+ADVERTISED = {
+    ApiKey.PRODUCE: (0, 13, CLIENTS),
+    ApiKey.FETCH: (4, 18, BOTH),
+    ApiKey.LIST_OFFSETS: (1, 10, CLIENTS),
+    ApiKey.METADATA: (0, 13, CLIENTS),
+    ApiKey.STOP_REPLICA: (0, 4, BROKERS),
+    ApiKey.OFFSET_COMMIT: (2, 9, CLIENTS),
+    ApiKey.OFFSET_FETCH: (1, 9, CLIENTS),
+    ApiKey.FIND_COORDINATOR: (0, 6, CLIENTS),
+    ApiKey.JOIN_GROUP: (0, 9, CLIENTS),
+    ApiKey.HEARTBEAT: (0, 4, CLIENTS),
+    ApiKey.LEAVE_GROUP: (0, 5, CLIENTS),
+    ApiKey.SYNC_GROUP: (0, 5, CLIENTS),
+    ApiKey.DESCRIBE_GROUPS: (0, 6, CLIENTS),
+    ApiKey.LIST_GROUPS: (0, 5, CLIENTS),
+    ApiKey.API_VERSIONS: (0, 4, BOTH),
+    ApiKey.CREATE_TOPICS: (2, 7, BOTH),
+    ApiKey.DELETE_TOPICS: (1, 6, BOTH),
+    ApiKey.DELETE_RECORDS: (0, 2, CLIENTS),
+    ApiKey.INIT_PRODUCER_ID: (0, 5, CLIENTS),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: (2, 4, CLIENTS),
+    ApiKey.DESCRIBE_CONFIGS: (1, 4, BOTH),
+    ApiKey.ALTER_CONFIGS: (0, 2, BOTH),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (1, 2, CLIENTS),
+    ApiKey.DESCRIBE_LOG_DIRS: (1, 4, CLIENTS),
+    ApiKey.CREATE_PARTITIONS: (0, 3, BOTH),
+    ApiKey.DELETE_GROUPS: (0, 2, CLIENTS),
+    ApiKey.ELECT_LEADERS: (0, 2, BOTH),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1, BOTH),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1, BOTH),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0, BOTH),
+    ApiKey.OFFSET_DELETE: (0, 0, CLIENTS),
+    ApiKey.VOTE: (0, 2, QUORUM),
+    ApiKey.BEGIN_QUORUM_EPOCH: (0, 1, QUORUM),
+    ApiKey.END_QUORUM_EPOCH: (0, 1, QUORUM),
+    ApiKey.DESCRIBE_QUORUM: (0, 2, BOTH),
+    ApiKey.ALTER_PARTITION: (2, 3, QUORUM),
+    ApiKey.UPDATE_FEATURES: (0, 2, BOTH),
+    ApiKey.FETCH_SNAPSHOT: (0, 1, QUORUM),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2, BOTH),
+    ApiKey.BROKER_REGISTRATION: (0, 4, QUORUM),
+    ApiKey.BROKER_HEARTBEAT: (0, 1, QUORUM),
+    ApiKey.UNREGISTER_BROKER: (0, 0, BOTH),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0, QUORUM),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0, QUORUM),
+    ApiKey.LIST_CONFIG_RESOURCES: (0, 1, CLIENTS),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: (0, 0, CLIENTS),
+    ApiKey.ADD_RAFT_VOTER: (0, 1, BOTH),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0, BOTH),
+    ApiKey.UPDATE_RAFT_VOTER: (0, 0, QUORUM),
+}
+"""By API: the lowest and the highest version, and the listeners that offer it."""
+
+
+@pytest.mark.parametrize("role", [BROKER, INTER_BROKER, CONTROLLER])
+def test_a_listener_advertises_what_is_served(role: str) -> None:
+    expected = {key: (lowest, highest) for key, (lowest, highest, roles) in ADVERTISED.items() if role in roles}
+    assert {ApiKey(key): (lowest, highest) for key, lowest, highest in advertised(role)} == expected
+
+
+def test_nothing_is_spoken_that_is_not_declared() -> None:
+    assert [known for known in APIS.values() if known.max_version > known.declared_max_version] == []
