@@ -37,7 +37,8 @@ def commit_rate() -> float:
             group_id=f"group-{number % 100}",
             topics=[
                 OffsetCommitRequestTopic(
-                    "topic", [OffsetCommitRequestPartition(partition_index=number % 10, committed_offset=number)]
+                    name="topic",
+                    partitions=[OffsetCommitRequestPartition(partition_index=number % 10, committed_offset=number)],
                 )
             ],
         )

@@ -98,7 +98,7 @@ def test_every_version_commits_and_fetches(client: WireClient, topic: str, group
         assert (found.committed_offset, found.committed_leader_epoch) == (version, 5 if version >= 6 else -1)
     known = api(ApiKey.OFFSET_FETCH)
     for version in range(known.min_version, known.max_version + 1):
-        asked = [OffsetFetchRequestTopic(topic, [0, 1])]
+        asked = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1])]
         fetch = (
             OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=asked)])
             if version >= 8

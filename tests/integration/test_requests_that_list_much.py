@@ -136,7 +136,10 @@ def test_positions_are_told_partition_by_partition(node_client: WireClient, vers
     group = f"long-group-{version}"
     wait_for_coordinator(node_client, group)
     assert set(commit(node_client, commit_request(group, {("long-read", 1): 7})).values()) == {Code.NONE}
-    topics = [OffsetFetchRequestTopic("long-read", list(range(COUNT))), OffsetFetchRequestTopic("other", [0])]
+    topics = [
+        OffsetFetchRequestTopic(name="long-read", partition_indexes=list(range(COUNT))),
+        OffsetFetchRequestTopic(name="other", partition_indexes=[0]),
+    ]
     if version < 8:
         request = OffsetFetchRequest(group_id=group, topics=topics)
     else:

@@ -38,6 +38,7 @@ _OF_LITTLE = frozenset(
         ApiKey.UNREGISTER_BROKER,
         ApiKey.LIST_TRANSACTIONS,
         ApiKey.ALLOCATE_PRODUCER_IDS,
+        ApiKey.CONTROLLER_REGISTRATION,
         ApiKey.LIST_CONFIG_RESOURCES,
         ApiKey.ADD_RAFT_VOTER,
         ApiKey.REMOVE_RAFT_VOTER,

@@ -91,7 +91,7 @@ def _list_offsets(name: str | None) -> ListOffsetsRequest:
 
 def _commit(name: str | None) -> OffsetCommitRequest:
     rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=0)]
-    return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name or "", rows)])
+    return OffsetCommitRequest(group_id="g", topics=[OffsetCommitRequestTopic(name=name or "", partitions=rows)])
 
 
 def _offset_delete(name: str | None) -> OffsetDeleteRequest:

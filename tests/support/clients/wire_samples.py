@@ -42,6 +42,7 @@ NODES_ONLY = {
     ApiKey.BROKER_HEARTBEAT,
     ApiKey.UNREGISTER_BROKER,
     ApiKey.ALLOCATE_PRODUCER_IDS,
+    ApiKey.CONTROLLER_REGISTRATION,
     ApiKey.ASSIGN_REPLICAS_TO_DIRS,
     ApiKey.ADD_RAFT_VOTER,
     ApiKey.REMOVE_RAFT_VOTER,
@@ -61,7 +62,15 @@ TRANSACTIONS = {
     ApiKey.LIST_TRANSACTIONS,
 }
 
-READ_BY_KAFKA: dict[ApiKey, int] = dict.fromkeys((NODES_ONLY - {ApiKey.STOP_REPLICA}) | TRANSACTIONS, 0)
+NOT_IN_KAFKA_PYTHON = {ApiKey.CONSUMER_GROUP_HEARTBEAT, ApiKey.CONSUMER_GROUP_DESCRIBE}
+
+READ_BY_KAFKA: dict[ApiKey, int] = {
+    **dict.fromkeys((NODES_ONLY - {ApiKey.STOP_REPLICA}) | TRANSACTIONS | NOT_IN_KAFKA_PYTHON, 0),
+    ApiKey.LIST_OFFSETS: 11,
+    ApiKey.OFFSET_COMMIT: 10,
+    ApiKey.OFFSET_FETCH: 10,
+    ApiKey.DESCRIBE_LOG_DIRS: 5,
+}
 """What is compared with what Apache Kafka reads, from which version on."""
 
 READ_BY_KAFKA_MESSAGES = [
@@ -70,7 +79,9 @@ READ_BY_KAFKA_MESSAGES = [
     if version >= READ_BY_KAFKA.get(ApiKey(layout_of(cls).api_key), version + 1)
 ]
 
-SHARED_MESSAGES = [(cls, version) for cls, version in ALL_MESSAGES if layout_of(cls).api_key not in NODES_ONLY]
+SHARED_MESSAGES = [
+    (cls, version) for cls, version in ALL_MESSAGES if layout_of(cls).api_key not in NODES_ONLY | NOT_IN_KAFKA_PYTHON
+]
 """What kafka-python knows as well."""
 SHARED_MESSAGE_IDS = [message_id(cls, version) for cls, version in SHARED_MESSAGES]
 

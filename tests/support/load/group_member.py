@@ -74,7 +74,7 @@ def commit_request(
         generation_id_or_member_epoch=generation,
         member_id=member_id,
         group_instance_id=instance_id,
-        topics=[OffsetCommitRequestTopic(topic, partitions) for topic, partitions in topics.items()],
+        topics=[OffsetCommitRequestTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
     )
 
 
@@ -97,7 +97,11 @@ def committed_of(
     client: WireClient, group: str, topics: dict[str, list[int]] | None = None
 ) -> dict[tuple[str, int], OffsetFetchResponsePartition] | Code:
     """What is remembered of some partitions, or of all; or the error of the group."""
-    asked = None if topics is None else [OffsetFetchRequestTopic(name, indexes) for name, indexes in topics.items()]
+    asked = (
+        None
+        if topics is None
+        else [OffsetFetchRequestTopic(name=name, partition_indexes=indexes) for name, indexes in topics.items()]
+    )
     request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=asked)])
     (found,) = client.ask(ApiKey.OFFSET_FETCH, FETCH_VERSION, request, OffsetFetchResponse).groups
     if found.error_code:

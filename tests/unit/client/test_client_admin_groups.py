@@ -148,7 +148,7 @@ def test_offsets_come_with_their_epochs_and_those_without_a_commit_are_left_out(
             ),
             fetch.OffsetFetchResponsePartition(partition_index=1, committed_offset=-1),
         ]
-        topics = [fetch.OffsetFetchResponseTopic("t", rows)]
+        topics = [fetch.OffsetFetchResponseTopic(name="t", partitions=rows)]
         answer = fetch.OffsetFetchResponse(topics=topics)
         if version >= 8:
             group = fetch.OffsetFetchResponseGroup(group_id="g", topics=topics)
@@ -170,7 +170,7 @@ def test_offsets_are_committed_from_outside_and_a_group_at_work_says_so() -> Non
 
         def answer(request: commit.OffsetCommitRequest, version: int) -> commit.OffsetCommitResponse:
             row = commit.OffsetCommitResponsePartition(0, next(codes))
-            return commit.OffsetCommitResponse(topics=[commit.OffsetCommitResponseTopic("t", [row])])
+            return commit.OffsetCommitResponse(topics=[commit.OffsetCommitResponseTopic(name="t", partitions=[row])])
 
         cluster.on(ApiKey.OFFSET_COMMIT, answer)
         await admin.alter_group_offsets("g", {P0: CommittedOffset(7, 2, "why")})

@@ -50,7 +50,10 @@ def test_offsets_are_told_with_all_that_came_with_them() -> None:
     world.commit({("t", 0): 7, ("t", 3): 9}, metadata="möre", leader_epoch=5)
     world.commit({("u", 1): 11})
     request_id = world.request_id()
-    wanted = [OffsetFetchRequestTopic("t", [0, 1]), OffsetFetchRequestTopic("v", [0])]
+    wanted = [
+        OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1]),
+        OffsetFetchRequestTopic(name="v", partition_indexes=[0]),
+    ]
     world.coordinator.on_offset_fetch(
         request_id, OffsetFetchRequestGroup(group_id="g", topics=wanted), now_ms=0, wall_ms=0
     )

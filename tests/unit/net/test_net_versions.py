@@ -19,6 +19,12 @@ def test_the_highest_version_that_both_have_is_chosen() -> None:
     assert PeerVersions("b", {ApiKey.FETCH: (4, 99)}).version(ApiKey.FETCH, max_version=12) == 12
 
 
+def test_a_version_that_is_only_declared_is_not_chosen() -> None:
+    newer = dict.fromkeys(APIS, (0, 99))
+    chosen = {key: PeerVersions("b", newer).version(key) for key in APIS}
+    assert chosen == {key: known.max_version for key, known in APIS.items()}
+
+
 def test_an_old_broker_is_named_with_api_and_versions() -> None:
     with pytest.raises(UnsupportedVersionError) as error:
         PeerVersions("host:1", {ApiKey.FETCH: (0, 2)}).version(ApiKey.FETCH)

@@ -171,7 +171,11 @@ REFUSED: dict[ApiKey, Callable[[str], object]] = {
     ),
     ApiKey.OFFSET_COMMIT: lambda name: OffsetCommitRequest(
         group_id="g",
-        topics=[OffsetCommitRequestTopic(name, [OffsetCommitRequestPartition(partition_index=0, committed_offset=1)])],
+        topics=[
+            OffsetCommitRequestTopic(
+                name=name, partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+            )
+        ],
     ),
     ApiKey.TXN_OFFSET_COMMIT: lambda name: TxnOffsetCommitRequest(
         transactional_id="x",

@@ -116,8 +116,10 @@ def test_lists_in_lists_in_lists_are_divided_and_joined_at_every_depth() -> None
                     group_id=group.group_id,
                     topics=[
                         OffsetFetchResponseTopic(
-                            topic.name,
-                            [OffsetFetchResponsePartition(partition_index=at) for at in topic.partition_indexes],
+                            name=topic.name,
+                            partitions=[
+                                OffsetFetchResponsePartition(partition_index=at) for at in topic.partition_indexes
+                            ],
                         )
                         for topic in group.topics or ()
                     ],

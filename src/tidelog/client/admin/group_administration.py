@@ -116,7 +116,11 @@ class GroupAdministration:
         self, group_id: str, partitions: Iterable[TopicPartition] | None
     ) -> dict[TopicPartition, CommittedOffset]:
         wanted = None if partitions is None else _by_topic(partitions)
-        topics = None if wanted is None else [OffsetFetchRequestTopic(name, rows) for name, rows in wanted.items()]
+        topics = (
+            None
+            if wanted is None
+            else [OffsetFetchRequestTopic(name=name, partition_indexes=rows) for name, rows in wanted.items()]
+        )
 
         async def send_request(_: BrokerId, connection: Connection) -> dict[TopicPartition, CommittedOffset]:
             if connection.versions.version(ApiKey.OFFSET_FETCH) >= _FIRST_WITH_SEVERAL_GROUPS:
@@ -134,7 +138,10 @@ class GroupAdministration:
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         topics = [
             OffsetCommitRequestTopic(
-                name, [_committing(index, offsets[TopicPartition(name, PartitionIndex(index))]) for index in indexes]
+                name=name,
+                partitions=[
+                    _committing(index, offsets[TopicPartition(name, PartitionIndex(index))]) for index in indexes
+                ],
             )
             for name, indexes in _by_topic(offsets).items()
         ]

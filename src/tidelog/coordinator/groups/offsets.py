@@ -78,7 +78,7 @@ def on_commit(
         if len(topic.name) > TOPIC_NAME_LENGTH_MAX:  # nor would a key hold some of them
             code = Code.UNKNOWN_TOPIC_OR_PARTITION.value
             partitions = [OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
-            topics.append(OffsetCommitResponseTopic(topic.name, partitions))
+            topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
             continue
         head = offset_key_head(group_id, topic.name)
         for one in topic.partitions:
@@ -95,7 +95,7 @@ def on_commit(
             )
             records.append((head + pack_partition(one.partition_index), value))
             partitions.append(OffsetCommitResponsePartition(one.partition_index))
-        topics.append(OffsetCommitResponseTopic(topic.name, partitions))
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=partitions))
     if not journal.fits(records):
         raise refusal(
             Code.INVALID_COMMIT_OFFSET_SIZE,
@@ -181,7 +181,7 @@ def on_fetch(
                     metadata=found.metadata,
                 )
             )
-        topics.append(OffsetFetchResponseTopic(name, partitions))
+        topics.append(OffsetFetchResponseTopic(name=name, partitions=partitions))
     journal.answer(request_id, OffsetFetchResponseGroup(group_id=request.group_id, topics=topics))
 
 

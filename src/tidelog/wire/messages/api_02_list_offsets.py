@@ -2,7 +2,7 @@
 
 Version 2 reads committed only if asked to, 4 carries leader epochs both ways (KIP-320), 6 is flexible, 7 knows
 MAX_TIMESTAMP (KIP-734), 8 EARLIEST_LOCAL_TIMESTAMP (KIP-405), 9 LATEST_TIERED_TIMESTAMP (KIP-1005), 10 carries a time
-limit (KIP-1075).
+limit (KIP-1075), 11 knows EARLIEST_PENDING_UPLOAD_TIMESTAMP (KIP-1023).
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ EARLIEST_LOCAL_TIMESTAMP = -4
 LATEST_TIERED_TIMESTAMP = -5
 """The last offset in tiered storage (from version 9)."""
 
+EARLIEST_PENDING_UPLOAD_TIMESTAMP = -6
+"""The first offset that tiered storage does not have yet (from version 11)."""
+
 
 @struct(kw_only=True)
 class ListOffsetsPartition:
@@ -44,7 +47,7 @@ class ListOffsetsTopic:
     partitions: list[ListOffsetsPartition] = field(array(ListOffsetsPartition), doc="The partitions.")
 
 
-@message(api_key=2, versions="1-10", flexible="6+")
+@message(api_key=2, versions="1-11", flexible="6+")
 class ListOffsetsRequest:
     """Look up offsets at the leaders of their partitions."""
 
@@ -75,7 +78,7 @@ class ListOffsetsTopicResponse:
     partitions: list[ListOffsetsPartitionResponse] = field(array(ListOffsetsPartitionResponse), doc="The partitions.")
 
 
-@message(api_key=2, versions="1-10", flexible="6+")
+@message(api_key=2, versions="1-11", flexible="6+")
 class ListOffsetsResponse:
     """What was found."""
 

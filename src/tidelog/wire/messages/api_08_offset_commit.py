@@ -1,12 +1,15 @@
 """OffsetCommit (key 8): remember how far a group has read.
 
 Version 3 tells of throttling, 5 drops the retention time (KIP-211), 6 carries leader epochs (KIP-320), 7 static members
-(KIP-345), 8 is flexible, 9 serves the consumer protocol of KIP-848 too.
+(KIP-345), 8 is flexible, 9 serves the consumer protocol of KIP-848 too, 10 names topics by id.
 """
 
 from __future__ import annotations
 
-from tidelog.wire.schema import array, field, int16, int32, int64, message, string, struct
+from uuid import UUID
+
+from tidelog.wire.primitives import ZERO_UUID
+from tidelog.wire.schema import array, field, int16, int32, int64, message, string, struct, uuid
 
 
 @struct(kw_only=True)
@@ -21,15 +24,16 @@ class OffsetCommitRequestPartition:
     committed_metadata: str | None = field(string, nullable="0+", default=None, doc="Whatever the client likes.")
 
 
-@struct
+@struct(kw_only=True)
 class OffsetCommitRequestTopic:
     """The partitions of one topic."""
 
-    name: str = field(string, doc="The topic's name.")
+    name: str = field(string, versions="2-9", default="", ignorable=True, doc="The topic's name.")
+    topic_id: UUID = field(uuid, versions="10+", default=ZERO_UUID, ignorable=True, doc="The topic's id.")
     partitions: list[OffsetCommitRequestPartition] = field(array(OffsetCommitRequestPartition), doc="The partitions.")
 
 
-@message(api_key=8, versions="2-9", flexible="8+")
+@message(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitRequest:
     """A member tells its coordinator, or whoever assigns partitions himself does, with generation -1."""
 
@@ -57,15 +61,16 @@ class OffsetCommitResponsePartition:
     error_code: int = field(int16, default=0, doc="0 if it is.")
 
 
-@struct
+@struct(kw_only=True)
 class OffsetCommitResponseTopic:
     """The partitions of one topic."""
 
-    name: str = field(string, doc="The topic's name.")
+    name: str = field(string, versions="2-9", default="", ignorable=True, doc="The topic's name.")
+    topic_id: UUID = field(uuid, versions="10+", default=ZERO_UUID, ignorable=True, doc="The topic's id.")
     partitions: list[OffsetCommitResponsePartition] = field(array(OffsetCommitResponsePartition), doc="The partitions.")
 
 
-@message(api_key=8, versions="2-9", flexible="8+")
+@message(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitResponse:
     """What became of each position."""
 

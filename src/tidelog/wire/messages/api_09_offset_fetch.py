@@ -2,19 +2,23 @@
 
 Version 2 asks for all partitions with null and has an error for the group, 3 tells of throttling, 5 carries leader
 epochs (KIP-320), 6 is flexible, 7 may wait for open transactions (KIP-447), 8 asks for several groups (KIP-709), 9 is
-fenced by the member's epoch (KIP-848).
+fenced by the member's epoch (KIP-848), 10 names topics by id.
 """
 
 from __future__ import annotations
 
-from tidelog.wire.schema import array, boolean, field, int16, int32, int64, message, string, struct
+from uuid import UUID
+
+from tidelog.wire.primitives import ZERO_UUID
+from tidelog.wire.schema import array, boolean, field, int16, int32, int64, message, string, struct, uuid
 
 
-@struct
+@struct(kw_only=True)
 class OffsetFetchRequestTopic:
     """The partitions of one topic."""
 
-    name: str = field(string, doc="The topic's name.")
+    name: str = field(string, versions="0-9", default="", ignorable=True, doc="The topic's name.")
+    topic_id: UUID = field(uuid, versions="10+", default=ZERO_UUID, ignorable=True, doc="The topic's id.")
     partition_indexes: list[int] = field(array(int32), default_factory=list, doc="The partitions.")
 
 
@@ -32,7 +36,7 @@ class OffsetFetchRequestGroup:
     )
 
 
-@message(api_key=9, versions="1-9", flexible="6+")
+@message(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchRequest:
     """Ask the coordinator of the groups."""
 
@@ -65,11 +69,12 @@ class OffsetFetchResponsePartition:
     error_code: int = field(int16, default=0, doc="0 if it was looked up.")
 
 
-@struct
+@struct(kw_only=True)
 class OffsetFetchResponseTopic:
     """The partitions of one topic."""
 
-    name: str = field(string, doc="The topic's name.")
+    name: str = field(string, versions="0-9", default="", ignorable=True, doc="The topic's name.")
+    topic_id: UUID = field(uuid, versions="10+", default=ZERO_UUID, ignorable=True, doc="The topic's id.")
     partitions: list[OffsetFetchResponsePartition] = field(array(OffsetFetchResponsePartition), doc="The partitions.")
 
 
@@ -84,7 +89,7 @@ class OffsetFetchResponseGroup:
     error_code: int = field(int16, default=0, doc="Of the group as a whole.")
 
 
-@message(api_key=9, versions="1-9", flexible="6+")
+@message(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchResponse:
     """The positions."""
 

@@ -1,6 +1,7 @@
 """DescribeLogDirs (key 35, KIP-113): what lies in a broker's log directories, and how much room there is.
 
-Version 2 is flexible, 3 has an error of the answer as a whole, 4 the size of the disk and what is free of it (KIP-827).
+Version 2 is flexible, 3 has an error of the answer as a whole, 4 the size of the disk and what is free of it (KIP-827),
+5 tells which directories are cordoned (KIP-1066).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ class DescribableLogDirTopic:
     partitions: list[int] = field(array(int32), doc="The partitions.")
 
 
-@message(api_key=35, versions="1-4", flexible="2+")
+@message(api_key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsRequest:
     """Ask one broker for its log directories."""
 
@@ -58,9 +59,12 @@ class DescribeLogDirsResult:
     usable_bytes: int = field(
         int64, versions="4+", default=-1, ignorable=True, doc="What of it can still be written; -1 if unknown."
     )
+    is_cordoned: bool = field(
+        boolean, versions="5+", default=False, ignorable=True, doc="Whether no new log may be put there."
+    )
 
 
-@message(api_key=35, versions="1-4", flexible="2+")
+@message(api_key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsResponse:
     """Every directory of the broker."""
 

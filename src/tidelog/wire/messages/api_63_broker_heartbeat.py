@@ -1,6 +1,6 @@
 """BrokerHeartbeat (key 63): a broker tells the controller that it lives, and how far it is (KIP-631).
 
-Version 1 names directories that failed (KIP-858). Both are flexible.
+Version 1 names directories that failed (KIP-858), 2 those that are cordoned (KIP-1066). All are flexible.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from uuid import UUID
 from tidelog.wire.schema import array, boolean, field, int16, int32, int64, message, uuid
 
 
-@message(api_key=63, versions="0-1", flexible="0+")
+@message(api_key=63, versions="0-2", flexible="0+")
 class BrokerHeartbeatRequest:
     """The broker lives."""
 
@@ -22,9 +22,17 @@ class BrokerHeartbeatRequest:
     offline_log_dirs: list[UUID] = field(
         array(uuid), versions="1+", tag=0, default_factory=list, ignorable=True, doc="The directories that failed."
     )
+    cordoned_log_dirs: list[UUID] | None = field(
+        array(uuid),
+        versions="2+",
+        nullable="2+",
+        tag=1,
+        default=None,
+        doc="The directories where no new log may be put; None while the broker does not know them yet.",
+    )
 
 
-@message(api_key=63, versions="0-1", flexible="0+")
+@message(api_key=63, versions="0-2", flexible="0+")
 class BrokerHeartbeatResponse:
     """How the controller sees the broker."""
 

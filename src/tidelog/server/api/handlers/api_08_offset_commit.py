@@ -51,10 +51,27 @@ def handle(
     )
 
 
+def _take_out_unknown(node: GroupsApi, request: OffsetCommitRequest) -> list[OffsetCommitRequestTopic]:
+    """Leave in the request what exists."""
+    known = node.image.topics_by_name
+    unknown = []
+    for topic in request.topics:
+        found = known.get(topic.name)
+        count = 0 if found is None else len(found.partitions)
+        wrong = [one for one in topic.partitions if not 0 <= one.partition_index < count]
+        if wrong:
+            unknown.append(OffsetCommitRequestTopic(name=topic.name, partitions=wrong))
+            topic.partitions = [one for one in topic.partitions if 0 <= one.partition_index < count]
+    if unknown:
+        request.topics = [topic for topic in request.topics if topic.partitions]
+    return unknown
+
+
 def _rows(topics: list[OffsetCommitRequestTopic], code: Code) -> list[OffsetCommitResponseTopic]:
     return [
         OffsetCommitResponseTopic(
-            topic.name, [OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions]
+            name=topic.name,
+            partitions=[OffsetCommitResponsePartition(one.partition_index, code) for one in topic.partitions],
         )
         for topic in topics
     ]

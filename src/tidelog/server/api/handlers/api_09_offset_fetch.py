@@ -68,8 +68,10 @@ def _each_refused(group: OffsetFetchRequestGroup, code: int) -> list[OffsetFetch
     """Version 1 has no place for an error but beside each partition."""
     return [
         OffsetFetchResponseTopic(
-            topic.name,
-            [OffsetFetchResponsePartition(partition_index=one, error_code=code) for one in topic.partition_indexes],
+            name=topic.name,
+            partitions=[
+                OffsetFetchResponsePartition(partition_index=one, error_code=code) for one in topic.partition_indexes
+            ],
         )
         for topic in group.topics or []
     ]

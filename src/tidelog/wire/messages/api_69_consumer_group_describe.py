@@ -1,0 +1,95 @@
+"""ConsumerGroupDescribe (key 69): state and members of the groups of KIP-848.
+
+Version 1 tells which protocol each member speaks (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from tidelog.wire.messages.api_60_describe_cluster import AUTHORIZED_OPERATIONS_UNASKED
+from tidelog.wire.schema import array, boolean, field, int8, int16, int32, message, string, struct, uuid
+
+MEMBER_TYPE_UNKNOWN = -1
+MEMBER_TYPE_CLASSIC = 0
+MEMBER_TYPE_CONSUMER = 1
+
+
+@message(api_key=69, versions="0-1", flexible="0+")
+class ConsumerGroupDescribeRequest:
+    """Ask the coordinator of the groups."""
+
+    group_ids: list[str] = field(array(string), default_factory=list, doc="The groups.")
+    include_authorized_operations: bool = field(
+        boolean, default=False, doc="Whether to answer what the asker may do with them."
+    )
+
+
+@struct
+class ConsumerGroupDescribePartitions:
+    """Partitions of one topic."""
+
+    topic_id: UUID = field(uuid, doc="The topic's id.")
+    topic_name: str = field(string, doc="The topic's name.")
+    partitions: list[int] = field(array(int32), default_factory=list, doc="The partitions.")
+
+
+@struct
+class ConsumerGroupDescribeAssignment:
+    """What a member reads."""
+
+    topic_partitions: list[ConsumerGroupDescribePartitions] = field(
+        array(ConsumerGroupDescribePartitions), default_factory=list, doc="The partitions."
+    )
+
+
+@struct(kw_only=True)
+class ConsumerGroupDescribeMember:
+    """A member."""
+
+    member_id: str = field(string, doc="Its id.")
+    instance_id: str | None = field(string, nullable="0+", default=None, doc="The static member's name.")
+    rack_id: str | None = field(string, nullable="0+", default=None, doc="Where it stands.")
+    member_epoch: int = field(int32, doc="Its epoch.")
+    client_id: str = field(string, default="", doc="As it called itself when it joined.")
+    client_host: str = field(string, default="", doc="From where it joined.")
+    subscribed_topic_names: list[str] = field(array(string), default_factory=list, doc="The topics it subscribes to.")
+    subscribed_topic_regex: str | None = field(
+        string, nullable="0+", default=None, doc="The pattern it subscribes to, if it does."
+    )
+    assignment: ConsumerGroupDescribeAssignment = field(ConsumerGroupDescribeAssignment, doc="What it reads.")
+    target_assignment: ConsumerGroupDescribeAssignment = field(
+        ConsumerGroupDescribeAssignment, doc="What it will read once the others have given it up."
+    )
+    member_type: int = field(
+        int8, versions="1+", default=MEMBER_TYPE_UNKNOWN, ignorable=True, doc="One of the constants above."
+    )
+
+
+@struct(kw_only=True)
+class ConsumerGroupDescribeGroup:
+    """A group."""
+
+    error_code: int = field(int16, default=0, doc="0 if it is described.")
+    error_message: str | None = field(string, nullable="0+", default=None, doc="What went wrong.")
+    group_id: str = field(string, doc="The group.")
+    group_state: str = field(string, default="", doc='"Stable" and so on.')
+    group_epoch: int = field(int32, default=0, doc="Raised whenever a member or what it wants changes.")
+    assignment_epoch: int = field(int32, default=0, doc="The group epoch that the target assignment is made for.")
+    assignor_name: str = field(string, default="", doc="The assignor that made it.")
+    members: list[ConsumerGroupDescribeMember] = field(
+        array(ConsumerGroupDescribeMember), default_factory=list, doc="Its members."
+    )
+    authorized_operations: int = field(
+        int32, default=AUTHORIZED_OPERATIONS_UNASKED, doc="Bits by the number of the operation."
+    )
+
+
+@message(api_key=69, versions="0-1", flexible="0+")
+class ConsumerGroupDescribeResponse:
+    """The groups."""
+
+    throttle_time_ms: int = field(int32, default=0, doc="How long it was held back.")
+    groups: list[ConsumerGroupDescribeGroup] = field(
+        array(ConsumerGroupDescribeGroup), default_factory=list, doc="In the order asked."
+    )
