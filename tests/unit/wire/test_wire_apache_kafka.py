@@ -1,4 +1,4 @@
-"""What nodes say to each other, and transactions, against what Apache Kafka's own classes read and write again."""
+"""What nodes say, transactions and newer groups, against what Apache Kafka's own classes read and write again."""
 
 from __future__ import annotations
 

@@ -65,5 +65,5 @@ class ConsumerGroupHeartbeatResponse:
     member_epoch: int = field(int32, default=0, doc="Its epoch.")
     heartbeat_interval_ms: int = field(int32, default=0, doc="How long to wait before the next heartbeat.")
     assignment: ConsumerGroupHeartbeatAssignment | None = field(
-        ConsumerGroupHeartbeatAssignment, nullable="0+", default=None, doc="What it is to read; None: as it is told."
+        ConsumerGroupHeartbeatAssignment, nullable="0+", default=None, doc="What it is to read; None: as before."
     )
