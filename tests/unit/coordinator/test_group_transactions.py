@@ -29,7 +29,7 @@ def stable(
     world: Coordinated, *partitions: tuple[str, int], group_id: str = "g"
 ) -> dict[tuple[str, int], tuple[int, Code]]:
     """What a consumer that waits for transactions is told; of all partitions if none is named."""
-    topics = [OffsetFetchRequestTopic(topic, [partition]) for topic, partition in partitions]
+    topics = [OffsetFetchRequestTopic(name=topic, partition_indexes=[partition]) for topic, partition in partitions]
     request = OffsetFetchRequestGroup(group_id=group_id, topics=topics or None)
     return world.fetch(request, require_stable=True)
 

@@ -14,10 +14,10 @@ from tidelog.base.errors import KafkaError
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_all_answered
 from tidelog.wire.messages.api_65_describe_transactions import (
+    DescribedTransaction,
+    DescribedTransactionTopic,
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    TopicData,
-    TransactionState,
 )
 
 if TYPE_CHECKING:
@@ -46,11 +46,13 @@ def _ask(node: TransactionsApi, transactional_id: str) -> object:
     )
 
 
-def _row(transactional_id: str, answer: Transaction | KafkaError) -> TransactionState:
+def _row(transactional_id: str, answer: Transaction | KafkaError) -> DescribedTransaction:
     if isinstance(answer, KafkaError):
-        return TransactionState(error_code=code_of(answer, "DescribeTransactions"), transactional_id=transactional_id)
+        return DescribedTransaction(
+            error_code=code_of(answer, "DescribeTransactions"), transactional_id=transactional_id
+        )
     ordered = sorted(answer.partitions)
-    return TransactionState(
+    return DescribedTransaction(
         transactional_id=transactional_id,
         transaction_state=answer.state.label,
         transaction_timeout_ms=answer.timeout_ms,
@@ -58,7 +60,7 @@ def _row(transactional_id: str, answer: Transaction | KafkaError) -> Transaction
         producer_id=answer.producer_id,
         producer_epoch=-1 if answer.producer_epoch is None else answer.producer_epoch,
         topics=[
-            TopicData(topic=topic, partitions=[one.partition for one in ones])
+            DescribedTransactionTopic(topic=topic, partitions=[one.partition for one in ones])
             for topic, ones in groupby(ordered, key=lambda one: one.topic)
         ],
     )

@@ -14,9 +14,9 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.group_answers import when_all_answered
 from tidelog.wire.messages.api_66_list_transactions import (
+    ListedTransaction,
     ListTransactionsRequest,
     ListTransactionsResponse,
-    TransactionState,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def handle(
                     return ListTransactionsResponse(error_code=code_of(answer, "ListTransactions"))
                 continue  # led elsewhere by now, or damaged
             rows += [
-                TransactionState(
+                ListedTransaction(
                     transactional_id=one.transactional_id,
                     producer_id=one.producer_id,
                     transaction_state=one.state.label,
