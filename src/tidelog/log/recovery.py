@@ -31,7 +31,7 @@ from tidelog.log.continuity import (
 )
 from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.files.index_file import CorruptIndexError
-from tidelog.log.files.leftovers import clear_leftovers
+from tidelog.log.files.leftovers import SWAP_SUFFIX, clear_leftovers
 from tidelog.log.files.lineage_file import LineageFile, read_lineage
 from tidelog.log.files.transaction_index import AbortedEntry
 from tidelog.log.producer_state import ProducerStates
@@ -138,7 +138,7 @@ class Recovery:
         producers = self._know_producers(segments, snapshots, log_end_offset)
         if self._high_watermark is not None:
             self._recall_completed(producers, segments, snapshots, self._high_watermark)
-        self._settle_transaction_indexes(segments, snapshots)
+        self._resolve_transaction_indexes(segments, snapshots)
         point = log_end_offset if report.was_clean else min(self._recovery_point, log_end_offset)
         segments.is_touched = is_new or not report.was_clean or bool(report.lines())
         compaction = Compaction(self._disk, self._directory, segments, snapshots, self._mark)
@@ -366,7 +366,7 @@ class Recovery:
             segments.release_closed()
         producers.on_high_watermark(high_watermark)
 
-    def _settle_transaction_indexes(self, segments: Segments, snapshots: ProducerSnapshots) -> None:
+    def _resolve_transaction_indexes(self, segments: Segments, snapshots: ProducerSnapshots) -> None:
         """Know the aborted transactions of each segment: from its file, or, where that is in doubt, from its batches.
 
         What was aborted is known from where its producer's transaction began, which a snapshot before the segment says.
@@ -421,7 +421,8 @@ class Recovery:
 def lost_segments(disk: Disk, directory: str) -> list[Offset]:
     """The base offsets of segments of which an index is left alone, in order, before recovery removes it.
 
-    Of a segment that is made the index comes last, and of one that goes it goes first: its log was lost.
+    Of a segment that is made the index comes last, and of one that goes it goes first: its log was lost. Of one that
+    takes the place of others the log gets its name last.
 
     Raises:
         DiskError: the disk refused.
@@ -431,7 +432,9 @@ def lost_segments(disk: Disk, directory: str) -> list[Offset]:
         suffix: {offset for name in names if (offset := parse_file_name(name, suffix)) is not None}
         for suffix in (LOG_SUFFIX, *INDEX_SUFFIXES)
     }
-    return sorted(set().union(*(of_suffix[suffix] for suffix in INDEX_SUFFIXES)) - of_suffix[LOG_SUFFIX])
+    swapped = {offset for name in names if (offset := parse_file_name(name, LOG_SUFFIX + SWAP_SUFFIX)) is not None}
+    indexed = set().union(*(of_suffix[suffix] for suffix in INDEX_SUFFIXES))
+    return sorted(indexed - of_suffix[LOG_SUFFIX] - swapped)
 
 
 def first_segment(disk: Disk, directory: str) -> Offset | None:

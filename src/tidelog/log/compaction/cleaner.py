@@ -3,6 +3,7 @@
 1. The keys of the dirty part are read into a map, key -> offset of its last record, up to a bound of bytes.
 2. From the log start on, segments are rewritten into new ones, as many neighbours into one as fit, without the records
    that the map supersedes, and without marks of deleted keys that are old enough (cleaner_batch.py).
+   Records of aborted transactions supersede nothing, and go (cleaner_transactions.py).
 3. Each new segment takes the place of those it was made of (cleaner_swap.py), before the next is begun: wherever this
    is broken off, every key still has its last record, and every mark of a deleted key outlives what it marks.
 
@@ -15,19 +16,21 @@ Kafka: `Cleaner`.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from tidelog.base.errors import CorruptLogError, DiskError, MalformedBatchError
+from tidelog.base.errors import CorruptLogError, DiskError, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk
 from tidelog.log.append import DECOMPRESSED_SIZE_FACTOR
 from tidelog.log.compaction.cleaner_batch import BatchCleaner, note_keys
 from tidelog.log.compaction.cleaner_mark import CleanedMark
 from tidelog.log.compaction.cleaner_range import DirtyRange
-from tidelog.log.config import LogConfig
+from tidelog.log.compaction.cleaner_transactions import CleanedTransactions
+from tidelog.log.config import INT64_MAX, LogConfig
 from tidelog.log.continuity import BatchFaultError, check_batch_crc, whole_batches
 from tidelog.log.files.leftovers import CLEANED_SUFFIX
+from tidelog.log.files.transaction_index import AbortedFile
 from tidelog.log.segment import OFFSET_DELTA_MAX, SNAPSHOT_SUFFIX, Segment, file_name
 from tidelog.records.batch import DECOMPRESSED_SIZE_BYTES_MAX, BatchHeader, read_header
 
@@ -76,6 +79,9 @@ class LogCleaner:
         dirty: what to compact.
         config: of the log.
         last_offsets: see `BatchCleaner`.
+        marker_epochs: see `BatchCleaner`.
+        first_unstable_offset: from here on transactions are not decided; None if all are.
+        aborted: the transaction indexes of the log, from the first segment of the range up to the log end.
         dedupe_size_bytes: what the map of keys may take. Once it is full, the range ends there.
         now_ms: since 1970.
 
@@ -95,6 +101,9 @@ class LogCleaner:
         config: LogConfig,
         *,
         last_offsets: Mapping[int, Offset],
+        marker_epochs: Mapping[int, int],
+        first_unstable_offset: Offset | None,
+        aborted: Sequence[AbortedFile],
         dedupe_size_bytes: int = DEDUPE_SIZE_BYTES,
         now_ms: int,
     ) -> None:
@@ -105,6 +114,9 @@ class LogCleaner:
         self._dirty = dirty._replace(segments=())
         self._config = config
         self._last_offsets = last_offsets
+        self._marker_epochs = marker_epochs
+        self._first_unstable_offset = INT64_MAX if first_unstable_offset is None else first_unstable_offset
+        self._aborted = aborted
         self._dedupe_size_bytes = dedupe_size_bytes
         self._now_ms = now_ms
         self._decompressed_size_bytes_max = max(
@@ -152,6 +164,7 @@ class LogCleaner:
             self._latest,
             end_offset=self.end_offset,
             last_offsets=self._last_offsets if self._sync_producers() else None,
+            marker_epochs=self._marker_epochs,
             delete_retention_ms=self._config.delete_retention_ms,
             now_ms=self._now_ms,
             decompressed_size_bytes_max=self._decompressed_size_bytes_max,
@@ -159,8 +172,9 @@ class LogCleaner:
         in_range = [segment for segment in self._segments if segment.base_offset < self.end_offset]
         self._segments = ()  # what is replaced is let go of at once: its space comes back with its descriptor
         last = max((segment for segment in in_range if segment.size_bytes), key=_base_offset, default=None)
+        transactions = CleanedTransactions(self._disk, self._aborted)
         while in_range:
-            yield from self._rewrite(in_range, cleaner, last)
+            yield from self._rewrite(in_range, cleaner, transactions, last)
             self.removed_count = cleaner.removed_count
 
     def _sync_producers(self) -> bool:
@@ -185,21 +199,23 @@ class LogCleaner:
         room = self._dedupe_size_bytes
         first_dirty_offset = self._dirty.first_dirty_offset
         weight = size_bytes = 0
+        transactions = CleanedTransactions(self._disk, self._aborted)
         for segment in self._segments:
             if segment.end_offset <= first_dirty_offset:
                 continue
             for position, header, window, at in self._batches(segment):
                 if header.next_offset <= first_dirty_offset:
                     continue
+                if header.next_offset > self._first_unstable_offset:
+                    self._shorten(segment, header, f"not all is stable from {self._first_unstable_offset} on")
+                    return
                 if room <= 0:
                     self._shorten(segment, header, "log.cleaner.dedupe.buffer.size is used up")
                     return
-                if header.is_control or header.is_transactional:
-                    self._shorten(segment, header, "transactions are not compacted in this release")
-                    return
                 try:
-                    room -= note_keys(self._latest, window, at, header, self._decompressed_size_bytes_max)
-                except MalformedBatchError as error:
+                    if not transactions.is_void(window, at, header):
+                        room -= note_keys(self._latest, window, at, header, self._decompressed_size_bytes_max)
+                except KafkaError as error:
                     raise _damaged(segment, position, str(error)) from None
                 size_bytes += header.size_bytes
                 weight += _weight(header)
@@ -235,7 +251,11 @@ class LogCleaner:
     # The new segments.
 
     def _rewrite(
-        self, in_range: list[Segment], cleaner: BatchCleaner, last: Segment | None
+        self,
+        in_range: list[Segment],
+        cleaner: BatchCleaner,
+        transactions: CleanedTransactions,
+        last: Segment | None,
     ) -> Generator[Step, None, None]:
         """Make one new segment of the first of the range, and of as many more as are sure to fit; take those out."""
         group: list[Segment] = []
@@ -256,8 +276,9 @@ class LogCleaner:
             for position, header, window, at in self._batches(segment):
                 is_last = segment is last and position + header.size_bytes == segment.size_bytes
                 try:
-                    left = cleaner.clean(window, at, header, is_last=is_last)
-                except MalformedBatchError as error:
+                    is_void = transactions.is_void(window, at, header)
+                    left = cleaner.clean(window, at, header, is_void=is_void, is_last=is_last)
+                except KafkaError as error:
                     raise _damaged(segment, position, str(error)) from None
                 read += header.size_bytes
                 weight += _weight(header)
@@ -277,6 +298,8 @@ class LogCleaner:
                     yield Step(2 * read, None, False)
                     self.read_size_bytes += read
                     weight = read = 0
+        for entry in transactions.take_kept():
+            new.transaction_index.note(entry)
         self.read_size_bytes += read
         self.written_size_bytes += new.size_bytes
         if not is_changed and len(group) == 1:

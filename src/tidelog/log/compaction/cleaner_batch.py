@@ -31,7 +31,9 @@ class BatchCleaner:
         end_offset: batches from here on are none of its business. Exclusive.
         last_offsets: of each idempotent producer, its last batch's last offset: that batch is kept, be it without
             records, since its sequence number is what a restart, and a follower, know of the producer. None keeps all
-            batches of idempotent producers.
+            batches of idempotent producers, and all markers.
+        marker_epochs: of each producer that has appended nothing since its last marker, the epoch of that: the marker
+            is kept, since it fences those of older epochs.
         delete_retention_ms: how long marks of deleted keys stay, counted from the first compaction they come by.
         now_ms: since 1970.
         decompressed_size_bytes_max: what compressed records may grow to.
@@ -43,6 +45,7 @@ class BatchCleaner:
         "_end_offset",
         "_last_offsets",
         "_latest",
+        "_marker_epochs",
         "_now_ms",
         "removed_count",
     )
@@ -53,6 +56,7 @@ class BatchCleaner:
         *,
         end_offset: Offset,
         last_offsets: Mapping[int, Offset] | None,
+        marker_epochs: Mapping[int, int],
         delete_retention_ms: int,
         now_ms: int,
         decompressed_size_bytes_max: int,
@@ -60,19 +64,21 @@ class BatchCleaner:
         self._latest = latest
         self._end_offset = end_offset
         self._last_offsets = last_offsets
+        self._marker_epochs = marker_epochs
         self._delete_retention_ms = delete_retention_ms
         self._now_ms = now_ms
         self._decompressed_size_bytes_max = decompressed_size_bytes_max
         self.removed_count = 0
         """Records that are gone."""
 
-    def clean(self, buffer: bytes, at: int, header: BatchHeader, *, is_last: bool) -> Buffer | None:
+    def clean(self, buffer: bytes, at: int, header: BatchHeader, *, is_void: bool, is_last: bool) -> Buffer | None:
         """What is left of a batch.
 
         Args:
             buffer: holds it; its checksum was compared.
             at: where it starts.
             header: its header.
+            is_void: its transaction was aborted; or it is a marker, and decides about nothing that is here.
             is_last: it ends the range: then it is kept, be it without records, so that whoever stands at the end of
                 what compaction left is led on, and does not wait for records that went.
 
@@ -83,19 +89,21 @@ class BatchCleaner:
             MalformedBatchError: its records are none.
         """
         original = memoryview(buffer)[at : at + header.size_bytes]
-        if header.base_offset >= self._end_offset or header.is_control:
-            return original  # a marker of a transaction is as good as the records that it decides about
+        if header.base_offset >= self._end_offset:
+            return original
+        if header.is_control:
+            return self._clean_marker(buffer, at, header) if is_void and not is_last else original
         count = header.record_count
         if not count:
             return original if is_last or self._is_last_of_producer(header) else None
+        if is_void:
+            self.removed_count += count
+            return _without_records(header) if is_last or self._is_last_of_producer(header) else None
         horizon_ms = header.delete_horizon_ms
         region = find_records(buffer, at, header, self._decompressed_size_bytes_max)
-        data, start, end = region[:3]
         kept = bytearray(count)
         kept_count, tombstone_count, smallest_delta, largest_delta = kernel_clean.judge(
-            data,
-            start,
-            end,
+            *region[:3],
             count,
             header.base_offset,
             self._latest,
@@ -105,26 +113,51 @@ class BatchCleaner:
         self.removed_count += count - kept_count
         if not kept_count:
             return _without_records(header) if is_last or self._is_last_of_producer(header) else None
+        sets_horizon = tombstone_count > 0 and horizon_ms is None and self._can_move(header, smallest_delta)
+        if kept_count == count and not sets_horizon:
+            return original
+        if not header.is_log_append_time:
+            header = header._replace(max_timestamp=header.base_timestamp + largest_delta)
+        return self._with_kept(header, region, kept, kept_count, sets_horizon=sets_horizon)
+
+    def _clean_marker(self, buffer: bytes, at: int, header: BatchHeader) -> Buffer | None:
+        """A marker goes once its time has come, which begins now; the last of a producer stays."""
+        original = memoryview(buffer)[at : at + header.size_bytes]
+        if self._last_offsets is None or self._marker_epochs.get(header.producer_id) == header.producer_epoch:
+            return original
+        count, horizon_ms = header.record_count, header.delete_horizon_ms
+        if not count:
+            return None  # another cleaner has removed what it said
+        if horizon_ms is not None:
+            return original if self._now_ms < horizon_ms else None
+        region = find_records(buffer, at, header, self._decompressed_size_bytes_max)
+        kept = bytearray(count)
+        *_, smallest_delta, _ = kernel_clean.judge(*region[:3], count, header.base_offset, {}, False, kept)
+        if not self._can_move(header, smallest_delta):
+            return original
+        return self._with_kept(header, region, kept, count, sets_horizon=True)
+
+    def _with_kept(
+        self,
+        header: BatchHeader,
+        region: tuple[Buffer, int, int, int, int, int, int],
+        kept: bytearray,
+        kept_count: int,
+        *,
+        sets_horizon: bool,
+    ) -> bytes:
+        """The batch with the records that are kept alone."""
+        data, start, end = region[:3]
         base_timestamp, attributes = header.base_timestamp, header.attributes
-        if tombstone_count and horizon_ms is None and self._can_move(header, smallest_delta):
+        if sets_horizon:
             base_timestamp = self._now_ms + self._delete_retention_ms
             attributes |= DELETE_HORIZON_FLAG
-        elif kept_count == count:
-            return original
+        count = header.record_count
         shift = header.base_timestamp - base_timestamp
-        room = end - start + (kernel_clean.RECORD_GROWTH_MAX * count if shift else 0)
-        out = bytearray(room)
+        out = bytearray(end - start + (kernel_clean.RECORD_GROWTH_MAX * count if shift else 0))
         size = kernel_clean.copy_kept(out, data, start, end, count, kept, shift)
-        max_timestamp = header.max_timestamp
-        if not header.is_log_append_time:
-            max_timestamp = header.base_timestamp + largest_delta
         return write_batch(
-            header._replace(
-                attributes=attributes,
-                base_timestamp=base_timestamp,
-                max_timestamp=max_timestamp,
-                record_count=kept_count,
-            ),
+            header._replace(attributes=attributes, base_timestamp=base_timestamp, record_count=kept_count),
             compress(attributes & COMPRESSION_MASK, memoryview(out)[:size]),
         )
 

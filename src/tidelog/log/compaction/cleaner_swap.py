@@ -76,8 +76,17 @@ class Compaction:
         dedupe_size_bytes: int,
         now_ms: int,
     ) -> LogCleaner:
-        """What does the work, to be stepped on another thread."""
+        """What does the work, to be stepped on another thread.
+
+        Args:
+            dirty: of this log.
+            config: of the log.
+            producers: of the log; what it says is not stable is left alone, even if it was when the range was chosen.
+            dedupe_size_bytes: see `LogCleaner`.
+            now_ms: since 1970.
+        """
         last_offsets = {state.producer_id: state.batches[-1].last_offset for state in producers if state.batches}
+        marker_epochs = {int(state.producer_id): state.producer_epoch for state in producers if not state.batches}
         return LogCleaner(
             self._disk,
             self._directory,
@@ -85,6 +94,9 @@ class Compaction:
             dirty,
             config,
             last_offsets={int(producer_id): offset for producer_id, offset in last_offsets.items()},
+            marker_epochs=marker_epochs,
+            first_unstable_offset=producers.first_unstable_offset,
+            aborted=self._segments.aborted_files(dirty.segments[0].base_offset),
             dedupe_size_bytes=dedupe_size_bytes,
             now_ms=now_ms,
         )

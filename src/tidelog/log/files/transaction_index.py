@@ -324,14 +324,14 @@ def parse_entries(data: bytes, path: str) -> Iterator[AbortedEntry]:
 
 def _check(path: str, data: bytes, base_offset: int, end_offset: int) -> int:
     """The last marker's offset; -1 if there is none. Raises CorruptIndexError: nobody wrote such a file."""
-    last_offset, last_stable_offset = base_offset - 1, -1
+    last_offset = base_offset - 1
     for entry in parse_entries(data, path):
         if not (
             0 <= entry.first_offset < entry.last_offset
             and last_offset < entry.last_offset < end_offset
-            and last_stable_offset <= entry.last_stable_offset <= entry.last_offset + 1
+            and 0 <= entry.last_stable_offset <= entry.last_offset + 1  # compaction may leave one below another's
             and entry.producer_id >= 0
         ):
             raise CorruptIndexError(f"{path}: {entry} does not lie after offset {last_offset}, below {end_offset}")
-        last_offset, last_stable_offset = entry.last_offset, entry.last_stable_offset
+        last_offset = entry.last_offset
     return last_offset if data else -1
