@@ -7,27 +7,31 @@ from typing import NamedTuple
 
 from support.exhaustive.small_quorum import QuorumBounds, SmallQuorum
 from support.exhaustive.small_stop_world import StopBounds, StopWorld
+from support.exhaustive.small_transactions import SmallTransactions, TransactionBounds
 from support.exhaustive.small_world import Bounds, SmallWorld
 from support.exhaustive.small_world_search import World
 from support.old_rules.replica_rules import OLD_RULES
+from tidelog.coordinator.transactions.transaction import EPOCH_MAX
 
 
 class Size(NamedTuple):
     """A world under today's rules: nothing is broken in it."""
 
     name: str
-    bounds: Bounds | StopBounds | QuorumBounds
+    bounds: Bounds | StopBounds | QuorumBounds | TransactionBounds
 
     def world(self) -> World:
         if isinstance(self.bounds, QuorumBounds):
             return SmallQuorum(self.bounds)
+        if isinstance(self.bounds, TransactionBounds):
+            return SmallTransactions(self.bounds)
         return StopWorld(self.bounds) if isinstance(self.bounds, StopBounds) else SmallWorld(self.bounds)
 
     @property
     def text(self) -> str:
         """The bounds, as the tables show them."""
         bounds = self.bounds
-        if isinstance(bounds, QuorumBounds):
+        if isinstance(bounds, QuorumBounds | TransactionBounds):
             return bounds.text
         if isinstance(bounds, StopBounds):
             kind = "orders as served" if bounds.is_tagged else "orders as in the text"
@@ -67,6 +71,9 @@ class Refutation(NamedTuple):
         return SmallWorld(self.bounds, OLD_RULES[self.rule].rules, self.tolerated)
 
 
+LAST_EPOCH = EPOCH_MAX - 1
+"""That a producer gets under one producer id."""
+
 _power = partial(Bounds, min_insync=2, log=1, records=1, epochs=1, crashes=1, power_losses=1)
 """Two must be in sync, and the power of one may be lost: it is promised that all survives."""
 
@@ -100,6 +107,14 @@ TESTED = (
     Size("metadata quorum", QuorumBounds(nodes=2, epochs=2, snapshots=2)),
     Size("metadata quorum", QuorumBounds(epochs=2, candidates=2, losses=0, amnesia="log")),
     Size("metadata quorum", QuorumBounds(epochs=2, candidates=2, losses=0, amnesia="votes")),
+    Size("transactions", TransactionBounds(late_markers=0, transactions=(1, 0))),
+    Size("transactions", TransactionBounds(leaders=1)),
+    Size("transactions", TransactionBounds(leaders=1, late_markers=0, transactions=(1, 0), late_requests=1)),
+    Size("transactions", TransactionBounds(leaders=1, late_markers=0, transactions=(1, 0), losses=1, pending=2)),
+    Size("transactions", TransactionBounds(leaders=1, late_markers=0, transactions=(2, 0), losses=1, epoch=LAST_EPOCH)),
+    Size("transactions", TransactionBounds(leaders=1, late_markers=0, recovers=True, epoch=LAST_EPOCH)),
+    Size("transactions", TransactionBounds(version=1, leaders=1, late_markers=0, recovers=True)),
+    Size("transactions", TransactionBounds(version=1, late_markers=0, transactions=(1, 0))),
 )
 """What every run of the tests explores."""
 
@@ -122,5 +137,12 @@ FULL = (
     Size("metadata quorum", QuorumBounds(epochs=2, records=0, snapshots=2)),
     Size("metadata quorum", QuorumBounds(epochs=2, amnesia="log")),
     Size("metadata quorum", QuorumBounds(epochs=2, amnesia="votes")),
+    Size("transactions", TransactionBounds()),
+    Size("transactions", TransactionBounds(transactions=(2, 0))),
+    Size("transactions", TransactionBounds(transactions=(1, 0), late_requests=1, losses=1)),
+    Size("transactions", TransactionBounds(leaders=1, transactions=(2, 1), pending=2)),
+    Size("transactions", TransactionBounds(leaders=3, late_markers=0, transactions=(1, 0), pending=2)),
+    Size("transactions", TransactionBounds(epoch=LAST_EPOCH, losses=1)),
+    Size("transactions", TransactionBounds(version=1, late_markers=0, losses=1)),
 )
 """What `make worlds` explores."""
