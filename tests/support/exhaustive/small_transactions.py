@@ -23,7 +23,6 @@ from tidelog.base.ids import LeaderEpoch, Offset, PartitionIndex, ProducerEpoch,
 from tidelog.coordinator.transactions import (
     EndTransaction,
     InitProducer,
-    Marker,
     ProducerIdentity,
     Transaction,
     TransactionCoordinator,
@@ -34,6 +33,7 @@ from tidelog.coordinator.transactions.coordinator import _Parked
 from tidelog.coordinator.transactions.records import decode_transaction, encode_transaction, transaction_key
 from tidelog.coordinator.transactions.transaction import EPOCH_MAX, PREPARED
 from tidelog.journal import RequestId, Send
+from tidelog.records.transaction_marker import TransactionMarker
 
 NAME = "t"
 PARTITIONS = tuple(TopicPartition("small", PartitionIndex(index)) for index in range(2))
@@ -112,7 +112,7 @@ class Owed(NamedTuple):
     """A marker on its way, and of which transaction it is."""
 
     partition: int
-    marker: Marker
+    marker: TransactionMarker
     transaction: int
 
 
@@ -636,7 +636,7 @@ class _Bench:
 
 
 def _owed(send: Send, transaction: int) -> Owed:
-    assert isinstance(send.request, Marker)
+    assert isinstance(send.request, TransactionMarker)
     return Owed(send.destination.partition, send.request, transaction)
 
 
