@@ -153,7 +153,9 @@ class DecoderSource:
             self._read(wire_type.code, raw, path)
             self._after_run.append(f"{target} = uuid_of({raw})")
         elif wire_type.kind == "struct":
-            self._nullable_struct(wire_type, target, path) if nullable else self._inner_struct(wire_type, target, path)
+            self._nullable_struct(wire_type, target, path, -1) if nullable else self._inner_struct(
+                wire_type, target, path
+            )
         else:
             self._sized(wire_type, target, path, nullable)
 
@@ -161,11 +163,11 @@ class DecoderSource:
         assert wire_type.layout is not None
         self._struct(wire_type.layout, target, path)
 
-    def _nullable_struct(self, wire_type: WireType[Any], target: str, path: str) -> None:
+    def _nullable_struct(self, wire_type: WireType[Any], target: str, path: str, null: int) -> None:
         sign = self.source.name("n")
         self._read("b", sign, path)
         self._flush()
-        self._add(f"if {sign} < 0: {target} = None")
+        self._add(f"if {sign} <= {null}: {target} = None")
         self._add("else:")
         self.source.depth += 1
         self._inner_struct(wire_type, target, path)
@@ -273,7 +275,11 @@ class DecoderSource:
             self._add(f"{word} {tag} == {spec.tag}:")
             word = "elif"
             self.source.depth += 1
-            self._value(spec.type, f"{owner}.{spec.name}", inner, self._version in spec.nullable)
+            nullable = self._version in spec.nullable
+            if spec.type.kind == "struct" and nullable:
+                self._nullable_struct(spec.type, f"{owner}.{spec.name}", inner, 0)
+            else:
+                self._value(spec.type, f"{owner}.{spec.name}", inner, nullable)
             self._flush()
             sizes = f"f'its tag announces {{{size}}} bytes, but it takes {{{size} + p - {stop}}}'"
             self._add(f"if p != {stop}: raise Malformed({sizes})", inner)

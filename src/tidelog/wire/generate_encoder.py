@@ -115,7 +115,9 @@ class EncoderSource:
         else:
             self._text_or_bytes(wire_type, value, nullable)
 
-    def _inner_struct(self, wire_type: WireType[Any], value: str, path: str, nullable: bool) -> None:
+    def _inner_struct(
+        self, wire_type: WireType[Any], value: str, path: str, nullable: bool, null: bytes = b"\xff"
+    ) -> None:
         assert wire_type.layout is not None
         inner = self.source.name("o")
         self._add(f"{inner} = {value}")
@@ -123,7 +125,7 @@ class EncoderSource:
             self._struct(wire_type.layout, inner, path)
             return
         self._flush()
-        self._add(f"if {inner} is None: {self._sink}(b'\\xff')")
+        self._add(f"if {inner} is None: {self._sink}({null!r})")
         self._add("else:")
         self.source.depth += 1
         self._run.append(("b", "1", path))
@@ -207,9 +209,12 @@ class EncoderSource:
             self.source.depth += 1
             parts, self._sink = self.source.name("t"), self.source.name("w")
             self._add(f"{parts} = []; {self._sink} = {parts}.append")
-            # A tagged struct is None when absent; it is never null on the wire.
-            nullable = self._version in spec.nullable and spec.type.kind != "struct"
-            self._value(spec.type, f"{owner}.{spec.name}", f"{path}.{spec.name}", nullable)
+            nullable = self._version in spec.nullable
+            value, inner = f"{owner}.{spec.name}", f"{path}.{spec.name}"
+            if spec.type.kind == "struct":  # null is 0 here, and -1 elsewhere
+                self._inner_struct(spec.type, value, inner, nullable, null=b"\0")
+            else:
+                self._value(spec.type, value, inner, nullable)
             self._flush()
             raw = self.source.name("b")
             tag = repr(primitives.uvarint(spec.tag or 0))

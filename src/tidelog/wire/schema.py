@@ -229,7 +229,8 @@ def field(
         tagged: the versions in which it is tagged, if not in all of `versions`.
         default: its value when it is not given and not carried; without one it is required. A tagged struct has None
             here: absent.
-        default_factory: makes the default, for lists.
+        default_factory: makes the default, for lists; and for a tagged struct that may be None on the wire: absent
+            is then what it makes.
         ignorable: dropped without a word by versions that do not carry it; other fields refuse to be dropped unless
             they hold their default.
         doc: what it means.
@@ -332,7 +333,9 @@ def _check_field(owner: str, spec: FieldSpec) -> None:
     where = f"{owner}.{spec.name}"
     if spec.tag is not None and spec.is_required:
         raise TypeError(f"{where}: a tagged field needs a default, for when it is absent")
-    if spec.type.kind == "struct" and spec.default is not None and (spec.tag is not None or spec.versions.start > 0):
+    may_be_left_out = spec.tag is not None or spec.versions.start > 0
+    has_null_beside_default = spec.tag is not None and spec.nullable and spec.default_factory is not None
+    if spec.type.kind == "struct" and spec.default is not None and may_be_left_out and not has_null_beside_default:
         raise TypeError(f"{where}: a struct that some messages leave out needs default=None")
     if isinstance(spec.default, list | dict | set | bytearray):
         raise TypeError(f"{where}: a mutable default would be shared; use default_factory")

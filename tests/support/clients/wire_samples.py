@@ -119,7 +119,7 @@ def _struct(layout: Layout, version: int) -> st.SearchStrategy[Any]:
 def _field(spec: FieldSpec, version: int) -> st.SearchStrategy[Any]:
     values = _value(spec.type, version)
     if spec.is_tagged_in(version):
-        return st.one_of(st.builds(spec.make_default), values)
+        values = st.one_of(st.builds(spec.make_default), values)
     return st.one_of(st.none(), values) if version in spec.nullable else values
 
 

@@ -68,6 +68,7 @@ class Drawing:
     title: str | None = field(string, versions="1+", nullable="1+", tag=9, default="untitled")
     labels: list[str] | None = field(array(string), versions="1+", nullable="1+", tag=10, default_factory=list)
     corner: Point | None = field(Point, versions="1+", tag=200, default=None)
+    margin: Point | None = field(Point, versions="1+", nullable="1+", tag=201, default_factory=lambda: Point(0))
 
     def count(self) -> int:
         return sum(map(len, self.points))
@@ -97,7 +98,9 @@ def test_every_kind_of_tagged_value_survives(version: int) -> None:
     value = drawing()
     value.visible, value.title, value.labels, value.corner = False, None, None, Point(1)
     assert decode(Drawing, encode(value, version), version) == value
-    value.labels = ["x" * 200]
+    value.labels, value.margin = ["x" * 200], None
+    assert decode(Drawing, encode(value, version), version) == value
+    value.margin = Point(1)
     assert decode(Drawing, encode(value, version), version) == value
 
 
