@@ -1,4 +1,4 @@
-"""What nodes say, transactions and newer groups, against what Apache Kafka's own classes read and write again."""
+"""What nodes say, transactions, newer groups and their logs, against what Apache Kafka's classes read and write."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ import pytest
 
 from support.clients.kafka_json import kafka_json
 from support.clients.kafka_peer import java_command
-from support.clients.wire_samples import READ_BY_KAFKA_MESSAGES, message_id, sample
+from support.clients.kafka_records import RECORD_MESSAGES
+from support.clients.wire_samples import READ_BY_KAFKA_MESSAGES, sample
 from tidelog.wire import decode, encode
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "wire_apache_kafka.txt"
 READER = Path(__file__).parents[2] / "support" / "clients" / "java" / "MessageReader.java"
 
-MESSAGES = READ_BY_KAFKA_MESSAGES
-IDS = [message_id(cls, version) for cls, version in MESSAGES]
+MESSAGES = [
+    *((f"org.apache.kafka.common.message.{cls.__name__}Data", cls, version) for cls, version in READ_BY_KAFKA_MESSAGES),
+    *RECORD_MESSAGES,
+]
+IDS = [f"{name.rpartition('.')[2].removesuffix('Data')}-v{version}" for name, _, version in MESSAGES]
+CASES = [(one, cls, version) for one, (_, cls, version) in zip(IDS, MESSAGES, strict=True)]
 
 
 def vectors() -> dict[str, tuple[bytes, Any]]:
@@ -30,24 +35,24 @@ def test_every_message_has_its_vector() -> None:
     assert list(vectors()) == IDS
 
 
-@pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)
-def test_kafka_writes_the_same_bytes(cls: type[Any], version: int) -> None:
-    theirs, _ = vectors()[message_id(cls, version)]
+@pytest.mark.parametrize(("name", "cls", "version"), CASES, ids=IDS)
+def test_kafka_writes_the_same_bytes(name: str, cls: type[Any], version: int) -> None:
+    theirs, _ = vectors()[name]
     message = sample(cls, version)
     assert encode(message, version) == theirs
     assert decode(cls, theirs, version) == message
 
 
-@pytest.mark.parametrize(("cls", "version"), MESSAGES, ids=IDS)
-def test_kafka_reads_the_same_values(cls: type[Any], version: int) -> None:
-    _, read = vectors()[message_id(cls, version)]
+@pytest.mark.parametrize(("name", "cls", "version"), CASES, ids=IDS)
+def test_kafka_reads_the_same_values(name: str, cls: type[Any], version: int) -> None:
+    _, read = vectors()[name]
     assert kafka_json(sample(cls, version), version) == read
 
 
 def write_vectors() -> None:
     """Make the file anew with the jars of `make peers`, in the manner of test_wire_kafka_python.py."""
     asked = "".join(
-        f"{cls.__name__} {version} {encode(sample(cls, version), version).hex()}\n" for cls, version in MESSAGES
+        f"{name} {version} {encode(sample(cls, version), version).hex()}\n" for name, cls, version in MESSAGES
     )
     ran = subprocess.run(java_command([str(READER)]), input="".join(asked), capture_output=True, text=True, check=True)
     lines = [

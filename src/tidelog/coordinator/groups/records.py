@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import struct as packing
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
-from tidelog.base.errors import CorruptLogError, KafkaError, MalformedMessageError
-from tidelog.wire.compile import decode, encode
+from tidelog.base.errors import CorruptLogError
+from tidelog.journal.versioned_records import decode_value, encode_value
 from tidelog.wire.primitives import ZERO_UUID
-from tidelog.wire.schema import array, bytes_, field, int32, int64, layout_of, message, string, struct, uuid
+from tidelog.wire.schema import array, bytes_, field, int32, int64, message, string, struct, uuid
 
 OFFSET_KEY_VERSIONS = (b"\x00\x00", b"\x00\x01")
 GROUP_KEY_VERSION = b"\x00\x02"
@@ -191,7 +191,7 @@ def encode_expiring_offset(offset: int, metadata: str, commit_timestamp_ms: int,
         commit_timestamp=commit_timestamp_ms,
         expire_timestamp=expire_timestamp_ms,
     )
-    return _VERSION.pack(OFFSET_VALUE_VERSION_EXPIRING) + encode(value, OFFSET_VALUE_VERSION_EXPIRING)
+    return encode_value(value, OFFSET_VALUE_VERSION_EXPIRING)
 
 
 def decode_offset(value: bytes) -> CommittedOffset:
@@ -204,7 +204,7 @@ def decode_offset(value: bytes) -> CommittedOffset:
         _, offset, leader_epoch, size, timestamp_ms = _BARE_OFFSET.unpack(value)
         if size == 0:
             return CommittedOffset(offset, None if leader_epoch < 0 else leader_epoch, "", timestamp_ms, None)
-    read = _decode_versioned(OffsetCommitValue, value)
+    read = decode_value(OffsetCommitValue, value)
     return CommittedOffset(
         read.offset,
         None if read.leader_epoch < 0 else read.leader_epoch,
@@ -226,7 +226,7 @@ def check_offset(value: bytes) -> None:
 
 def encode_group(value: GroupMetadataValue) -> bytes:
     """The value of a group."""
-    return _VERSION.pack(GROUP_VALUE_VERSION_WRITTEN) + encode(value, GROUP_VALUE_VERSION_WRITTEN)
+    return encode_value(value, GROUP_VALUE_VERSION_WRITTEN)
 
 
 def decode_group(value: bytes) -> GroupMetadataValue:
@@ -235,18 +235,4 @@ def decode_group(value: bytes) -> GroupMetadataValue:
     Raises:
         CorruptLogError: the bytes are no such value, or one of a version that this release does not know.
     """
-    read: GroupMetadataValue = _decode_versioned(GroupMetadataValue, value)
-    return read
-
-
-def _decode_versioned(cls: type[Any], value: bytes) -> Any:
-    name = cls.__name__
-    if len(value) < 2:
-        raise CorruptLogError(f"{name}: {len(value)} bytes hold no version")
-    (version,) = _VERSION.unpack_from(value)
-    if version not in layout_of(cls).versions:
-        raise CorruptLogError(f"{name} has no version {version} in this release; was a newer one here?")
-    try:
-        return decode(cls, value, version, 2)
-    except (MalformedMessageError, KafkaError) as error:
-        raise CorruptLogError(f"{name}: {error}") from error
+    return decode_value(GroupMetadataValue, value)

@@ -17,7 +17,7 @@ public class MessageReader {
             String[] fields = line.split(" ", 3);
             short version = Short.parseShort(fields[1]);
             ByteBuffer raw = ByteBuffer.wrap(HexFormat.of().parseHex(fields[2]));
-            Class<?> type = Class.forName("org.apache.kafka.common.message." + fields[0] + "Data");
+            Class<?> type = Class.forName(fields[0]);
             Message message = (Message) type.getDeclaredConstructor().newInstance();
             message.read(new ByteBufferAccessor(raw), version);
             if (raw.hasRemaining()) {
