@@ -1,13 +1,13 @@
 """What became of transactions when records were truncated: a decided one may be open again, an open one lack records.
 
 ```
- before   [ a1 a2 b1 A b2 ]      A decides a; b is open
- cut at A [ a1 a2 b1 ]           a is reopened: its coordinator has to write the marker again, or it hangs
-                                 b is shortened: it lost b2, and will be decided without it
+ before                [ a1 a2 b1 A b2 ]   A decides a; b is open
+ truncated from A on   [ a1 a2 b1 ]        a is reopened: its coordinator has to write the marker again, or it hangs
+                                           b is shortened: it lost b2, and will be decided without it
 ```
 
-A leader that takes over has what was committed, so that this concerns what nobody was told of, unless the election was
-unclean. Either way it is for the owner of the log to report.
+A leader that takes over has what was committed, so that this concerns what was acknowledged to nobody, unless the
+election was unclean. Either way it is for the owner of the log to report.
 
 Kafka: none; `ProducerStateManager.truncateAndReload` says nothing of it.
 """
@@ -33,9 +33,9 @@ class TruncatedTransactions(NamedTuple):
     """Of all truncations since the last time they were asked for; one entry for each producer in either."""
 
     reopened: tuple[TruncatedTransaction, ...]
-    """Their marker is gone, not all of their records: they are open again."""
+    """Their marker was truncated, but not all of their records: they are open again."""
     shortened: tuple[TruncatedTransaction, ...]
-    """They were open, and some or all of their records are gone."""
+    """They were open, and some or all of their records were truncated."""
 
     def and_then(self, later: TruncatedTransactions) -> TruncatedTransactions:
         """Both; of a producer that is in both, what came later."""
