@@ -288,7 +288,12 @@ class ProducerStates:
             verification_guard: see `Log.append_as_leader`.
         """
         state = self._states.get(ProducerId(header.producer_id))
-        if header.attributes & TRANSACTIONAL_FLAG or self._verifications:
+        begins_transaction = (
+            verification_guard is not NOT_VERIFIED
+            and header.attributes & TRANSACTIONAL_FLAG
+            and not _continues_transaction(state, header.producer_epoch)
+        )
+        if begins_transaction or self._verifications:
             return self._check_verified(state, header, verification_guard)
         return None if state is None else state.check(header)
 
@@ -439,7 +444,8 @@ class ProducerStates:
             self._states[producer_id] = state
         state.remember(header, first_offset, last_offset, timestamp, now_ms)
         if header.attributes & TRANSACTIONAL_FLAG:
-            self._verifications.end(producer_id)
+            if self._verifications:
+                self._verifications.end(producer_id)
             if state.transaction_first_offset is None:
                 state.transaction_first_offset = Offset(first_offset)
                 state.transaction_started_ms = now_ms
