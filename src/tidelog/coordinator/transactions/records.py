@@ -61,7 +61,13 @@ class TransactionLogValue:
         int16, versions="1+", tag=2, tagged="1+", default=0, ignorable=True, doc="As the producer speaks it (KIP-890)."
     )
     next_producer_epoch: int = field(
-        int16, versions="1+", tag=3, tagged="1+", default=-1, ignorable=True, doc="Of two-phase commit (KIP-939), or -1."
+        int16,
+        versions="1+",
+        tag=3,
+        tagged="1+",
+        default=-1,
+        ignorable=True,
+        doc="Of two-phase commit (KIP-939), or -1.",
     )
     has_lost_records: bool = field(
         boolean,
