@@ -107,12 +107,12 @@ def _in_the_same_epoch(before: PartitionImage, *args: object, **kwargs: object) 
 PLANTED: Mapping[str, PlantedInRuns] = {
     "high-watermark": PlantedInRuns(
         "2",
-        "A follower cuts to its own high watermark.",
+        "A follower truncates to its own high watermark.",
         _default(FollowerReplica.__init__, "truncation", high_watermark_alone),
     ),
     "kip-101-alone": PlantedInRuns(
         "2",
-        "A follower asks once, and cuts to whatever end is answered.",
+        "A follower requests the end of its last epoch once, and truncates there, whatever epoch the answer names.",
         _default(FollowerReplica.__init__, "truncation", first_epoch_end),
     ),
     "unfenced": PlantedInRuns(
@@ -121,33 +121,35 @@ PLANTED: Mapping[str, PlantedInRuns] = {
         _attribute(LeaderReplica, "check_leader_epoch", lambda *_: None),
     ),
     "diverging-fetch-counts": PlantedInRuns(
-        "3", "A leader does not look at the epoch of the fetcher's last record.", _accepts_what_diverges
+        "3", "A leader does not check the epoch of the fetcher's last record.", _accepts_what_diverges
     ),
     "incarnations-alike": PlantedInRuns(
         "3",
-        "What an earlier incarnation fetched counts.",
+        "Fetches of an earlier incarnation count.",
         _attribute(FollowerProgress, "is_overtaken", lambda *_: False),
     ),
     **{name: PlantedInRuns("4", words, _before_it_is_ready(weaken)) for name, (words, weaken) in WEAK_LEADERS.items()},
     "commits-alone": PlantedInRuns(
         "4",
-        "What everyone in sync has is committed, however few.",
+        "Records are committed when all replicas in sync have them, however few these are.",
         _attribute(LeaderReplica, "isr_size_min", property(lambda _: 1)),
     ),
     "joins-at-the-high-watermark": PlantedInRuns(
         "5",
-        "Who has reached the high watermark joins the ISR.",
+        "A follower at the high watermark joins the ISR, wherever the leader's epoch starts.",
         _default(LeaderReplica.__init__, "join", joins_at_the_high_watermark),
     ),
     "keeps-its-seat": PlantedInRuns(
-        "6", "Who registers anew keeps leaderships and seats.", _attribute(brokers, "changes_on_leaving", _keeps_seats)
+        "6",
+        "A broker that registers again keeps its leaderships and its places in ISRs.",
+        _attribute(brokers, "changes_on_leaving", _keeps_seats),
     ),
     "unclean-is-clean": PlantedInRuns(
-        "7", "Who lost power stays eligible.", _attribute(brokers, "changes_on_leaving", _never_lost)
+        "7", "A replica that lost power stays eligible.", _attribute(brokers, "changes_on_leaving", _never_lost)
     ),
     "same-epoch": PlantedInRuns(
         "8",
-        "Other replicas, and the same leader epoch.",
+        "A change of the replicas keeps the leader epoch.",
         _attribute(replica_moves, "with_replicas", _in_the_same_epoch),
     ),
     "serves-at-once": PlantedInRuns(
@@ -157,18 +159,18 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     ),
     "stop-without-epoch": PlantedInRuns(
         "570",
-        "A broker does not look at the leader epoch of a StopReplica.",
+        "A broker does not check the leader epoch of a StopReplica.",
         _attribute(stop, "check_stop_order", lambda *_: None),
     ),
     "consumer-trusts": PlantedInRuns(
         "14",
-        "A consumer takes every answer about its position for good news.",
+        "A consumer treats every answer about its position as valid.",
         _default(PartitionReader.__init__, "rule", lambda *_: Intact()),
         nodes=1,
     ),
     "acknowledged-unsynced": PlantedInRuns(
         "the promise",
-        "What is to be synced is acknowledged before it is.",
+        "Records are acknowledged before they are synced.",
         _attribute(Partition, "is_sync_awaited", property(lambda _: False)),
         nodes=1,
     ),
@@ -210,28 +212,24 @@ async def _at_once(*_: object) -> None:
 
 
 PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
-    "votes-unsynced": PlantedInRuns(
-        "the quorum", "A vote is granted before it would survive a loss of power.", _forgets_votes
-    ),
+    "votes-unsynced": PlantedInRuns("the quorum", "A voter grants a vote before the vote is synced.", _forgets_votes),
     "says-synced": PlantedInRuns(
-        "the quorum", "A voter says that records are on its disk when they are written.", _syncs_later
+        "the quorum", "A voter reports records as synced when they are only written.", _syncs_later
     ),
-    "grants-anybody": PlantedInRuns(
-        "the quorum", "A voter does not look at how much a candidate has.", _grants_anybody
-    ),
+    "grants-anybody": PlantedInRuns("the quorum", "A voter does not compare the candidate's log.", _grants_anybody),
     "votes-though-lost": PlantedInRuns(
         "the quorum",
-        "Who lost its log, or its votes, is a voter like any other.",
+        "A voter that lost its log or its votes continues to vote.",
         _attribute(Standing, "may_vote", property(lambda _: True)),
     ),
     "one-is-a-majority": PlantedInRuns(
         "the quorum",
-        "What one voter has is committed, and who votes for itself leads.",
+        "A record on one voter is committed, and a candidate's own vote suffices.",
         _attribute(VoterSet, "majority_size", property(lambda _: 1)),
     ),
     "own-writes-unseen": PlantedInRuns(
         "the promise",
-        "Who made a topic is answered before its broker knows of it.",
+        "CreateTopics is answered before the client's broker knows the topic.",
         _attribute(Node, "caught_up", _at_once),
     ),
     "answers-from-the-past": PlantedInRuns(
@@ -241,7 +239,7 @@ PLANTED_IN_CLUSTERS: Mapping[str, PlantedInRuns] = {
     ),
     "same-boot": PlantedInRuns(
         "7",
-        "A loss of power is taken for a crash.",
+        "A loss of power is treated as a crash.",
         _attribute(SimulatedDisk, "boot_id", lambda _: "b"),
     ),
     "consumer-trusts": replace(PLANTED["consumer-trusts"], nodes=3),

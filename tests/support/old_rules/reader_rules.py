@@ -57,7 +57,7 @@ class ResettingInSilence(PartitionReader):
 
 
 class KeepingPrefetched(PartitionReader):
-    """What was fetched is delivered, whoever leads by then."""
+    """Fetched records are delivered even after a change of the leader."""
 
     def _on_new_leader_epoch(self) -> None:
         held = list(self.held)
@@ -71,25 +71,32 @@ def offset_alone(reader: PartitionReader) -> Position:
 
 
 def with_the_leaders_epoch(reader: PartitionReader) -> Position:
-    """The epoch of whoever leads is stored, though nothing of it was read."""
+    """A stored position has the current leader's epoch, though no record of that epoch was read."""
     return as_it_stands(reader)._replace(leader_epoch=reader.leader_epoch)
 
 
 OLD_READER_RULES = {
-    "no-validation": ReaderRules("A new leader is believed to have all that was read (before KIP-320).", all_is_well),
+    "no-validation": ReaderRules(
+        "A consumer assumes that a new leader has all records that it read (before KIP-320).", all_is_well
+    ),
     "end-offset-alone": ReaderRules(
-        "All is well that does not end below the position, whatever epoch it is of (as in Java's client).",
+        "A position is valid if the answered end is not below it, whatever epoch the answer names (as in Java).",
         end_offset_alone,
     ),
     "resets-in-silence": ReaderRules(
-        "A position outside the log is moved, and nobody is told (before KIP-320).", all_is_well, ResettingInSilence
+        "A position outside the log is reset without an error (before KIP-320).", all_is_well, ResettingInSilence
     ),
-    "keeps-prefetched": ReaderRules("What was fetched is delivered, whoever leads by then.", reader=KeepingPrefetched),
-    "stores-offsets-alone": ReaderRules("Of a position, the offset is stored (before KIP-320).", store=offset_alone),
+    "keeps-prefetched": ReaderRules(
+        "Fetched records are delivered even after a change of the leader.", reader=KeepingPrefetched
+    ),
+    "stores-offsets-alone": ReaderRules(
+        "A stored position consists of the offset alone (before KIP-320).", store=offset_alone
+    ),
     "stores-the-leaders-epoch": ReaderRules(
-        "The epoch of whoever leads is stored, though nothing of it was read.", store=with_the_leaders_epoch
+        "A stored position has the current leader's epoch, though no record of that epoch was read.",
+        store=with_the_leaders_epoch,
     ),
-    "names-alone": ReaderRules("A topic is what bears its name (before KIP-516).", knows_topic_ids=False),
+    "names-alone": ReaderRules("A topic is identified by its name (before KIP-516).", knows_topic_ids=False),
     "no-sequences": ReaderRules("A producer does not count its records (before KIP-98).", is_idempotent=False),
 }
 """By the name that a story replays it under."""

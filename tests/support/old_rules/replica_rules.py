@@ -136,9 +136,12 @@ def _forget_who_joins(leader: LeaderReplica) -> None:
 
 
 WEAK_LEADERS: Mapping[str, tuple[str, Callable[[LeaderReplica], None]]] = {
-    "trusts-its-log": ("What a new leader has is committed.", _trust_the_log),
-    "shrinks-unasked": ("Who is proposed to leave the ISR is not waited for.", _forget_who_leaves),
-    "grows-unasked": ("Who is proposed to join the ISR is not waited for.", _forget_who_joins),
+    "trusts-its-log": ("A new leader treats its whole log as committed.", _trust_the_log),
+    "shrinks-unasked": (
+        "The leader does not wait for a replica that it proposes to remove from the ISR.",
+        _forget_who_leaves,
+    ),
+    "grows-unasked": ("The leader does not wait for a replica that it proposes to add to the ISR.", _forget_who_joins),
 }
 """By name what a leader does wrong, and how: before each time that it says what is owed. All of them break rule 4."""
 
@@ -155,36 +158,39 @@ def _weak_leader(weaken: Callable[[LeaderReplica], None]) -> type[LeaderReplica]
 OLD_RULES = {
     "high-watermark": OldRule(
         _unfenced(Rules(truncation=high_watermark_alone)),
-        "A follower cuts to its own high watermark (before KIP-101).",
+        "A follower truncates to its own high watermark (before KIP-101).",
     ),
     "kip-101-alone": OldRule(
         _unfenced(Rules(truncation=first_epoch_end)),
-        "It asks once where its last epoch ends, and cuts there, whatever epoch is answered.",
+        "A follower requests the end of its last epoch once, and truncates there, whatever epoch the answer names.",
     ),
     "kip-279-alone": OldRule(
-        _unfenced(Rules()), "It asks until both know an epoch, but nobody looks at the epochs of senders."
+        _unfenced(Rules()), "A follower asks until both logs know an epoch, but no broker checks the epochs of senders."
     ),
     "kip-320-first-try": OldRule(
-        Rules(is_fetch_fenced=False), "A fetch tells the epoch of its last record, and not that of its sender."
+        Rules(is_fetch_fenced=False), "A fetch carries the epoch of its last record, and not that of its sender."
     ),
     "unfenced-truncation": OldRule(
         Rules(is_truncation_fenced=False, compares_last_epoch=False),
-        "Fetches are fenced; who asks where an epoch ends is not.",
+        "Fetches are fenced; requests for the end of an epoch are not.",
     ),
     "joins-at-the-high-watermark": OldRule(
         Rules(join=joins_at_the_high_watermark),
-        "Who has reached the high watermark joins the ISR, wherever the leader's epoch starts.",
+        "A follower at the high watermark joins the ISR, wherever the leader's epoch starts.",
     ),
     "diverging-fetch-counts": OldRule(
-        Rules(counts_diverging=True), "A fetch says how much its sender has, even one that diverges."
+        Rules(counts_diverging=True), "A fetch acknowledges records, even if it diverges."
     ),
-    "returns-in-its-epoch": OldRule(Rules(keeps_epoch=True), "A leader that is back at once leads on."),
-    "keeps-its-seat": OldRule(Rules(keeps_seats=True), "Who is back before anyone noticed is in sync still."),
+    "returns-in-its-epoch": OldRule(Rules(keeps_epoch=True), "A leader that restarts at once continues in its epoch."),
+    "keeps-its-seat": OldRule(
+        Rules(keeps_seats=True), "A replica that restarts before the controller notices stays in the ISR."
+    ),
     "joins-as-its-predecessor": OldRule(
-        Rules(checks_broker_epochs=False), "What one incarnation has proved counts for the next (before KIP-903)."
+        Rules(checks_broker_epochs=False), "Fetches of one incarnation count for the next (before KIP-903)."
     ),
     "cuts-what-was-committed": OldRule(
-        Rules(halts=never_halts), "A follower cuts what a leader lacks, though it was committed and nobody gave it up."
+        Rules(halts=never_halts),
+        "A follower truncates committed records that the leader lacks, though no unclean election gave them up.",
     ),
     "last-one-keeps-its-seat": OldRule(
         Rules(leaving=last_one_keeps_its_seat), "The ISR is never empty (before KIP-966)."
@@ -196,25 +202,23 @@ OLD_RULES = {
     "unsynced-truncation": OldRule(
         Rules(syncs_truncation=False), "A truncation is on disk some time after the epochs are."
     ),
-    "forgotten-proposals": OldRule(
-        Rules(leader=ForgetfulLeader), "A change of the ISR that was not answered was not granted."
-    ),
+    "forgotten-proposals": OldRule(Rules(leader=ForgetfulLeader), "An ISR change without an answer counts as refused."),
     "acks-duplicates-at-once": OldRule(
-        Rules(acks_duplicates=True), "A duplicate is acknowledged at once: it has been written before."
+        Rules(acks_duplicates=True), "A duplicate is acknowledged at once, because its original is written."
     ),
     "commits-alone": OldRule(
         Rules(leader=CommittingAlone),
-        "What everyone in sync has is committed, however few (before KIP-966).",
+        "Records are committed when all replicas in sync have them, however few these are (before KIP-966).",
     ),
     **{name: OldRule(Rules(leader=_weak_leader(weaken)), words) for name, (words, weaken) in WEAK_LEADERS.items()},
     "acks-of-who-is-left": OldRule(
-        Rules(leader=ContentLeader), "acks=all asks for those in sync, be it the leader alone."
+        Rules(leader=ContentLeader), "acks=all waits for the replicas in sync, even if that is the leader alone."
     ),
     "serves-at-once": OldRule(
-        Rules(serves_unreconciled=True), "A follower serves consumers as soon as it hears of an epoch."
+        Rules(serves_unreconciled=True), "A follower serves consumers as soon as it learns of an epoch."
     ),
     "checkpoint-stays": OldRule(
-        Rules(lowers_checkpoint=False), "The checkpoint of the high watermark only ever grows."
+        Rules(lowers_checkpoint=False), "The checkpoint of the high watermark never decreases."
     ),
 }
 """By the name that a story replays it under."""

@@ -27,18 +27,21 @@ class ReaderStory(PlayedStory[ReaderRules, PartitionWorld]):
         self._stored: Position | None = None
         self.table = {
             "topic": ("topic BROKER...: the first one leads", self._topic),
-            "write": ("write VALUE...: somebody does, and the leader has them", self._write),
-            "produce": ("produce VALUE...: our producer does, with acks=1", self._produce),
-            "copy": ("copy BROKER...: they have what the leader has", self._copy),
-            "elect": ("elect BROKER: whatever it lacks", self._elect),
-            "recreate": ("recreate: the topic is deleted, and made anew", self._recreate),
-            "consumer": ("consumer [policy=none|earliest|latest|closest]: it begins at 0", self._consumer),
-            "learn": ("learn: the consumer hears who leads, and asks what it must know of that", self._learn),
-            "fetch": ("fetch: the consumer asks for records, and delivers none", self._fetch),
-            "read": ("read [COUNT]: the consumer is given so many records, or all", self._read),
-            "seek": ("seek OFFSET [epoch=N]: of the record before", self._seek),
-            "store": ("store: the consumer's position is kept elsewhere", self._store),
-            "resume": ("resume: a new session of the consumer begins where the last position was stored", self._resume),
+            "write": ("write VALUE...: the leader gets these records", self._write),
+            "produce": ("produce VALUE...: Tidelog's producer writes them with acks=1", self._produce),
+            "copy": ("copy BROKER...: their logs become equal to the leader's", self._copy),
+            "elect": ("elect BROKER: it leads, whatever records it lacks", self._elect),
+            "recreate": ("recreate: the topic is deleted and created again", self._recreate),
+            "consumer": (
+                "consumer [policy=none|earliest|latest|closest]: a consumer begins at offset 0",
+                self._consumer,
+            ),
+            "learn": ("learn: the consumer learns of the leader, and validates its position there", self._learn),
+            "fetch": ("fetch: the consumer fetches records, and delivers none", self._fetch),
+            "read": ("read [COUNT]: the consumer delivers that many records, or all", self._read),
+            "seek": ("seek OFFSET [epoch=N]: to an offset, with the epoch of the record before it", self._seek),
+            "store": ("store: the consumer's position is stored outside", self._store),
+            "resume": ("resume: a new consumer begins at the stored position", self._resume),
         }
 
     def broken(self) -> list[str]:

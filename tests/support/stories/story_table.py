@@ -12,48 +12,49 @@ from support.stories.datadriven import blocks
 from support.stories.reader_story import ReaderStory
 from support.stories.story import Story
 
-INTRODUCTION = """# Stories
+INTRODUCTION = """# Scenarios
 
-Each file here is a story on one screen: commands, a line of dashes, and what is the case then.
-It ends with the same commands under a rule that was replaced, where a named invariant breaks.
-`pytest tests/scenarios --rewrite` writes the output anew; read the difference as a change of behaviour.
-This file is written so, too.
+Each file in this folder is a scenario that fits on one screen: commands, a line of dashes, and the resulting state.
+It ends with the same commands under a rule that was replaced; there a named invariant breaks.
+`pytest tests/scenarios --rewrite` writes the output again. Read the difference as a change of behaviour.
+The same command writes this file.
 
 Begin with [kip-101-restart-then-lead.txt](kip-101-restart-then-lead.txt).
-`m2@0` is record m2 of leader epoch 0; what is left of `|` lies below that broker's high watermark.
-`kip-…` tells a proposal, `rule-…` a rule beyond the texts, by its row in [docs/kips.md](../../docs/kips.md);
-`consumer-…` and `producer-…` tell what clients make of a log that lost its end.
-The rules that were replaced are in `tests/support/old_rules/`; production has today's alone.
+`m2@0` is record m2 of leader epoch 0. Records to the left of `|` are below that broker's high watermark.
+`kip-…` shows a rule of a KIP, and `rule-…` a rule beyond the KIPs, by its row in [docs/kips.md](../../docs/kips.md).
+`consumer-…` and `producer-…` show the behaviour of clients when a log lost its end.
+The replaced rules are in `tests/support/old_rules/`; production code contains only the current ones.
 
-## What can happen to replicas
+## Commands for replicas
 
-A story that begins with `cluster` is about the replicas of one partition.
-(`tests/support/stories/stories.py` says what other first commands there are, and who plays those stories.)
+A scenario that begins with `cluster` concerns the replicas of one partition.
+(`tests/support/stories/stories.py` lists the other first commands and the interpreters of those scenarios.)
 """
 
-REPLACED = """- `replay rule=NAME`: all of it again, under one of the rules below
+REPLACED = """- `replay rule=NAME`: the whole scenario again, under one of the rules below
 
-## The rules that were replaced
+## Replaced rules
 
-| rule | what it says |
+| rule | meaning |
 |---|---|
 """
 TABLE = """
-## Which story needs which rule
+## Scenarios and the rules that they need
 
-Every story of replicas, played under every rule that was replaced.
-Its own rule is the one that it is told for; what else breaks it is weaker in the same place, or in more than one.
+The test plays every scenario of replicas under every replaced rule.
+The second column is the rule that the scenario was written for.
+The third column lists other rules that break it, because they are weaker in the same place or in several.
 
-| story | its own rule | breaks as well under |
+| scenario | its rule | other rules that break it |
 |---|---|---|
 """
 
 
 CLIENTS = """
-## What can happen to clients
+## Commands for clients
 
-A story that begins with `topic` is about a consumer and a producer of one partition.
-`reader at=2  has [m1@0 m4@1]` is where the consumer goes on, and all that it was given and not told to undo.
+A scenario that begins with `topic` concerns a consumer and a producer of one partition.
+`reader at=2  has [m1@0 m4@1]` shows the consumer's position, and the records that it got and was not asked to undo.
 
 """
 
@@ -87,7 +88,7 @@ def readme(table: list[Row]) -> str:
         others = ", ".join(name for name in breaking if name != own)
         lines += f"| [{story.removesuffix('.txt')}]({story}) | {own} | {others} |\n"
     replaced = "".join(f"| {name} | {old.says} |\n" for name, old in OLD_RULES.items())
-    of_clients = CLIENTS + clients + REPLACED.replace("rules that", "rules of clients that")
+    of_clients = CLIENTS + clients + REPLACED.replace("Replaced rules", "Replaced rules of clients")
     of_clients += "".join(f"| {name} | {old.says} |\n" for name, old in OLD_READER_RULES.items())
     return f"{INTRODUCTION}\n{commands}{REPLACED}{replaced}{TABLE}{lines}{of_clients}"
 
