@@ -228,9 +228,9 @@ def test_producer_ids(client: WireClient) -> None:
     ids = [client.new_producer_id() for _ in range(20)]
     assert len({producer_id for producer_id, _ in ids}) == 20
     assert {epoch for _, epoch in ids} == {0}
-    asked = InitProducerIdRequest(transactional_id="t", transaction_timeout_ms=1_000)
+    asked = InitProducerIdRequest(transactional_id="", transaction_timeout_ms=1_000)
     answer = client.ask(ApiKey.INIT_PRODUCER_ID, 4, asked, InitProducerIdResponse)
-    assert answer.error_code != 0, "transactions are not served yet"
+    assert answer.error_code != 0, "an id has a character at least"
 
 
 def test_refusals_on_and_on_do_not_fill_the_log(client: WireClient, shared_node: NodeProcess) -> None:
@@ -240,7 +240,6 @@ def test_refusals_on_and_on_do_not_fill_the_log(client: WireClient, shared_node:
         assert client.ask(ApiKey.INIT_PRODUCER_ID, 4, asked, InitProducerIdResponse).error_code != 0
     said = shared_node.log[before:]
     assert len(said) < 5_000
-    assert said.count("this release has no transactions") < 10
 
 
 def test_a_thousand_partitions_in_one_request(client: WireClient) -> None:

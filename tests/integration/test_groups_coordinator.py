@@ -20,6 +20,7 @@ from tidelog.base.errors import Code
 from tidelog.server.coordinators.coordinator_partitions import partition_of
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_10_find_coordinator import (
+    KEY_TYPE_SHARE,
     KEY_TYPE_TRANSACTION,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -159,13 +160,17 @@ def test_offsets_are_compacted_and_the_same_afterwards(start_node: StartNode) ->
 
 
 @pytest.mark.parametrize("version", [1, 6])
-def test_transactions_have_no_coordinator(shared_node: NodeProcess, version: int) -> None:
+def test_transactions_have_a_coordinator_and_share_groups_have_none(shared_node: NodeProcess, version: int) -> None:
     with WireClient(shared_node.port) as client:
-        request = (
-            FindCoordinatorRequest(key="t", key_type=KEY_TYPE_TRANSACTION)
-            if version == 1
-            else FindCoordinatorRequest(coordinator_keys=["t"], key_type=KEY_TYPE_TRANSACTION)
-        )
-        answer = client.ask(ApiKey.FIND_COORDINATOR, version, request, FindCoordinatorResponse)
-        code = answer.error_code if version == 1 else answer.coordinators[0].error_code
-        assert code == Code.INVALID_REQUEST
+
+        def found(key_type: int) -> int:
+            request = (
+                FindCoordinatorRequest(key="t", key_type=key_type)
+                if version == 1
+                else FindCoordinatorRequest(coordinator_keys=["t"], key_type=key_type)
+            )
+            answer = client.ask(ApiKey.FIND_COORDINATOR, version, request, FindCoordinatorResponse)
+            return answer.error_code if version == 1 else answer.coordinators[0].error_code
+
+        assert found(KEY_TYPE_SHARE) == Code.INVALID_REQUEST
+        wait_until(lambda: found(KEY_TYPE_TRANSACTION) == Code.NONE, "the transactional id has a coordinator")

@@ -126,6 +126,12 @@ APIS: dict[int, ServedApi] = {
     ApiKey.ADD_OFFSETS_TO_TXN: ServedApi("api_25_add_offsets_to_txn", (BROKER,)),
     ApiKey.END_TXN: ServedApi("api_26_end_txn", (BROKER,)),
     ApiKey.WRITE_TXN_MARKERS: ServedApi("api_27_write_txn_markers", (BROKER,)),
+    ApiKey.DESCRIBE_PRODUCERS: ServedApi(
+        "api_61_describe_producers",
+        (BROKER,),
+        are_denied=of_topics("topics", partitions="partition_indexes"),
+        division=Division("topics", "topics", Division("partition_indexes", "partitions")),
+    ),
     ApiKey.DESCRIBE_TRANSACTIONS: ServedApi("api_65_describe_transactions", (BROKER,)),
     ApiKey.LIST_TRANSACTIONS: ServedApi("api_66_list_transactions", (BROKER,)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(

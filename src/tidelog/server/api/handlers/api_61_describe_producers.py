@@ -1,0 +1,56 @@
+"""DescribeProducers 0: the idempotent and transactional producers that the leader of a partition remembers (KIP-664).
+
+Behaviour: answered by leaders alone. The last sequence is -1 for a producer that has written nothing in its epoch, the
+start of its transaction -1 where none is open.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidelog.base.errors import KafkaError
+from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.wire.messages.api_61_describe_producers import (
+    DescribedProducersPartition,
+    DescribedProducerState,
+    DescribedProducersTopic,
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+)
+
+if TYPE_CHECKING:
+    from tidelog.log.producer_state import ProducerState
+    from tidelog.server.api.ports import DataApi
+
+
+def handle(node: DataApi, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    return DescribeProducersResponse(
+        topics=[
+            DescribedProducersTopic(
+                name=topic.name, partitions=[_row(node, topic.name, index) for index in topic.partition_indexes]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _row(node: DataApi, topic: str, index: int) -> DescribedProducersPartition:
+    try:
+        partition = node.broker.partition(topic, index)
+        partition.leader()
+    except KafkaError as error:
+        code = code_of(error, f"DescribeProducers {topic}-{index}")
+        return DescribedProducersPartition(partition_index=index, error_code=code, error_message=str(error))
+    producers = [_producer(state) for state in partition.log.producers]
+    return DescribedProducersPartition(partition_index=index, active_producers=producers)
+
+
+def _producer(state: ProducerState) -> DescribedProducerState:
+    return DescribedProducerState(
+        producer_id=state.producer_id,
+        producer_epoch=state.producer_epoch,
+        last_sequence=state.batches[-1].last_sequence if state.batches else -1,
+        last_timestamp=state.last_timestamp,
+        coordinator_epoch=-1 if state.coordinator_epoch is None else state.coordinator_epoch,
+        current_txn_start_offset=-1 if state.transaction_first_offset is None else state.transaction_first_offset,
+    )
