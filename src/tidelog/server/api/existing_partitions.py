@@ -38,7 +38,7 @@ def take_out_missing(image: MetadataImage, topics: list[T]) -> tuple[list[T], li
         partitions: list[_Partition] = topic.partitions
         wrong = [one for one in partitions if not 0 <= one.partition_index < count]
         if wrong:
-            missing.append(type(topic)(topic.name, wrong))  # type: ignore[call-arg]
+            missing.append(type(topic)(name=topic.name, partitions=wrong))  # type: ignore[call-arg]
             topic.partitions = [one for one in partitions if 0 <= one.partition_index < count]
     if missing:
         topics = [topic for topic in topics if topic.partitions]
