@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, cast
 
 import pytest
 
 from support.fixtures.memory_disk import MemoryDisk
-from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch, PartitionIndex, TopicId, TopicPartition
+from support.fixtures.transactions import txn_batch
+from tidelog.base.ids import (
+    BrokerId,
+    LeaderEpoch,
+    Offset,
+    PartitionEpoch,
+    PartitionIndex,
+    ProducerEpoch,
+    ProducerId,
+    TopicId,
+    TopicPartition,
+)
 from tidelog.log import Log, LogConfig
 from tidelog.metadata import PartitionImage
 from tidelog.records import BatchBuilder
+from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.replica import FollowerReplica, FollowerRequest, FollowerSettings, Truncation
 from tidelog.server.replication.follower_driver import FollowerDriver, FollowingHost, TruncatedRecords
 from tidelog.server.replication.partition import Partition
@@ -61,8 +73,14 @@ class Host:
         partition.log.truncate_to(truncation.end_offset)
 
 
-def followed(host: Host, *, high_watermark: int | None = None, unclean_epoch: int | None = None) -> FollowerDriver:
-    """The role of a partition of three records of epoch 0, which follows the leader of epoch 1."""
+def followed(
+    host: Host,
+    *,
+    high_watermark: int | None = None,
+    unclean_epoch: int | None = None,
+    batches: Sequence[bytearray] = (),
+) -> FollowerDriver:
+    """The role of a partition of three records of epoch 0 and some batches, which follows the leader of epoch 1."""
     log = Log.open(
         MemoryDisk(), "logs/flights-0", PARTITION, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
     )
@@ -71,6 +89,8 @@ def followed(host: Host, *, high_watermark: int | None = None, unclean_epoch: in
         builder = BatchBuilder()
         builder.append(NOW_MS, None, b"x")
         log.append_as_leader(memoryview(bytearray(builder.build())), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
+    for batch in batches:
+        log.append_as_leader(memoryview(batch), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS, origin="coordinator")
     checkpointed = None if high_watermark is None else Offset(high_watermark)
     partition = Partition(PARTITION, TopicId(ZERO_UUID), log, high_watermark=checkpointed)
     state = PartitionImage(
@@ -104,6 +124,24 @@ def test_what_a_leader_had_cut_is_not_cut_in_the_next_epoch() -> None:
 
     assert asyncio.run(story(is_stopped=False)) == (1, [Truncation(Offset(1))])
     assert asyncio.run(story(is_stopped=True)) == (3, [])
+
+
+def test_transactions_whose_end_or_records_are_truncated_are_reported(caplog: pytest.LogCaptureFixture) -> None:
+    """Producer 7 committed its transaction, 8 has one open: both are cut where the marker of 7 begins."""
+    marker = TransactionMarker(ProducerId(7), ProducerEpoch(0), True, LeaderEpoch(0), 0)
+    batches = [txn_batch(7, "a"), txn_batch(8, "b"), bytearray(marker.batch(NOW_MS)), txn_batch(8, "c", sequence=1)]
+
+    async def story() -> None:
+        host = Host()
+        following = followed(host, batches=batches)
+        following.on_epoch_end(host.asked[0].number, (LeaderEpoch(0), Offset(5)))
+        for work in host.started:
+            await work
+
+    asyncio.run(story())
+    reopened, shortened = [line for line in caplog.messages if "transactions" in line.lower()]
+    assert "THE ENDS OF TRANSACTIONS ARE TRUNCATED, of producers 7 (from offset 3 on)" in reopened
+    assert "lack records that are truncated, of producers 8 (from offset 4 on)" in shortened
 
 
 @pytest.mark.parametrize(

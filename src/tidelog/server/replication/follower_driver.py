@@ -101,7 +101,7 @@ class FollowerDriver(Role):
 
     Attributes:
         replica: the machine.
-        cutting: the truncation under way, which is to be waited for before the log is given to anybody else.
+        log_task: the truncation under way, which is to be waited for before the log is given to anybody else.
     """
 
     __slots__ = (
@@ -338,6 +338,28 @@ class FollowerDriver(Role):
         else:
             logger.info("%s; they were not committed", what)
 
+    def _log_truncated_transactions(self) -> None:
+        """Say whose transactions are not what their coordinators believe (rule 10).
+
+        The leader may lack what was truncated here: then a transaction that was decided is open there for ever, unless
+        its marker is written again.
+        """
+        reopened, shortened = self.partition.log.take_truncated_transactions()
+        if reopened:
+            producers = ", ".join(f"{one.producer_id} (from offset {one.first_offset} on)" for one in reopened)
+            logger.warning(
+                "%s: THE ENDS OF TRANSACTIONS ARE TRUNCATED, of producers %s: they are open again. Readers of "
+                "committed records wait for each until its marker comes once more; describe the producers, and "
+                "abort what hangs",
+                *(self.partition.topic_partition, producers),
+            )
+        if shortened:
+            producers = ", ".join(f"{one.producer_id} (from offset {one.first_offset} on)" for one in shortened)
+            logger.warning(
+                "%s: open transactions lack records that are truncated, of producers %s",
+                *(self.partition.topic_partition, producers),
+            )
+
     def _log_halt(self, halt: Halt) -> None:
         partition, leader = self.partition, self.replica.leader
         logger.error(
@@ -364,6 +386,7 @@ class FollowerDriver(Role):
                 self._host.on_log_failed(partition, error)
             return
         self.log_task = None
+        self._log_truncated_transactions()
         self._step(lambda replica, now_ms: replica.on_truncated(partition.log.log_end_offset))
 
     def _log_damage(self, error: Exception) -> None:
