@@ -12,7 +12,7 @@ from support.fixtures.coordinated_transactions import (
     identity,
     recorded,
 )
-from tidelog.base.errors import Code
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, ProducerEpoch
 from tidelog.coordinator.transactions import (
     ProducerIdNeededError,
@@ -115,6 +115,14 @@ def test_a_commit_of_nothing_is_refused(state: TransactionState) -> None:
         world = CoordinatedTransactions()
         world.seed(recorded(state, producer_epoch=3))
         assert world.refused(world.end(identity(1_000, 3), version=version)) is Code.INVALID_TXN_STATE
+
+
+@either
+def test_a_refusal_tells_what_there_is_none_of(commits: bool) -> None:
+    world = CoordinatedTransactions()
+    refused = world.taken(world.end(world.begun(), commits=commits, version=1), KafkaError)
+    what = "committed" if commits else "aborted"
+    assert f"transactional id 't' is Empty: nothing is to be {what}" in str(refused)
 
 
 def test_version_2_does_not_commit_nothing_after_a_commit() -> None:

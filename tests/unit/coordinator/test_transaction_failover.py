@@ -255,6 +255,10 @@ def test_what_is_prepared_ends_as_it_was_decided_whatever_is_lost(commits: bool)
     assert world.state() is COMPLETE[commits]
 
 
+def test_nothing_has_happened_yet_where_a_coordinator_begins() -> None:
+    assert CoordinatedTransactions().coordinator.facts == (0, 0, 0, 0)
+
+
 def test_only_transactions_on_the_partition_are_touched() -> None:
     world = CoordinatedTransactions()
     producer = world.opened(A)

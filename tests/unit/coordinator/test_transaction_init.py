@@ -159,6 +159,9 @@ def test_a_producer_that_is_recovering_is_taken_in_where_nothing_is_known_of_the
 def test_any_producer_may_begin_where_the_log_knows_of_no_epoch() -> None:
     world = CoordinatedTransactions()
     world.seed(recorded(TransactionState.EMPTY, 7, None))
+    assert world.begun(identity(7, 3)) == (7, 0)
+    assert world.refused(world.init(identity(7, 3))) is Code.PRODUCER_FENCED
+    world.seed(recorded(TransactionState.EMPTY, 7, None))
     assert world.begun(identity(99, 3)) == (7, 0)
 
 
@@ -192,6 +195,7 @@ def test_a_producer_that_goes_on_aborts_what_it_has_open() -> None:
     second = world.taken(request, ProducerIdentity)
     marker_epoch = 1
     assert second == (first.producer_id, marker_epoch + 1)
+    assert not world.coordinator._resuming
     assert world.begun(first) == second
 
 

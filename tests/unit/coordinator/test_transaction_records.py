@@ -186,10 +186,12 @@ STATUS_AT = 2 + 8 + 2 + 4
     [
         (b"", VALUE, "holds no version"),
         (b"\0", VALUE, "holds no version"),
+        (b"\0\0", VALUE, "TransactionLogKey: "),
+        (b"\0\0\0\1t", b"\0\1", "TransactionLogValue: (?!2 bytes)"),
         (b"\0\0\0\5t", VALUE, "TransactionLogKey"),
         (b"\0\0\0\1t", b"\0", "hold no version"),
-        (b"\0\0\0\1t", b"\0\2" + VALUE[2:], "no version 2"),
-        (b"\0\0\0\1t", b"\xff\xff" + VALUE[2:], "no version -1"),
+        (b"\0\0\0\1t", b"\0\2" + VALUE[2:], "no version 2 in this release; was a newer one here"),
+        (b"\0\0\0\1t", b"\xff\xff" + VALUE[2:], "no version -1 in this release"),
         (b"\0\0\0\1t", VALUE[:20], "TransactionLogValue"),
         (b"\0\0\0\1t", VALUE[:STATUS_AT] + b"\x63" + VALUE[STATUS_AT + 1 :], "no state 99"),
         (b"\0\0\0\1t", VALUE[:STATUS_AT] + b"\x06" + VALUE[STATUS_AT + 1 :], "Dead"),
@@ -240,6 +242,7 @@ def test_a_copy_of_the_state_is_its_own() -> None:
     state = RecordedTransactions()
     state.apply((transaction_key("t"), VALUE))
     copy = state.clone()
+    assert copy.transactions == state.transactions
     copy.apply((transaction_key("t"), None))
     assert state.transactions.keys() == {"t"}
     assert copy.transactions == {}

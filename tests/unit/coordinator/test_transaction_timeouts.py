@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from support.fixtures.coordinated_transactions import (
@@ -17,6 +19,7 @@ from tidelog.base.errors import Code
 from tidelog.coordinator.transactions import TransactionSettings, TransactionState
 from tidelog.coordinator.transactions.coordinator import EXPIRY_STEP_MAX
 from tidelog.coordinator.transactions.transaction import EPOCH_MAX
+from tidelog.journal import RequestId
 
 DAY_MS = 24 * 60 * 60_000
 
@@ -106,6 +109,15 @@ def test_what_is_open_has_the_rest_of_its_time_after_a_failover() -> None:
     assert world.state() is TransactionState.PREPARE_ABORT
 
 
+def test_what_began_at_a_time_that_nobody_noted_has_the_whole_time() -> None:
+    world = CoordinatedTransactions()
+    world.seed(replace(recorded(TransactionState.ONGOING, partitions=(A,)), started_ms=None))
+    world.pass_ms(TIMEOUT_MS - 1)
+    assert world.state() is TransactionState.ONGOING
+    world.pass_ms(1)
+    assert world.state() is TransactionState.PREPARE_ABORT
+
+
 def test_what_ran_out_of_time_while_nobody_coordinated_is_aborted_at_once() -> None:
     world = CoordinatedTransactions()
     world.opened(A)
@@ -117,6 +129,12 @@ def test_what_ran_out_of_time_while_nobody_coordinated_is_aborted_at_once() -> N
 
 
 # Ids that nobody uses.
+
+
+def test_the_settings_are_kafkas() -> None:
+    assert TransactionSettings() == TransactionSettings(
+        timeout_ms_max=900_000, expiration_ms=604_800_000, expiry_check_interval_ms=3_600_000
+    )
 
 
 def settings(days: int = 7) -> TransactionSettings:
@@ -170,6 +188,22 @@ def test_an_id_that_was_forgotten_begins_anew() -> None:
     fresh = world.begun(second)
     assert fresh == (world.last_producer_id, 0)
     assert world.refused(world.init(first)) is Code.PRODUCER_FENCED
+
+
+def test_nothing_is_kept_of_an_id_that_was_forgotten() -> None:
+    world = CoordinatedTransactions(settings())
+    producer = world.begun(world.begun())
+    world.added(producer)
+    world.init(producer)
+    world.disconnect(RequestId(world.last_request))
+    world.mark()
+    coordinator = world.coordinator
+    assert coordinator._last_epochs
+    assert coordinator._resuming
+    world.pass_ms(8 * DAY_MS)
+    assert not coordinator.transactions
+    assert not coordinator._last_epochs
+    assert not coordinator._resuming
 
 
 def test_ids_are_looked_at_in_steps() -> None:

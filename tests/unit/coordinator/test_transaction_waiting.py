@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.fixtures.coordinated_transactions import A, B, CoordinatedTransactions
+from support.fixtures.coordinated_transactions import TIMEOUT_MS, A, B, CoordinatedTransactions, identity, recorded
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, ProducerId
 from tidelog.coordinator.transactions import (
@@ -14,7 +14,9 @@ from tidelog.coordinator.transactions import (
     TransactionSettings,
     TransactionState,
 )
+from tidelog.coordinator.transactions.coordinator import TransactionFacts
 from tidelog.coordinator.transactions.settings import PARKED_MS_MAX
+from tidelog.coordinator.transactions.transaction import EPOCH_MAX
 from tidelog.journal import RequestId
 
 
@@ -116,6 +118,42 @@ def test_a_fenced_request_does_not_wait() -> None:
     assert world.refused(world.add(first)) is Code.PRODUCER_FENCED
 
 
+def test_a_stranger_does_not_wait() -> None:
+    world = CoordinatedTransactions()
+    following = marking(world)
+    request = world.add(following, B)
+    stranger = ProducerIdentity(ProducerId(77), following.producer_epoch)
+    assert world.refused(world.init(stranger)) is Code.PRODUCER_FENCED
+    assert world.refused(world.add(stranger)) is Code.INVALID_PRODUCER_ID_MAPPING
+    assert request not in world.answers
+
+
+def test_a_producer_whose_epochs_ran_out_long_ago_does_not_wait() -> None:
+    world = CoordinatedTransactions()
+    world.seed(recorded(TransactionState.PREPARE_COMMIT, 7, 4, partitions=(A,), previous=5))
+    for stranger in (identity(5, EPOCH_MAX - 2), identity(6, EPOCH_MAX - 1)):
+        assert world.refused(world.init(stranger)) is Code.PRODUCER_FENCED
+    request = world.init(identity(5, EPOCH_MAX - 1))
+    assert request not in world.answers
+    world.mark()
+    assert world.refused(request) is Code.PRODUCER_FENCED
+
+
+def test_what_is_over_is_waited_for_no_more() -> None:
+    world = CoordinatedTransactions()
+    expiry_ms = world.coordinator.next_deadline_ms()
+    producer = world.opened(A)
+    assert world.coordinator.next_deadline_ms() == TIMEOUT_MS
+    following = world.ended(producer)
+    assert world.coordinator.next_deadline_ms() == expiry_ms
+    world.add(following, B)
+    assert world.coordinator.next_deadline_ms() == PARKED_MS_MAX
+    world.mark()
+    assert world.coordinator.next_deadline_ms() == TIMEOUT_MS
+    world.completed(following)
+    assert world.coordinator.next_deadline_ms() == expiry_ms
+
+
 def test_a_request_that_waited_is_judged_by_what_is_in_force_then() -> None:
     """Whoever asks next finds the one who waited fenced, if a newer instance has come in between."""
     world = CoordinatedTransactions()
@@ -144,12 +182,31 @@ def test_who_waits_is_told_when_the_coordinator_resigns(error: Exception | None)
     assert world.refused(uncommitted) is code
     assert not coordinator.is_active
     assert coordinator.next_deadline_ms() is None
-    coordinator.on_time(now_ms=10**9, wall_ms=10**12)
-    coordinator.on_records_lost([A], now_ms=10**9, wall_ms=10**12)
     world.mark()
     assert not coordinator.take_ready()
     assert world.refused(world.add(following, B)) is Code.NOT_COORDINATOR
     assert world.refused(world.init()) is Code.NOT_COORDINATOR
+
+
+def test_nothing_happens_to_a_coordinator_that_resigned() -> None:
+    world = CoordinatedTransactions()
+    waiting = world.add(marking(world), B)
+    other = world.begun(transactional_id="u")
+    world.add(other, B, transactional_id="u")
+    world.begun(transactional_id="v")
+    coordinator = world.coordinator
+    for _ in range(2):
+        coordinator.resign()
+        world.drive()
+    batches = len(world.batches)
+    coordinator.on_time(now_ms=2**40, wall_ms=2**60)
+    coordinator.on_records_lost([B], now_ms=2**40, wall_ms=2**60)
+    coordinator.on_disconnected(waiting, now_ms=2**40, wall_ms=2**60)
+    world.mark()
+    assert not coordinator.take_ready()
+    assert len(world.batches) == batches
+    assert coordinator.facts == TransactionFacts()
+    assert coordinator.transactions["u"].state is TransactionState.ONGOING
 
 
 def test_who_comes_while_the_log_is_loaded_is_asked_to_come_again() -> None:
