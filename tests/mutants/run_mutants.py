@@ -1,8 +1,9 @@
-"""Change `replica/` in one place at a time, and see if a test fails: `python tests/mutants/run_mutants.py [FILE ...]`.
+"""Change a package in one place at a time, and see if a test fails: `run_mutants.py [transactions] [FILE ...]`.
 
-Each mutant meets the stories and the unit tests of replication in a process of its own, the fastest first. Ends with 1
-when fewer than 95 % are caught, or one that changes a named rule is not. `known.toml` says which functions hold a rule,
-and which mutants change nothing; those are tried all the same, since one that is caught was not without effect.
+The package is `replica/`, unless another of `TARGETS` is named. Each mutant meets the tests of that package in a
+process of its own, the fastest first. Ends with 1 when fewer than 95 % are caught, or one that changes a named rule is
+not. The `known` file says which functions hold a rule, and which mutants change nothing; those are tried all the same,
+since one that is caught was not without effect.
 """
 
 from __future__ import annotations
@@ -23,11 +24,41 @@ from mutants.mutations import Mutant, mutants_of
 from mutants.trial import LOADS_NOT, TIME_LIMIT, Bench, Running, with_collected
 
 ROOT = Path(__file__).parents[2]
-SOURCES = ROOT / "src" / "tidelog" / "replica"
-KINDS = {"tests/unit/replica": "a unit test", "tests/scenarios": "a story"}
-"""The tests that are run, and what they are called in the table."""
+KINDS = {"tests/unit": "a unit test", "tests/scenarios": "a story"}
+"""What tests are called in the table."""
 CAUGHT_PERCENT_MIN = 95
 JOBS = os.cpu_count() or 1
+
+
+class Target(NamedTuple):
+    """What is changed.
+
+    Attributes:
+        package: below `tidelog`.
+        tests: that are run: folders, or patterns of files.
+        known: the file beside this one that says what is known of its mutants.
+    """
+
+    package: str
+    tests: tuple[str, ...]
+    known: str
+
+    @property
+    def sources(self) -> Path:
+        return ROOT / "src" / "tidelog" / Path(*self.package.split("."))
+
+    @property
+    def paths(self) -> list[str]:
+        """Of the tests."""
+        return [str(path) for pattern in self.tests for path in sorted(ROOT.glob(pattern))]
+
+
+TARGETS = {
+    "replica": Target("replica", ("tests/unit/replica", "tests/scenarios"), "known.toml"),
+    "transactions": Target(
+        "coordinator.transactions", ("tests/unit/coordinator/test_transaction_*.py",), "known_transactions.toml"
+    ),
+}
 
 
 class Outcome(NamedTuple):
@@ -45,27 +76,35 @@ class Outcome(NamedTuple):
 
 
 def main(files: Sequence[str]) -> int:
-    """Try every mutant of these files; of all, when none are named. Returns the exit status."""
-    sources = {path.name: path.read_text() for path in sorted(SOURCES.glob("*.py"))}
+    """Try every mutant of these files; of all, when none are named. Returns the exit status.
+
+    Args:
+        files: of the target that the first of them names, or of `replica`.
+    """
+    target = TARGETS["replica"]
+    if files and files[0] in TARGETS:
+        target, files = TARGETS[files[0]], files[1:]
+    sources = {path.name: path.read_text() for path in sorted(target.sources.glob("*.py"))}
     strange = [name for name in files if name not in sources]
     if strange:
-        print(f"error: {SOURCES} has no {', '.join(strange)}; it has {', '.join(sources)}", file=sys.stderr)
+        print(f"error: {target.sources} has no {', '.join(strange)}; it has {', '.join(sources)}", file=sys.stderr)
         return 1
     os.chdir(ROOT)
     mutants = [mutant for name, source in sources.items() for mutant in mutants_of(name, source)]
     try:
-        known = load_known(Path(__file__).with_name("known.toml"), ROOT / "docs" / "kips.md", mutants)
+        known = load_known(Path(__file__).with_name(target.known), ROOT / "docs" / "kips.md", mutants)
     except StaleError as stale:
         print(f"error: {stale}", file=sys.stderr)
         return 1
     tried = [mutant for mutant in mutants if not files or mutant.file in files]
     outcomes: list[Outcome] = []
     began = time.monotonic()
-    with_collected([*KINDS], lambda bench: outcomes.extend(_try(tried, bench)))
+    package = f"tidelog.{target.package}"
+    with_collected(target.paths, package, lambda bench: outcomes.extend(_try(tried, bench)))
     if not outcomes:
         return 1
     print(f"\n{len(outcomes)} mutants tried in {time.monotonic() - began:.0f} s")
-    return _report(sources, known, outcomes)
+    return _report(target, sources, known, outcomes)
 
 
 def _try(mutants: Sequence[Mutant], bench: Bench) -> Iterator[Outcome]:
@@ -103,7 +142,7 @@ def _try(mutants: Sequence[Mutant], bench: Bench) -> Iterator[Outcome]:
         yield outcome
 
 
-def _report(sources: Mapping[str, str], known: Known, outcomes: Sequence[Outcome]) -> int:
+def _report(target: Target, sources: Mapping[str, str], known: Known, outcomes: Sequence[Outcome]) -> int:
     """The table, and all that nothing caught; returns the exit status."""
     counted = [one for one in outcomes if one.mutant.key not in known.equivalents and one.caught_by != LOADS_NOT]
     print(f"\n{'file':22}{'mutants':>8}{'caught':>8}{'%':>7}  caught by")
@@ -116,12 +155,12 @@ def _report(sources: Mapping[str, str], known: Known, outcomes: Sequence[Outcome
             + ", ".join(f"{kind} {number}" for kind, number in kinds.most_common())
         )
     equivalent = [one for one in outcomes if one.mutant.key in known.equivalents]
-    print(f"Left out: {len(equivalent)} that change no behaviour (known.toml says why), ", end="")
+    print(f"Left out: {len(equivalent)} that change no behaviour ({target.known} says why), ", end="")
     print(f"{sum(one.caught_by == LOADS_NOT for one in outcomes)} that cannot be loaded.")
     survivors = [one.mutant for one in counted if not one.caught_by]
     for mutant in survivors:
         rules = known.rules_of(mutant)
-        print(f"\nNOT CAUGHT {SOURCES.name}/{mutant.file}:{mutant.line} in {mutant.place}", end="")
+        print(f"\nNOT CAUGHT {target.sources.name}/{mutant.file}:{mutant.line} in {mutant.place}", end="")
         print(f", which holds rule {', '.join(rules)}" if rules else "")
         _print_diff(sources[mutant.file], mutant.source)
     wrong = [one for one in equivalent if one.caught_by not in ("", LOADS_NOT)]

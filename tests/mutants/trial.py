@@ -24,7 +24,6 @@ import pytest
 
 from mutants.mutations import Mutant
 
-PACKAGE = "tidelog.replica"
 MEMORY_BYTES_MAX = 3 << 30
 EXAMPLES_MAX = 25
 LOADS_NOT = "loads not"
@@ -55,8 +54,9 @@ class Running(NamedTuple):
 class Bench:
     """The tests, collected and ready; told by pytest of each that has run."""
 
-    def __init__(self, session: pytest.Session, temporary: Path) -> None:
+    def __init__(self, session: pytest.Session, package: str, temporary: Path) -> None:
         self._items = session.items
+        self._package = package
         self._temporary = temporary
         self._seconds: dict[str, float] = {}
         self._setups: dict[str, float] = {}
@@ -89,7 +89,7 @@ class Bench:
             resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES_MAX, MEMORY_BYTES_MAX))
             try:
-                put_in_force(mutant)
+                put_in_force(mutant, self._package)
             except Exception:
                 return LOADS_NOT
             return self._run()
@@ -110,30 +110,31 @@ class Bench:
 class _Loop:
     """A plugin that has `work` done in place of running the tests that were collected."""
 
-    def __init__(self, work: Callable[[Bench], None]) -> None:
+    def __init__(self, package: str, work: Callable[[Bench], None]) -> None:
+        self._package = package
         self._work = work
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         with TemporaryDirectory() as temporary:
-            self._work(Bench(session, Path(temporary)))
+            self._work(Bench(session, self._package, Path(temporary)))
         return True
 
 
-def with_collected(tests: Sequence[str], work: Callable[[Bench], None]) -> None:
-    """Collect the tests, and do `work` with them."""
+def with_collected(tests: Sequence[str], package: str, work: Callable[[Bench], None]) -> None:
+    """Collect the tests of a package, and do `work` with them."""
     # What fails is not looked at any closer: hypothesis need not make it small.
     phases = [phase for phase in hypothesis.Phase if phase not in (hypothesis.Phase.shrink, hypothesis.Phase.explain)]
     hypothesis.settings.register_profile(
         "mutants", derandomize=True, deadline=None, phases=phases, max_examples=EXAMPLES_MAX
     )
     options = ["-qq", "-s", "--assert=plain", "-p", "no:cacheprovider", "-o", "timeout=0"]
-    pytest.main([*options, "--hypothesis-profile=mutants", *tests], plugins=[_Loop(work)])
+    pytest.main([*options, "--hypothesis-profile=mutants", *tests], plugins=[_Loop(package, work)])
 
 
-def put_in_force(mutant: Mutant) -> None:
+def put_in_force(mutant: Mutant, package: str) -> None:
     """Have the functions that the mutant is about do what it says, for whoever imported them."""
     stem = Path(mutant.file).stem
-    live = sys.modules[PACKAGE if stem == "__init__" else f"{PACKAGE}.{stem}"]
+    live = sys.modules[package if stem == "__init__" else f"{package}.{stem}"]
     path = mutant.place.split(" ")[1:]
     if not path:
         _put_value_in_force(mutant, live)
@@ -141,9 +142,21 @@ def put_in_force(mutant: Mutant) -> None:
     changed = types.ModuleType(live.__name__)
     exec(compile(mutant.source, mutant.file, "exec", dont_inherit=True), changed.__dict__)
     names = path[0].split(".")
-    for function, new in zip(_functions(live, names), _functions(changed, names), strict=True):
+    pairs = list(zip(_functions(live, names), _functions(changed, names), strict=True))
+    if all(_looks_alike(function, new) for function, new in pairs):
+        raise LookupError(f"{mutant.file}:{mutant.line}: what a class is made of is not changed in place")
+    for function, new in pairs:
         function.__code__ = new.__code__
         function.__defaults__, function.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
+
+
+def _looks_alike(function: types.FunctionType, new: types.FunctionType) -> bool:
+    """Whether the change is elsewhere: in a declared field, say, whose codec was compiled when it was loaded."""
+    return (
+        function.__code__ == new.__code__
+        and repr(function.__defaults__) == repr(new.__defaults__)
+        and repr(function.__kwdefaults__) == repr(new.__kwdefaults__)
+    )
 
 
 def _functions(module: types.ModuleType, names: Sequence[str]) -> Iterator[types.FunctionType]:
