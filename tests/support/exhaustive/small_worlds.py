@@ -142,7 +142,7 @@ FULL = (
     Size("transactions", TransactionBounds(transactions=(1, 0), late_requests=1, losses=1)),
     Size("transactions", TransactionBounds(leaders=1, transactions=(2, 1), pending=2)),
     Size("transactions", TransactionBounds(leaders=3, late_markers=0, transactions=(1, 0), pending=2)),
-    Size("transactions", TransactionBounds(epoch=LAST_EPOCH, losses=1)),
+    Size("transactions", TransactionBounds(leaders=1, late_markers=0, transactions=(2, 1), losses=1, epoch=LAST_EPOCH)),
     Size("transactions", TransactionBounds(version=1, late_markers=0, losses=1)),
 )
 """What `make worlds` explores."""
