@@ -27,8 +27,6 @@ from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Deadlines
 from tidelog.coordinator.transactions.records import (
     FLEXIBLE_VALUE_VERSION,
-    decode_key,
-    decode_transaction,
     encode_transaction,
     transaction_key,
 )
@@ -141,9 +139,6 @@ class TransactionCoordinator:
         if key is None or transaction_of is not None:
             return
         try:
-            transactional_id = decode_key(key)
-            if transactional_id is not None and value is not None:
-                decode_transaction(transactional_id, value)
             self._journal.replay((key, value), offset)
         except CorruptLogError as error:
             raise CorruptLogError(f"__transaction_state-{self.partition}, offset {offset}: {error}") from error
