@@ -99,6 +99,22 @@ def test_each_id_has_a_place_of_its_own() -> None:
     assert world.coordinator.transactions["u"].state is TransactionState.COMPLETE_COMMIT
 
 
+def test_a_request_that_may_not_wait_is_asked_to_come_again() -> None:
+    world = CoordinatedTransactions()
+    following = marking(world)
+    waiting = world.add(following, A)
+    request = world.request_id()
+    world.coordinator.on_add_partitions(
+        request, "t", following, [B], client_version=2, may_wait=False, now_ms=world.now_ms, wall_ms=world.wall_ms
+    )
+    world.drive()
+    assert world.refused(request) is Code.CONCURRENT_TRANSACTIONS
+    assert waiting not in world.answers
+    world.mark()
+    assert world.answers[waiting] == Code.NONE
+    assert world.transaction.partitions == {A}
+
+
 def test_a_request_of_a_client_that_went_away_waits_no_more() -> None:
     world = CoordinatedTransactions()
     following = marking(world)
