@@ -42,6 +42,7 @@ from tidelog.server.settings.config import NodeConfig
 from tidelog.server.transport.server_connection import Closed, ServerConnection
 from tidelog.wire.messages.api_00_produce import (
     PartitionProduceData,
+    PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
     TopicProduceData,
@@ -264,6 +265,10 @@ def remembers_a_producer(world: World) -> bool:
 
 async def takes_what_no_coordinator_knows(world: World) -> Code:
     """A producer's batch is in a transaction that was never begun."""
+    return Code((await sent_in_a_transaction(world)).error_code)
+
+
+async def sent_in_a_transaction(world: World, *, has_room: bool = True) -> PartitionProduceResponse:
     batch = txn_batch(2000 + world.log.log_end_offset, "v")
     data = PartitionProduceData(index=0, records=memoryview(batch))
     request = ProduceRequest(
@@ -272,7 +277,7 @@ async def takes_what_no_coordinator_knows(world: World) -> Code:
         timeout_ms=1000,
         topic_data=[TopicProduceData(name=world.topic, partition_data=[data])],
     )
-    memory = SimpleNamespace(kept=lambda: nullcontext(SimpleNamespace(hold=lambda size_bytes: True)))
+    memory = SimpleNamespace(kept=lambda: nullcontext(SimpleNamespace(hold=lambda size_bytes: has_room)))
     context: Any = SimpleNamespace(
         api_version=9,
         header=SimpleNamespace(api_version=9, client_id="c"),
@@ -281,7 +286,7 @@ async def takes_what_no_coordinator_knows(world: World) -> Code:
     answer = produce(world.node, request, context)
     response = await answer if isinstance(answer, Awaitable) else answer
     assert isinstance(response, ProduceResponse)
-    return Code(response.responses[0].partition_responses[0].error_code)
+    return response.responses[0].partition_responses[0]
 
 
 # What is compacted.
@@ -531,5 +536,20 @@ def test_a_changed_setting_counts_at_once(running: tuple[asyncio.Runner, World],
         if effect.given_broker:
             await world.alter(broker, dict.fromkeys(effect.given_broker))
         await world.delete(world.topic)
+
+    runner.run(scenario())
+
+
+def test_a_batch_that_may_not_wait_for_its_coordinator_is_to_be_sent_again(
+    running: tuple[asyncio.Runner, World],
+) -> None:
+    runner, world = running
+
+    async def scenario() -> None:
+        await world.new_topic(Effect("", lambda world: None))
+        row = await sent_in_a_transaction(world, has_room=False)
+        assert row.error_code == Code.NOT_ENOUGH_REPLICAS
+        assert "queued.max.request.bytes" in (row.error_message or "")
+        assert world.log.log_end_offset == 0
 
     runner.run(scenario())

@@ -50,6 +50,12 @@ Verdicts = dict[int, Verdict]
 """By the `id` of a partition's data in the request."""
 
 
+def no_room_to_wait() -> Verdict:
+    """Of a batch that would have to be kept while its coordinator is asked. Producers try again."""
+    why = "requests that wait hold all the memory they may (queued.max.request.bytes): no coordinator is asked now"
+    return Verdict(None, refusal(Code.NOT_ENOUGH_REPLICAS, why))
+
+
 class Beginning(NamedTuple):
     """A batch that begins a transaction on its partition, and what lets it be appended if its coordinator agrees."""
 

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code, DiskError, InvariantBrokenError, KafkaError, NetworkError, TidelogError, refusal
+from tidelog.base.errors import Code, DiskError, InvariantBrokenError, NetworkError, TidelogError, refusal
 from tidelog.base.ids import BrokerId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.base.ports import Clock
@@ -197,10 +197,3 @@ def _request(
             for marker, topics in rows.items()
         ]
     )
-
-
-def code_of_refusal(error: KafkaError) -> Code:
-    """What WriteTxnMarkers answers. A coordinator that loads, or is elsewhere, is a leader that is not here."""
-    if error.code in (Code.NOT_COORDINATOR, Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE):
-        return Code.NOT_LEADER_OR_FOLLOWER
-    return error.code

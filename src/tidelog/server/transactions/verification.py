@@ -29,8 +29,6 @@ RETRIES_MAX = 5
 """While the transaction before is still being ended; then the producer asks again, as it does of Kafka."""
 VERSION_MIN = 4
 """The first that one broker sends another."""
-VERIFY_ONLY_VERSION = 4
-"""Its answers have the codes that producers of versions 0 and 1 know."""
 
 
 class Verified(NamedTuple):

@@ -41,6 +41,7 @@ from tidelog.server.api.transactional_produce import (
     Verdict,
     Verdicts,
     beginnings,
+    no_room_to_wait,
     verified,
 )
 from tidelog.server.replication.partition import Partition
@@ -91,12 +92,14 @@ async def _append_when_verified(
     rows = [data for topic in request.topic_data for data in topic.partition_data]
     size_bytes = sum(len(data.records) for data in rows if isinstance(data.records, memoryview))
     with context.connection.memory.kept() as kept:
-        if not kept.hold(size_bytes):
-            raise refusal(Code.THROTTLING_QUOTA_EXCEEDED, "requests that wait hold all the memory there is; try again")
-        for data in rows:
-            if isinstance(data.records, memoryview):
-                data.records = memoryview(bytearray(data.records))
-        response = _append_all(node, request, context, await verified(node, request, context, asked))
+        if kept.hold(size_bytes):
+            for data in rows:
+                if isinstance(data.records, memoryview):
+                    data.records = memoryview(bytearray(data.records))
+            verdicts = await verified(node, request, context, asked)
+        else:
+            verdicts = {id(one.data): no_room_to_wait() for one in asked}
+        response = _append_all(node, request, context, verdicts)
     return await response if isinstance(response, Awaitable) else response
 
 

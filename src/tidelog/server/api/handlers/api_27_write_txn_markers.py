@@ -15,7 +15,6 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, PartitionIndex, ProducerEpoch, ProducerId, TopicPartition
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.transactions.markers import code_of_refusal
 from tidelog.wire.messages.api_27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
@@ -65,6 +64,5 @@ async def _write(node: TransactionsApi, place: TopicPartition, marker: Transacti
     try:
         await node.marker_writer.write(place, marker)
     except KafkaError as error:
-        code_of(error, f"WriteTxnMarkers {place}")  # says what is unexpected
-        return code_of_refusal(error)
+        return code_of(error, f"WriteTxnMarkers {place}")
     return Code.NONE
