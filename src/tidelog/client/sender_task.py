@@ -39,6 +39,8 @@ from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest,
 
 logger = logging.getLogger("tidelog.client")
 
+_PRODUCE_REQUESTS = "produce"
+"""A broker answers the requests of a connection in turn, and may let both Produce and Metadata wait."""
 _BROKERS_SHARE_OF_TIME = 0.9  # the broker gives up waiting for replicas before we give up waiting for the broker
 _FAILED_BATCHES_MAX = 1_000  # remembered until the next flush
 
@@ -200,7 +202,7 @@ class SenderTask:
 
     # Sending.
     def _is_ready(self, broker_id: BrokerId) -> bool:
-        if self._cluster.pool.ready(broker_id) is not None:
+        if self._cluster.pool.ready(broker_id, _PRODUCE_REQUESTS) is not None:
             return True
         if broker_id not in self._connecting and not self.appender.is_closed:
             self._connecting.add(broker_id)
@@ -209,7 +211,7 @@ class SenderTask:
 
     async def _connect(self, broker_id: BrokerId) -> None:
         try:
-            await self._cluster.reached(broker_id)
+            await self._cluster.reached(broker_id, _PRODUCE_REQUESTS)
         except NetworkError as error:
             logger.debug("%s: %s", self._config.client_id, error)
             self._cluster.last_error = error
@@ -223,7 +225,7 @@ class SenderTask:
         self.pump()
 
     def _transmit(self, send: Send) -> None:
-        connection = self._cluster.pool.ready(send.broker_id)
+        connection = self._cluster.pool.ready(send.broker_id, _PRODUCE_REQUESTS)
         try:
             if connection is None:
                 raise NetworkError(f"the connection to broker {send.broker_id} was closed")

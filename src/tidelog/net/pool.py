@@ -62,9 +62,8 @@ class ConnectionPool:
         return slot.connection
 
     def is_failing(self, target: BrokerId | Address) -> bool:
-        """Whether the last attempt to open its connection for control requests failed: the next one is held back."""
-        slot = self._slots.get((target, CONTROL_REQUESTS))
-        return slot is not None and slot.failures > 0
+        """Whether the last attempt to open one of its connections failed: the next one is held back."""
+        return any(slot.failures > 0 for (of, _), slot in self._slots.items() if of == target)
 
     def open_connections(self) -> list[Connection]:
         """The connections for control requests that are open now."""

@@ -324,6 +324,34 @@ def test_one_producer_id_is_asked_for_however_much_is_sent_meanwhile() -> None:
     run(work)
 
 
+def test_metadata_that_waits_holds_back_no_records() -> None:
+    async def work(cluster: ModelCluster) -> None:
+        cluster.create("t")
+        async with aio.Producer(cluster.address, **FAST) as producer:
+            await (await producer.send("t", b"0"))
+            cluster.hang_up()  # the connection of the bootstrap address too, which carries nothing but metadata
+            await (await producer.send("t", b"1"))
+            arrived, answered = asyncio.Event(), asyncio.Event()
+
+            async def metadata(request: Any, version: int) -> Any:
+                arrived.set()
+                await answered.wait()
+                return cluster.answer_metadata(request, version)
+
+            cluster.on(ApiKey.METADATA, metadata)
+            cluster.create("u")
+            elsewhere = asyncio.create_task(producer.send("u", b"elsewhere"))
+            await arrived.wait()
+            async with asyncio.timeout(5):
+                await (await producer.send("t", b"2"))
+            assert not elsewhere.done()
+            answered.set()
+            await (await elsewhere)
+        assert values(cluster) == [b"0", b"1", b"2"]
+
+    run(work)
+
+
 def test_records_that_the_log_lost_after_acknowledging_them_are_reported() -> None:
     async def work(cluster: ModelCluster) -> None:
         partition = cluster.create("t")
