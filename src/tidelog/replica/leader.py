@@ -45,7 +45,12 @@ NEVER_MS = -(1 << 62)
 
 
 class LeaderReplica:
-    """Leads one partition in one leader epoch."""
+    """Leads one partition in one leader epoch.
+
+    Attributes:
+        held_end_offset: exclusive; below it this replica counts as one that holds the records. It is the log end, or
+            where the log is synced if `flush.messages` asks for that: a follower too fetches on once it has synced.
+    """
 
     __slots__ = (
         "_acks",
@@ -61,6 +66,7 @@ class LeaderReplica:
         "_waiting",
         "broker_id",
         "epoch_start",
+        "held_end_offset",
         "high_watermark",
         "leader_epoch",
         "log_end_offset",
@@ -78,6 +84,7 @@ class LeaderReplica:
         *,
         settings: ReplicationSettings,
         now_ms: int,
+        is_held: bool = True,
         join: JoinRule = join_point,
     ) -> None:
         """Begin to lead, in `state.leader_epoch`.
@@ -86,6 +93,7 @@ class LeaderReplica:
             state: the partition as the metadata has it; `broker_id` is its leader and in its ISR.
             lineage: the log's, to which the leader epoch is assigned, on disk already (rule 1). Only read here.
             now_ms: monotonic; the members of the ISR count as caught up from here on.
+            is_held: False where the log's end is to be synced before it counts; see `on_held`.
             join: from where on a follower may join the ISR. Tests pass the rules that were replaced.
         """
         leader_epoch = state.leader_epoch
@@ -99,6 +107,7 @@ class LeaderReplica:
         self.log_start_offset = log.log_start_offset
         self.log_end_offset = log.log_end_offset
         self.high_watermark = log.clamped_high_watermark
+        self.held_end_offset = self.log_end_offset if is_held else self.high_watermark
         self._isr = InSyncReplicas(state)
         self._lineage = lineage
         self._settings = settings
@@ -304,12 +313,24 @@ class LeaderReplica:
 
     # What happened.
 
-    def on_appended(self, log_end_offset: Offset, now_ms: int) -> None:
-        """Records were written here; `log_end_offset` is exclusive."""
+    def on_appended(self, log_end_offset: Offset, now_ms: int, *, is_held: bool = True) -> None:
+        """Records were written here.
+
+        Args:
+            log_end_offset: exclusive.
+            is_held: False where they are to be synced before they count; see `on_held`.
+        """
         invariant(log_end_offset >= self.log_end_offset, "{}: the log end went back", self.partition)
         for follower in self._followers.values():
             follower.on_appended(self.log_end_offset, now_ms)
         self.log_end_offset = log_end_offset
+        if is_held:
+            self.held_end_offset = log_end_offset
+
+    def on_held(self, end_offset: Offset) -> None:
+        """All below `end_offset` is synced here, or need not be any more."""
+        invariant(end_offset <= self.log_end_offset, "{}: it holds more than was written", self.partition)
+        self.held_end_offset = max(self.held_end_offset, end_offset)
 
     def on_log_start_moved(self, log_start_offset: Offset) -> None:
         """Retention or DeleteRecords removed what was below; both stop at the high watermark (rule 11)."""
@@ -425,7 +446,7 @@ class LeaderReplica:
         proposed ISR may be the true one: all of them must hold the record (rule 4).
         """
         followers = self._followers
-        held_by_all = self.log_end_offset
+        held_by_all = self.held_end_offset
         for broker in self._isr.maximal:
             if broker != self.broker_id:
                 held_by_all = min(held_by_all, followers[broker].end_offset or Offset(0))
@@ -479,6 +500,7 @@ class LeaderReplica:
             self.epoch_start,
             self.log_start_offset,
             self.log_end_offset,
+            self.held_end_offset,
             self.high_watermark,
             self._isr.canonical_key(),
             self._lineage.entries,

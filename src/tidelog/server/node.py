@@ -117,7 +117,7 @@ class Node:
         self.groups = GroupCoordinators(
             self.broker, config.static, clock=clock, executor=executor, rng=rng, create_topics=self.create_topics
         )
-        self.marker_writer = MarkerWriter(self.broker, self.groups, self.files, clock)
+        self.marker_writer = MarkerWriter(self.broker, self.groups, clock)
         self._marker_sends = MarkerSends(self.broker, self.marker_writer.write)
         self.transactions = TransactionCoordinators(
             self.broker,

@@ -110,6 +110,23 @@ def test_what_all_hold_is_committed() -> None:
     assert leader.high_watermark == 25
 
 
+def test_what_the_leader_does_not_hold_yet_is_not_committed_whoever_else_holds_it() -> None:
+    """`flush.messages`: it holds what is synced, as its followers do."""
+    leader = leader_of(state_of([1, 2], [1, 2]))
+    fetch(leader, 2, 10)
+    leader.on_appended(Offset(20), now_ms=0, is_held=False)
+    leader.on_produced(CorrelationId(1), Offset(15), deadline_ms=1_000)
+    fetch(leader, 2, 20)
+    assert (leader.high_watermark, leader.take_ready().acks) == (10, ())
+    leader.on_held(Offset(15))
+    assert leader.take_ready().acks == (Acknowledgement(CorrelationId(1), Code.NONE),)
+    assert leader.high_watermark == 15
+    leader.on_held(Offset(12))
+    assert leader.take_ready().high_watermark == 15
+    with pytest.raises(InvariantBrokenError, match="more than was written"):
+        leader.on_held(Offset(21))
+
+
 def test_latest_has_no_answer_before_the_epoch_is_reached() -> None:
     leader = leader_of()
     fetch(leader, 2, 10)

@@ -68,6 +68,9 @@ class Host:
         self.started.append(work)
         return work
 
+    async def flush(self, partition: Partition) -> None:
+        partition.log.flush()
+
     async def truncate(self, partition: Partition, truncation: Truncation) -> None:
         self.cuts.append(truncation)
         partition.log.truncate_to(truncation.end_offset)
@@ -79,11 +82,11 @@ def followed(
     high_watermark: int | None = None,
     unclean_epoch: int | None = None,
     batches: Sequence[bytearray] = (),
+    flush_messages: int | None = None,
 ) -> FollowerDriver:
     """The role of a partition of three records of epoch 0 and some batches, which follows the leader of epoch 1."""
-    log = Log.open(
-        MemoryDisk(), "logs/flights-0", PARTITION, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
-    )
+    config = LogConfig(flush_messages=flush_messages)
+    log = Log.open(MemoryDisk(), "logs/flights-0", PARTITION, config, topic_id=None, clean_shutdown=True, now_ms=NOW_MS)
     log.assign_leader_epoch(LeaderEpoch(0))
     for _ in range(3):
         builder = BatchBuilder()
@@ -124,6 +127,20 @@ def test_what_a_leader_had_cut_is_not_cut_in_the_next_epoch() -> None:
 
     assert asyncio.run(story(is_stopped=False)) == (1, [Truncation(Offset(1))])
     assert asyncio.run(story(is_stopped=True)) == (3, [])
+
+
+def test_what_was_not_synced_when_it_began_to_follow_is_synced_before_the_first_fetch() -> None:
+    """`flush.messages`: a fetch says what is held here, and a killed process left records in the page cache."""
+
+    async def story() -> None:
+        host = Host()
+        following = followed(host, flush_messages=1)
+        assert (host.asked, following.partition.log.recovery_point) == ([], 0)
+        for work in host.started:
+            await work
+        assert (len(host.asked), following.partition.log.recovery_point) == (1, 3)
+
+    asyncio.run(story())
 
 
 def test_transactions_whose_end_or_records_are_truncated_are_reported(caplog: pytest.LogCaptureFixture) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 
 import pytest
 
 from support.fixtures.memory_disk import MemoryDisk
-from tidelog.base.errors import Code, InvariantBrokenError, KafkaError
+from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
 from tidelog.base.ids import (
     BrokerEpoch,
     BrokerId,
@@ -42,6 +42,7 @@ class Host:
         self.due_ms: list[int] = []
         self.proposed: list[list[BrokerId]] = []
         self.cut_off: list[bool] = []
+        self.may_sync = asyncio.Event()
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -58,6 +59,16 @@ class Host:
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         self.cut_off.append(is_cut_off)
 
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work)
+
+    async def flush(self, partition: Partition) -> None:
+        await self.may_sync.wait()
+        partition.log.flush()
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        raise error
+
     def on_read_error(self, partition: Partition) -> None:
         pass
 
@@ -69,14 +80,37 @@ def state_of(isr: Sequence[BrokerId], partition_epoch: int) -> PartitionImage:
     return PartitionImage((LEADER, TWO, THREE), tuple(isr), LEADER, LeaderEpoch(0), PartitionEpoch(partition_epoch))
 
 
-def led(host: Host, state: PartitionImage, *, min_insync: int = 1) -> Partition:
+def led(
+    host: Host,
+    state: PartitionImage,
+    *,
+    min_insync: int = 1,
+    config: LogConfig | None = None,
+    disk: MemoryDisk | None = None,
+    was_clean: bool = True,
+) -> Partition:
     log = Log.open(
-        MemoryDisk(), "logs/flights-0", PARTITION, LogConfig(), topic_id=None, clean_shutdown=True, now_ms=NOW_MS
+        MemoryDisk() if disk is None else disk,
+        "logs/flights-0",
+        PARTITION,
+        LogConfig() if config is None else config,
+        topic_id=None,
+        clean_shutdown=was_clean,
+        now_ms=NOW_MS,
     )
     log.assign_leader_epoch(LeaderEpoch(0))
     partition = Partition(PARTITION, TopicId(ZERO_UUID), log, host=host)
     settings = ReplicationSettings(min_insync, lag_ms_max=LAG_MS_MAX, silence_ms_max=SILENCE_MS_MAX)
-    replica = LeaderReplica(PARTITION, LEADER, state, partition.bounds, log.lineage, settings=settings, now_ms=0)
+    replica = LeaderReplica(
+        PARTITION,
+        LEADER,
+        state,
+        partition.bounds,
+        log.lineage,
+        settings=settings,
+        now_ms=0,
+        is_held=not partition.is_sync_awaited,
+    )
     replica.on_brokers({TWO: BrokerEpoch(20), THREE: BrokerEpoch(30)})
     partition.lead(replica)
     return partition
@@ -172,5 +206,53 @@ def test_a_deletion_that_nobody_waits_for_any_more_is_forgotten() -> None:
             leading.deleted(offset).cancel()
         last = leading.deleted(4)
         assert [future for _, future in leading._deletions] == [last]
+
+    asyncio.run(story())
+
+
+def test_what_the_leader_has_to_sync_is_not_committed_before_that() -> None:
+    """`flush.messages`: else readers are given what a loss of power takes from the only replica in sync."""
+
+    async def story() -> None:
+        host = Host()
+        partition = led(host, state_of([LEADER], 1), config=LogConfig(flush_messages=1))
+        append(partition)
+        waiting = partition.committed(1, 30_000)
+        await asyncio.sleep(0)
+        assert partition.high_watermark == 0
+        assert not waiting.done()
+        append(partition)
+        host.may_sync.set()
+        assert await waiting is Code.NONE
+        assert partition.high_watermark == partition.log.recovery_point == 2
+
+    asyncio.run(story())
+
+
+def test_what_was_not_synced_when_it_began_to_lead_is_not_committed_before_that() -> None:
+    """A process that was killed left records in the page cache; the next one leads with them."""
+
+    async def story() -> None:
+        host, disk = Host(), MemoryDisk()
+        append(led(host, state_of([LEADER], 1), disk=disk))
+        config = LogConfig(flush_messages=1)
+        partition = led(host, state_of([LEADER], 1), config=config, disk=disk, was_clean=False)
+        await asyncio.sleep(0)
+        assert (partition.log.log_end_offset, partition.high_watermark) == (1, 0)
+        waiting = partition.committed(1, 30_000)
+        host.may_sync.set()
+        assert await waiting is Code.NONE
+        assert partition.log.recovery_point == 1
+
+    asyncio.run(story())
+
+
+def test_records_that_need_no_sync_any_more_are_committed_at_once() -> None:
+    async def story() -> None:
+        host = Host()
+        partition = led(host, state_of([LEADER], 1), config=LogConfig(flush_messages=1))
+        append(partition)
+        partition.configure(LogConfig(), ReplicationSettings(lag_ms_max=LAG_MS_MAX, silence_ms_max=SILENCE_MS_MAX))
+        assert partition.high_watermark == 1
 
     asyncio.run(story())

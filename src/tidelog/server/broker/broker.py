@@ -535,6 +535,7 @@ class Broker:
                 partition.log.lineage,
                 settings=settings[one.topic_partition.topic],
                 now_ms=self._clock.now_ms(),
+                is_held=not partition.is_sync_awaited,
             )
             replica.on_brokers(self.replication.active_brokers)
             partition.lead(replica)

@@ -152,7 +152,6 @@ class CoordinatorPartition(Generic[M]):
         self._end_offset = Offset(0)  # up to here the coordinator knows the log
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
-        self._syncing: asyncio.Task[None] | None = None
         self._replay = LogReplay(partition.log, coordinator, executor=host.executor, loading=host.loading)
         self._load: asyncio.Task[None] | None = None
         self._is_processing = False
@@ -324,13 +323,10 @@ class CoordinatorPartition(Generic[M]):
 
     async def _sync_event(self) -> None:
         try:
-            await self._sync_log()
+            async with self.partition.log_lock:
+                await self._host.executor.run(self.partition.log.flush)
         except DiskError as error:
             self._host.on_disk_error(self.partition, error)
-
-    async def _sync_log(self) -> None:
-        async with self.partition.log_lock:
-            await self._host.executor.run(self.partition.log.flush)
 
     def on_changed(self) -> None:
         """The high watermark moved, this leader is cut off, or the leadership ended; the partition tells once."""
@@ -412,7 +408,7 @@ class CoordinatorPartition(Generic[M]):
 
     def _process_all_ready(self) -> None:
         coordinator = self.coordinator
-        self._commit()
+        coordinator.on_committed(self.partition.high_watermark)
         while not self._is_over:
             ready = coordinator.take_ready()
             if not ready.batches:
@@ -430,16 +426,9 @@ class CoordinatorPartition(Generic[M]):
                 self._load_anew(error)
                 return
             self._deliver(ready)
-            self._commit()
+            coordinator.on_committed(self.partition.high_watermark)
         if not self._is_over:
             self._reschedule_timer()
-
-    def _commit(self) -> None:
-        """What all in sync have is committed; once it is synced, where the topic asks for that."""
-        if self._syncing is not None or self.partition.is_sync_awaited:
-            self._sync_later()
-        else:
-            self.coordinator.on_committed(self.partition.high_watermark)
 
     def _load_anew(self, error: TidelogError) -> None:
         """The log did not take what the coordinator decided. This ends in `stop`, and so answers everybody."""
@@ -484,25 +473,6 @@ class CoordinatorPartition(Generic[M]):
             if future is not None and not future.done():
                 future.set_result(answer.outcome)
 
-    def _sync_later(self) -> None:
-        """The topic asks for records to be on the disk before they are acknowledged (`flush.messages`)."""
-        if self._syncing is None:
-            self._syncing = asyncio.get_running_loop().create_task(self._sync())
-
-    async def _sync(self) -> None:
-        synced_offset = Offset(0)
-        try:
-            while not self._is_over and synced_offset < self.partition.high_watermark:
-                end_offset = self.partition.high_watermark
-                await self._sync_log()
-                synced_offset = end_offset
-                if not self._is_over:
-                    self._step(partial(_commit, end_offset))
-        except DiskError as error:
-            self._host.on_disk_error(self.partition, error)
-        finally:
-            self._syncing = None
-
     def _reschedule_timer(self) -> None:
         deadline_ms = self.coordinator.next_deadline_ms()
         if deadline_ms is None or (self._timer is not None and self._timer_ms <= deadline_ms):
@@ -529,7 +499,3 @@ def _nothing(coordinator: CoordinatorMachine, now_ms: int, wall_ms: int) -> None
 def _disconnect(request_ids: Iterable[RequestId], coordinator: CoordinatorMachine, now_ms: int, wall_ms: int) -> None:
     for request_id in request_ids:
         coordinator.on_disconnected(request_id, now_ms=now_ms, wall_ms=wall_ms)
-
-
-def _commit(end_offset: Offset, coordinator: CoordinatorMachine, now_ms: int, wall_ms: int) -> None:
-    coordinator.on_committed(end_offset)

@@ -230,8 +230,11 @@ class FollowerDriver(Role):
     # What is owed.
 
     def run(self) -> None:
-        """Carry out what the machine has ready at first."""
-        self._step(lambda replica, now_ms: None)
+        """Carry out what the machine has ready at first: the first fetch says what is held here, so it is synced."""
+        if self.partition.is_sync_awaited:
+            self.log_task = self._host.start(self._sync(lambda replica, now_ms: None))
+        else:
+            self._step(lambda replica, now_ms: None)
 
     def _process_ready(self) -> None:
         """Do it, in the machine's order; where the disk takes its time, what follows comes after that."""
@@ -276,14 +279,14 @@ class FollowerDriver(Role):
             self._host.on_log_failed(partition, error)
         else:
             if partition.is_sync_awaited:
-                self.log_task = self._host.start(self._sync())
+                self.log_task = self._host.start(self._sync(self._notify_appended))
                 return False
             self.replica.on_appended(partition.log.log_end_offset)
             return True
         self._retry_append_ms = self._host.now_ms() + self._host.backoff_ms_max
         return False
 
-    async def _sync(self) -> None:
+    async def _sync(self, event: Callable[[FollowerReplica, int], None]) -> None:
         """`flush.messages`: what was appended is synced before the leader is told that it is here."""
         try:
             await self._host.flush(self.partition)
@@ -292,7 +295,7 @@ class FollowerDriver(Role):
             self._host.on_log_failed(self.partition, error)
             return
         self.log_task = None
-        self._step(self._notify_appended)
+        self._step(event)
 
     def _begin_truncation(self, truncation: Truncation) -> None:
         self._move_high_watermark(min(truncation.end_offset, self.high_watermark))

@@ -10,10 +10,10 @@ Kafka: `Partition`, `DelayedProduce`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import TYPE_CHECKING, Protocol
 
-from tidelog.base.errors import Code, InvariantBrokenError
+from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError
 from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, Offset
 from tidelog.metadata import PartitionImage
 from tidelog.records.lineage import EpochEntry
@@ -51,6 +51,18 @@ class PartitionHost(Protocol):
         """Too few fetch from this leader for it to commit anything; or enough do again."""
         ...
 
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a coroutine as a task that the host keeps."""
+        ...
+
+    async def flush(self, partition: Partition) -> None:
+        """Return once all that was appended is synced. Raises DiskError."""
+        ...
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """The log cannot be written: it goes offline, unless the disk is merely full."""
+        ...
+
     def on_read_error(self, partition: Partition) -> None:
         """The disk refused to read at some place of the log."""
         ...
@@ -78,6 +90,16 @@ class NoHost:
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         """A leader without followers is never cut off."""
 
+    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        return asyncio.get_running_loop().create_task(work)
+
+    async def flush(self, partition: Partition) -> None:
+        partition.log.flush()
+
+    def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
+        """A failed log is raised where nobody handles it."""
+        raise error
+
     def on_read_error(self, partition: Partition) -> None:
         """Nobody looks at the disk."""
 
@@ -101,6 +123,7 @@ class LeaderDriver(Role):
         "_is_stopped",
         "_last_correlation_id",
         "_log_starts",
+        "_syncing",
         "_waiting",
         "replica",
     )
@@ -108,7 +131,7 @@ class LeaderDriver(Role):
     is_active = True
 
     def __init__(self, partition: Partition, replica: LeaderReplica, host: PartitionHost) -> None:
-        """Do nothing until `process_ready`."""
+        """Do nothing until `run`."""
         super().__init__(partition, replica.high_watermark, replica.leader_epoch)
         self.replica = replica
         self._host = host
@@ -119,6 +142,12 @@ class LeaderDriver(Role):
         self._is_cut_off = False  # as the host was told
         self._log_starts: dict[BrokerId, int] = {}  # of followers, as they told last
         self._deletions: list[tuple[int, asyncio.Future[bool]]] = []
+        self._syncing: asyncio.Task[None] | None = None
+
+    def run(self) -> None:
+        """Carry out what the machine has ready at first."""
+        self._hold()
+        self.process_ready()
 
     def stop(self) -> None:
         """The leadership is over: whoever waits is told."""
@@ -157,9 +186,36 @@ class LeaderDriver(Role):
 
     def on_appended(self) -> None:
         """The leader's log grew: move the high watermark, and notify followers."""
-        self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms())
+        self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms(), is_held=False)
+        self._hold()
         self.process_ready()
         self.partition.notify_followers()
+
+    def _hold(self) -> None:
+        """Let what was appended count, once it is synced if `flush.messages` asks for that."""
+        if not self.partition.is_sync_awaited:
+            self.replica.on_held(self.partition.log.log_end_offset)
+        elif self._syncing is None:
+            self._syncing = self._host.start(self._sync())
+
+    async def _sync(self) -> None:
+        """One sync at a time; it covers all that was appended before it."""
+        partition = self.partition
+        try:
+            await self._host.flush(partition)
+        except DiskError as error:
+            self._host.on_log_failed(partition, error)
+            return
+        finally:
+            self._syncing = None
+        if self._is_stopped:
+            return
+        try:
+            self.replica.on_held(partition.log.recovery_point)
+            self._hold()
+            self.process_ready()
+        except InvariantBrokenError as error:
+            self._host.on_bug(partition, error)
 
     def on_log_start_moved(self) -> None:
         """See `Role`."""
@@ -195,6 +251,7 @@ class LeaderDriver(Role):
     def on_settings(self, settings: ReplicationSettings) -> None:
         """Those of the topic changed: with fewer to wait for, more may be committed."""
         self.replica.on_settings(settings)
+        self._hold()
         self.process_ready()
         self._reschedule_deadline()  # with more to wait for, it may be cut off
 

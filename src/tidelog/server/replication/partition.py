@@ -115,7 +115,7 @@ class Partition:
         """Serve as the leader of `replica.leader_epoch`, which the lineage holds already (rule 1)."""
         leading = LeaderDriver(self, replica, self._host)
         self.role = leading
-        leading.process_ready()
+        leading.run()
 
     def follow(self, following: FollowerDriver) -> None:
         """Follow the leader of an epoch. Ends with `stop`."""
@@ -328,7 +328,7 @@ class Partition:
 
     @property
     def is_sync_awaited(self) -> bool:
-        """Whether `flush.messages` asks for what was appended to be synced before it is acknowledged."""
+        """Whether `flush.messages` asks for what was appended to be synced before this replica counts as holding it."""
         record_count = self.log.config.flush_messages
         return record_count is not None and self.log.log_end_offset - self.log.recovery_point >= record_count
 

@@ -24,7 +24,6 @@ from tidelog.base.ports import Clock
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.broker.broker import Broker
-from tidelog.server.storage.log_files import LogFiles
 
 if TYPE_CHECKING:
     from tidelog.server.groups.group_coordinators import GroupCoordinators
@@ -48,10 +47,9 @@ class MarkerWriter:
         groups: whose coordinators write those of `__consumer_offsets`.
     """
 
-    def __init__(self, broker: Broker, groups: GroupCoordinators, files: LogFiles, clock: Clock) -> None:
+    def __init__(self, broker: Broker, groups: GroupCoordinators, clock: Clock) -> None:
         self._broker = broker
         self._groups = groups
-        self._files = files
         self._clock = clock
 
     async def write(self, topic_partition: TopicPartition, marker: TransactionMarker) -> None:
@@ -69,8 +67,6 @@ class MarkerWriter:
         partition = self._broker.partition(topic_partition.topic, topic_partition.partition)
         try:
             end_offset = partition.append_marker(marker, now_ms=self._clock.wall_ms())
-            if partition.is_sync_awaited:
-                await self._files.flush(partition)
         except DiskError as error:
             self._broker.on_disk_error(partition, error)
             raise refusal(Code.KAFKA_STORAGE_ERROR, str(error)) from error

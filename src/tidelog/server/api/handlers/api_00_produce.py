@@ -241,7 +241,7 @@ def _append(
         log_append_time_ms=-1 if result.log_append_time_ms is None else result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
     )
-    if partition.is_sync_awaited:
+    if acks != -1 and partition.is_sync_awaited:
         owed.unsynced.append((partition, row))
     if acks == -1 and result.last_offset >= partition.high_watermark:
         owed.uncommitted.append((partition.committed(result.last_offset + 1, owed.timeout_ms), topic, row))
