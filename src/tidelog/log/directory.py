@@ -3,6 +3,7 @@
 .lock                              held while a node uses the directory
 meta.properties                    whose it is
 .kafka_cleanshutdown               there if the last stop was a clean one
+.tidelog_stopped                   the marker of a clean stop after the next start, until that run serves
 .tidelog_incarnation               which broker epoch writes here, and in which run of the machine
 .tidelog_replicas                  whose logs lie here: what is listed and not there is lost
 recovery-point-offset-checkpoint   up to where each log is synced
@@ -45,6 +46,7 @@ from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
+STOPPED_FILE = ".tidelog_stopped"
 INCARNATION_FILE = ".tidelog_incarnation"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
@@ -124,12 +126,16 @@ class LogDirectory:
         self._disk.write_atomically(f"{self.path}/{META_PROPERTIES_FILE}", format_meta_properties(properties))
 
     def take_clean_shutdown(self) -> CleanShutdown:
-        """Tell how the last stop went, and take the marker away: from now on a crash is one."""
+        """Tell how the last stop went, and take the marker away: from now on a crash is one.
+
+        The marker is renamed, which needs no room: a process that ends before it serves has written nothing that counts,
+        so what the marker shows of the logs still holds. `write_incarnation` takes its place.
+        """
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         if not self._disk.exists(path):
             return CleanShutdown(False, None)
         broker_epoch = parse_clean_shutdown(self._disk.read_bytes(path))
-        self._disk.remove(path)
+        self._disk.rename(path, f"{self.path}/{STOPPED_FILE}")
         self._disk.sync_dir(self.path)
         return CleanShutdown(True, broker_epoch)
 
@@ -142,19 +148,43 @@ class LogDirectory:
         boot_id = self._disk.boot_id()
         if boot_id is None:
             self.forget_incarnation()
-        else:
+            return
+        path = f"{self.path}/{INCARNATION_FILE}"
+        self._disk.write_atomically(path, format_incarnation(incarnation, boot_id))
+        self._remove_stopped()
+
+    def write_registering(self, incarnation: Incarnation) -> None:
+        """Say who is about to register, and writes nothing yet: what is shown of the last run holds on.
+
+        Raises:
+            DiskError: the note is what it was.
+        """
+        boot_id = self._disk.boot_id()
+        if boot_id is not None:
             path = f"{self.path}/{INCARNATION_FILE}"
             self._disk.write_atomically(path, format_incarnation(incarnation, boot_id))
 
     def read_incarnation(self) -> Incarnation:
-        """Which wrote here, if the machine kept all of it: it has not been switched off since."""
+        """Which wrote here, if all of it was kept: the machine has not been switched off since, or the last run that
+        served stopped cleanly.
+        """
         path = f"{self.path}/{INCARNATION_FILE}"
         found = parse_incarnation(self._disk.read_bytes(path)) if self._disk.exists(path) else None
-        return NOTHING if found is None or found[1] != self._disk.boot_id() else found[0]
+        if found is not None and found[1] == self._disk.boot_id():
+            return found[0]
+        path = f"{self.path}/{STOPPED_FILE}"
+        return Incarnation(parse_clean_shutdown(self._disk.read_bytes(path))) if self._disk.exists(path) else NOTHING
 
     def forget_incarnation(self) -> None:
         """What was written here may be lost although the machine runs on: the disk refused."""
         self._disk.remove(f"{self.path}/{INCARNATION_FILE}")
+        self._remove_stopped()
+
+    def _remove_stopped(self) -> None:
+        path = f"{self.path}/{STOPPED_FILE}"
+        if self._disk.exists(path):
+            self._disk.remove(path)
+            self._disk.sync_dir(self.path)
 
     # Which replicas it has.
 

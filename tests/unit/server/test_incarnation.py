@@ -95,7 +95,10 @@ class Held(NamedTuple):
 def kill_while_it_writes(files: LogFiles, incarnation: Incarnation, written: int) -> None:
     """When some of the directories have it."""
     for held in files.directories[:written]:
-        held.write_incarnation(incarnation)
+        if incarnation.registers is None:
+            held.write_incarnation(incarnation)
+        else:
+            held.write_registering(incarnation)
 
 
 def test_a_first_start_has_nothing_to_show() -> None:
@@ -410,6 +413,43 @@ def test_a_disk_that_refuses_the_note_keeps_nobody_from_serving() -> None:
     asyncio.run(files.write_incarnation(BrokerEpoch(18)))
     disk.refusals.clear()
     disk.crash()
+    assert start(disk).previous_broker_epoch is None
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_who_has_no_room_to_say_that_it_registers_has_lost_nothing(is_stopped: bool) -> None:
+    """On a full disk a node may fail to start, again and again: it has written nothing by then."""
+    disk = MemoryDisk()
+    files = run_once(disk)
+    if is_stopped:
+        asyncio.run(files.close([], EPOCH))
+    for _ in range(2):
+        files = start(disk)
+        disk.free_write_bytes = 0
+        asyncio.run(files.write_registering(EPOCH, OURS))
+        disk.crash()
+        disk.free_write_bytes = None
+        assert start(disk).previous_broker_epoch == EPOCH
+    disk.free_write_bytes = 0
+    asyncio.run(files.write_incarnation(BrokerEpoch(18)))
+    disk.crash()
+    disk.free_write_bytes = None
+    assert start(disk).previous_broker_epoch is None, "it may have served"
+
+
+def test_a_clean_stop_outlasts_starts_that_come_to_nothing_and_losses_of_power() -> None:
+    disk = MemoryDisk()
+    assert asyncio.run(run_once(disk).close([], EPOCH))
+    for _ in range(2):
+        disk.lose_power(Random(1))
+        assert start(disk).previous_broker_epoch == EPOCH
+    files = start(disk)
+    asyncio.run(files.write_registering(EPOCH, OURS))
+    disk.lose_power(Random(1))
+    files = start(disk)
+    assert files.previous == Incarnation(EPOCH)
+    asyncio.run(files.write_incarnation(BrokerEpoch(18)))
+    disk.lose_power(Random(1))
     assert start(disk).previous_broker_epoch is None
 
 

@@ -5,6 +5,7 @@
     meta.properties          `version=1`, `cluster.id=`, `node.id=`, `directory.id=`, `tidelog.replica.list=`,
                              `tidelog.quorum.state=`
     .kafka_cleanshutdown     {"version":0,"brokerEpoch":12}; empty when written by Kafka before 3.7
+    .tidelog_stopped         the same, renamed by the next start
     .tidelog_incarnation     {"version":0,"brokerEpoch":12,"bootId":"0b6f..."}: see `log.incarnation`
 
 (`records.lineage` has the format of leader-epoch-checkpoint.) Every parser raises `CorruptLogError` naming the file

@@ -140,8 +140,26 @@ class LogDir:
         self.was_clean, broker_epoch = self._directory.take_clean_shutdown()
         self.previous = Incarnation(broker_epoch) if self.was_clean else self._directory.read_incarnation()
 
+    def write_registering(self, incarnation: Incarnation) -> None:
+        """Say who is about to register; synced when it returns.
+
+        Where there is no room for that, the last note stays: who is killed before it serves has written nothing here.
+
+        Raises:
+            DiskError: as `write_incarnation`.
+        """
+        try:
+            if not self._failed_logs:
+                self._directory.write_registering(incarnation)
+                return
+        except DiskError as error:
+            logger.error("%s: who is about to register cannot be noted: %s", self.path, error)
+            if is_full(error):
+                return
+        self._directory.forget_incarnation()
+
     def write_incarnation(self, incarnation: Incarnation) -> None:
-        """Say who writes here from now on, or is about to; synced when it returns.
+        """Say who writes here from now on; synced when it returns.
 
         Nobody does where a log failed: what that one holds would be shown as well. Nor where the disk refuses the note.
 

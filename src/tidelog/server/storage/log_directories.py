@@ -17,7 +17,7 @@ from uuid import UUID
 from tidelog.base.errors import ConfigError, DiskError
 from tidelog.base.ids import BrokerId, ClusterId, parse_uuid, uuid_text
 from tidelog.base.ports import Disk, Rng
-from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, LOCK_FILE, LogDirectory
+from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, LOCK_FILE, STOPPED_FILE, LogDirectory
 from tidelog.log.files.checkpoint import MetaProperties
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE
 from tidelog.server.storage.log_dir import PROBE_FILE, LogDir
@@ -27,6 +27,7 @@ logger = logging.getLogger("tidelog.server.log_files")
 OWN_FILES = {
     LOCK_FILE,
     CLEAN_SHUTDOWN_FILE,
+    STOPPED_FILE,
     INCARNATION_FILE,
     REPLICA_LIST_FILE,
     PROBE_FILE,

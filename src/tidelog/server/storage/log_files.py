@@ -200,7 +200,8 @@ class LogFiles:
 
     async def write_registering(self, presents: BrokerEpoch | None, incarnation_id: UUID) -> None:
         """Return once every directory says which incarnation is about to register, and what it presents."""
-        await self._write_incarnation(Incarnation(presents, incarnation_id, frozenset(self.directory_ids)))
+        incarnation = Incarnation(presents, incarnation_id, frozenset(self.directory_ids))
+        await self._in_each(partial(LogDir.write_registering, incarnation=incarnation))
 
     async def write_incarnation(self, broker_epoch: BrokerEpoch, incarnation_id: UUID | None = None) -> None:
         """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing.
@@ -208,12 +209,13 @@ class LogFiles:
         Raises:
             DiskError: one refuses even to forget what it said before, and there is no other.
         """
-        await self._write_incarnation(Incarnation(broker_epoch, incarnation_id=incarnation_id))
+        incarnation = Incarnation(broker_epoch, incarnation_id=incarnation_id)
+        await self._in_each(partial(LogDir.write_incarnation, incarnation=incarnation))
 
-    async def _write_incarnation(self, incarnation: Incarnation) -> None:
+    async def _in_each(self, write: Callable[[LogDir], None]) -> None:
         for log_dir in self.online:
             try:
-                await self._executor.run(partial(log_dir.write_incarnation, incarnation))
+                await self._executor.run(partial(write, log_dir))
             except DiskError as error:
                 self._give_up(log_dir, error)
                 return  # the others have been told to forget
