@@ -37,7 +37,15 @@ from tidelog.log.files.checkpoint import (
     parse_offsets,
 )
 from tidelog.log.files.future_mark import FUTURE_MARK_FILE, FutureMark, format_future_mark
-from tidelog.log.files.incarnation import NOTHING, Incarnation, format_incarnation, parse_incarnation
+from tidelog.log.files.incarnation import (
+    NOTHING,
+    SLOT_BYTES,
+    Incarnation,
+    Note,
+    format_note,
+    parse_notes,
+    slot_of,
+)
 from tidelog.log.files.lineage_file import LINEAGE_FILE
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica, format_replica_list, parse_replica_list
 from tidelog.log.recovery import PARTITION_METADATA_FILE
@@ -149,8 +157,7 @@ class LogDirectory:
         if boot_id is None:
             self.forget_incarnation()
             return
-        path = f"{self.path}/{INCARNATION_FILE}"
-        self._disk.write_atomically(path, format_incarnation(incarnation, boot_id))
+        self._write_note(incarnation, boot_id)
         self._remove_stopped()
 
     def write_registering(self, incarnation: Incarnation) -> None:
@@ -161,17 +168,33 @@ class LogDirectory:
         """
         boot_id = self._disk.boot_id()
         if boot_id is not None:
-            path = f"{self.path}/{INCARNATION_FILE}"
-            self._disk.write_atomically(path, format_incarnation(incarnation, boot_id))
+            self._write_note(incarnation, boot_id)
+
+    def _write_note(self, incarnation: Incarnation, boot_id: str) -> None:
+        """In place of the one before the last, where the file has the room of two."""
+        path = f"{self.path}/{INCARNATION_FILE}"
+        data = self._disk.read_bytes(path) if self._disk.exists(path) else b""
+        last = parse_notes(data)
+        note = Note(incarnation, boot_id, 0 if last is None else last.number + 1)
+        if len(data) != 2 * SLOT_BYTES:
+            slots = format_note(note), bytes(SLOT_BYTES)
+            self._disk.write_atomically(path, b"".join(slots if note.number % 2 == 0 else reversed(slots)))
+            return
+        file = self._disk.open(path)
+        try:
+            file.write_at(slot_of(note.number), format_note(note))
+            file.sync()
+        finally:
+            file.close()
 
     def read_incarnation(self) -> Incarnation:
         """Which wrote here, if all of it was kept: the machine has not been switched off since, or the last run that
         served stopped cleanly.
         """
         path = f"{self.path}/{INCARNATION_FILE}"
-        found = parse_incarnation(self._disk.read_bytes(path)) if self._disk.exists(path) else None
-        if found is not None and found[1] == self._disk.boot_id():
-            return found[0]
+        note = parse_notes(self._disk.read_bytes(path)) if self._disk.exists(path) else None
+        if note is not None and note.boot_id == self._disk.boot_id():
+            return note.incarnation
         path = f"{self.path}/{STOPPED_FILE}"
         return Incarnation(parse_clean_shutdown(self._disk.read_bytes(path))) if self._disk.exists(path) else NOTHING
 

@@ -20,10 +20,13 @@ from tidelog.io.rng import SystemRng
 from tidelog.log import Log, LogConfig
 from tidelog.log.files.incarnation import (
     NOTHING,
+    SLOT_BYTES,
     Incarnation,
-    format_incarnation,
+    Note,
+    format_note,
     incarnation_of_all,
-    parse_incarnation,
+    parse_notes,
+    slot_of,
 )
 from tidelog.records import BatchBuilder
 from tidelog.server.settings.config import NodeConfig
@@ -138,7 +141,9 @@ def test_every_directory_has_to_show_it(fault: str) -> None:
         case "garbled":
             disk.write_atomically(f"b/{INCARNATION}", b"{}")
         case _:
-            disk.write_atomically(f"b/{INCARNATION}", format_incarnation(Incarnation(BrokerEpoch(16)), disk.boot_id()))
+            disk.write_atomically(
+                f"b/{INCARNATION}", format_note(Note(Incarnation(BrokerEpoch(16)), disk.boot_id(), 0))
+            )
     assert start(disk).previous_broker_epoch is None
 
 
@@ -409,7 +414,7 @@ def test_a_disk_that_refuses_the_note_keeps_nobody_from_serving() -> None:
     disk = MemoryDisk()
     run_once(disk)
     files = start(disk)
-    disk.refusals.add(f"b/{INCARNATION}.tmp")
+    disk.refusals.add("write")
     asyncio.run(files.write_incarnation(BrokerEpoch(18)))
     disk.refusals.clear()
     disk.crash()
@@ -417,10 +422,35 @@ def test_a_disk_that_refuses_the_note_keeps_nobody_from_serving() -> None:
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-def test_who_has_no_room_to_say_that_it_registers_has_lost_nothing(is_stopped: bool) -> None:
-    """On a full disk a node may fail to start, again and again: it has written nothing by then."""
+def test_on_a_full_disk_it_can_be_said_who_registers(is_stopped: bool) -> None:
+    """A node may fail to start, again and again, while there is no room: it has written nothing by then."""
     disk = MemoryDisk()
     files = run_once(disk)
+    if is_stopped:
+        asyncio.run(files.close([], EPOCH))
+    for _ in range(3):
+        files = start(disk)
+        disk.free_write_bytes = 0
+        asyncio.run(files.write_registering(EPOCH, OURS))
+        disk.crash()
+        disk.free_write_bytes = None
+        previous = start(disk).previous
+        assert (previous.broker_epoch, previous.registers) == (EPOCH, OURS)
+    disk.free_write_bytes = 0
+    asyncio.run(files.write_incarnation(BrokerEpoch(18), OURS))
+    disk.crash()
+    disk.free_write_bytes = None
+    assert start(disk).previous_broker_epoch == 18
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_who_has_no_room_to_say_that_it_registers_has_lost_nothing(is_stopped: bool) -> None:
+    """The file of a release before, which has no room for a second note."""
+    disk = MemoryDisk()
+    files = run_once(disk)
+    for directory in "ab":
+        old = b'{"version":0,"brokerEpoch":%d,"bootId":"%s"}' % (EPOCH, disk.boot_id().encode())
+        disk.write_atomically(f"{directory}/{INCARNATION}", old)
     if is_stopped:
         asyncio.run(files.close([], EPOCH))
     for _ in range(2):
@@ -429,7 +459,7 @@ def test_who_has_no_room_to_say_that_it_registers_has_lost_nothing(is_stopped: b
         asyncio.run(files.write_registering(EPOCH, OURS))
         disk.crash()
         disk.free_write_bytes = None
-        assert start(disk).previous_broker_epoch == EPOCH
+        assert start(disk).previous == Incarnation(EPOCH)
     disk.free_write_bytes = 0
     asyncio.run(files.write_incarnation(BrokerEpoch(18)))
     disk.crash()
@@ -458,16 +488,29 @@ def test_what_cannot_be_read_proves_nothing() -> None:
         Incarnation(EPOCH),
         Incarnation(EPOCH, incarnation_id=OURS),
         Incarnation(EPOCH, OURS, frozenset({UUID(int=1), UUID(int=2)})),
-        Incarnation(None, OURS, frozenset({UUID(int=1)})),
+        Incarnation(None, OURS, frozenset(UUID(int=number) for number in range(400))),
     ):
-        assert parse_incarnation(format_incarnation(one, "boot-1")) == (one, "boot-1")
-    known = b'{"version":0,"brokerEpoch":1,"bootId":"b",'
+        assert parse_notes(format_note(Note(one, "boot-1", 7))) == Note(one, "boot-1", 7)
+    known = b'{"version":0,"brokerEpoch":1,"bootId":"b"'
+    assert parse_notes(known + b"}") == Note(Incarnation(BrokerEpoch(1)), "b", 0), "as releases before wrote it"
     for data in (
-        b"", b"\xff", b"[]", b'{"version":1,"brokerEpoch":1,"bootId":"b"}', b'{"version":0,"brokerEpoch":-1}',
-        b'{"version":0,"brokerEpoch":-1,"bootId":"b"}', known + b'"registers":"x"}', known + b'"registers":7}',
-        known + b'"directories":["x"]}', known + b'"directories":7}',
+        b"", b"\xff", b"[]", b'{"version":2,"brokerEpoch":1,"bootId":"b"}', b'{"version":0,"brokerEpoch":-1}',
+        b'{"version":0,"brokerEpoch":-1,"bootId":"b"}', known + b',"registers":"x"}', known + b',"registers":7}',
+        known + b',"directories":["x"]}', known + b',"directories":7}', known + b',"number":"7"}',
+        known + b"} 00000000", bytes(2 * SLOT_BYTES),
     ):  # fmt: skip
-        assert parse_incarnation(data) is None
+        assert parse_notes(data) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 30, SLOT_BYTES])
+def test_of_two_notes_the_newer_one_that_is_whole_counts(size: int) -> None:
+    file = bytearray(2 * SLOT_BYTES)
+    for number in (4, 5):
+        file[slot_of(number) : slot_of(number) + SLOT_BYTES] = format_note(Note(Incarnation(EPOCH), "b", number))
+    file[:size] = format_note(Note(Incarnation(BrokerEpoch(18)), "b", 6))[:size]
+    newest = parse_notes(bytes(file))
+    assert newest is not None
+    assert newest.number == (6 if size == SLOT_BYTES else 5)
 
 
 @pytest.mark.parametrize("written", [0, 1, 2])

@@ -6,7 +6,7 @@
                              `tidelog.quorum.state=`
     .kafka_cleanshutdown     {"version":0,"brokerEpoch":12}; empty when written by Kafka before 3.7
     .tidelog_stopped         the same, renamed by the next start
-    .tidelog_incarnation     {"version":0,"brokerEpoch":12,"bootId":"0b6f..."}: see `log.incarnation`
+    .tidelog_incarnation     {"version":1,"number":3,"brokerEpoch":12,"bootId":"0b6f..."}: see `incarnation.py`
 
 (`records.lineage` has the format of leader-epoch-checkpoint.) Every parser raises `CorruptLogError` naming the file
 and the line for what was never written so.

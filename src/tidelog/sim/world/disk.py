@@ -123,8 +123,9 @@ class SimulatedFile:
         self.write_at(len(self._contents.data), data)
 
     def write_at(self, position: int, data: Buffer) -> None:
-        """Write all of `data` at `position`; when the disk is full, a part of it."""
-        written = self._disk.admit_write(self.path, len(data))
+        """Write all of `data` at `position`; when the disk is full, a part of it. What is replaced takes no room."""
+        replaced = min(max(len(self._contents.data) - position, 0), len(data))
+        written = replaced + self._disk.admit_write(self.path, len(data) - replaced)
         self._disk.on_change("write", self.path, data)
         self._contents.write_at(position, data if written == len(data) else memoryview(data)[:written])
         if written < len(data):
