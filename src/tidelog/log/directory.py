@@ -136,8 +136,8 @@ class LogDirectory:
     def take_clean_shutdown(self) -> CleanShutdown:
         """Tell how the last stop went, and take the marker away: from now on a crash is one.
 
-        The marker is renamed, which needs no room. A process that ends before it serves has written nothing that counts,
-        so what the marker shows of the logs still holds; `write_incarnation` replaces it.
+        The marker is renamed, which needs no room. A process that ends before it serves has written nothing that
+        counts, so what the marker shows of the logs still holds; `write_incarnation` replaces it.
         """
         path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
         if not self._disk.exists(path):
