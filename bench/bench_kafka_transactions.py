@@ -66,7 +66,7 @@ def copy(target: Target, source: str, sink: str, run: int) -> tuple[float, list[
             producer.begin_transaction()
             for message in batch:
                 assert message.error() is None, message.error()
-                producer.produce(sink, message.value(), partition=message.partition())
+                producer.produce(sink, message.value(), partition=message.partition() or 0)
             positions = consumer.position(consumer.assignment())
             producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), TIMEOUT_SECONDS)
             producer.commit_transaction(TIMEOUT_SECONDS)
