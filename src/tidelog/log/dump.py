@@ -114,8 +114,8 @@ _SUFFIXES = (LOG_SUFFIX, *INDEX_SUFFIXES, SNAPSHOT_SUFFIX, TRUNCATED_SUFFIX)
 
 
 def _base_offset(name: str) -> Offset | None:
-    """Of a file of a segment, whatever was being done to it: `.deleted`, `.cleaned` and `.swap` may follow."""
-    for ending in ("", ".deleted", ".cleaned", ".swap"):
+    """Of a file of a segment, whatever was being done to it: `.deleted`, `.cleaned`, `.swap` or `.start` may follow."""
+    for ending in ("", ".deleted", ".cleaned", ".swap", ".start"):
         if name.endswith(ending):
             for suffix in _SUFFIXES:
                 offset = parse_file_name(name.removesuffix(ending), suffix)

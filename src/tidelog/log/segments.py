@@ -17,6 +17,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Disk, Rng
 from tidelog.log.compaction.cleaner_mark import CleanedMark
 from tidelog.log.config import LogConfig
+from tidelog.log.files.leftovers import START_SUFFIX
 from tidelog.log.files.transaction_index import AbortedEntry, AbortedFile, AbortedTransaction
 from tidelog.log.segment import OFFSET_DELTA_MAX, Segment
 from tidelog.log.slice import LogSlice
@@ -343,15 +344,22 @@ class Segments:
         self._disk.sync_dir(self._directory)
 
     def replace_all(self, base_offset: Offset, now_ms: int) -> None:
-        """Nothing is left but a new, empty segment. This is synced."""
+        """Nothing is left but a new, empty segment. This is synced.
+
+        The new one is announced before the others go: a log whose process ends meanwhile is not taken for one that
+        lost all its files, and goes on where it was to (`clear_leftovers`).
+        """
         self.is_touched = True
         self._aborted = None
+        started = Segment(self._disk, self._directory, base_offset, self.config, now_ms=now_ms, suffix=START_SUFFIX)
+        started.create()
+        self._disk.sync_dir(self._directory)
         for segment in reversed(self._segments):
             segment.spoil_slices()
             self._retire(segment)
-        self.active = Segment(self._disk, self._directory, base_offset, self.config, now_ms=now_ms)
-        self.active.create()
-        self._segments = [self.active]
+        started.take_names()
+        self.active = started
+        self._segments = [started]
         self._base_offsets = [base_offset]
         self._warm = []
         self._disk.sync_dir(self._directory)

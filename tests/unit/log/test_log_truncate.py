@@ -104,6 +104,85 @@ def test_a_log_may_start_anew_elsewhere() -> None:
     assert (values_of(again), again.log_start_offset, again.recovery.lines()) == (["a"], 1000, [])
 
 
+class CutDisk(MemoryDisk):
+    """Stops at the `stop_at`-th change of anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+        self.stop_at: int | None = None
+
+    def admit(self, path: str, operation: str) -> None:
+        super().admit(path, operation)
+        self.changes += 1
+        if self.changes == self.stop_at:
+            self.stop_at = None
+            raise KilledError(path, operation)
+
+
+class KilledError(BaseException):
+    """The process, or the machine, stops here. Nobody catches it."""
+
+
+@pytest.mark.parametrize("power_seed", [None, *range(4)])
+@pytest.mark.parametrize("start_at", [1000, 4, 3, 0])
+def test_a_log_that_was_to_start_anew_as_the_process_ended_has_not_lost_all_its_files(
+    start_at: int, power_seed: int | None
+) -> None:
+    """Whether it is the old log, the beginning of it or the new one: there is one, as there was before."""
+    stop_at, is_done = 1, False
+    while not is_done:
+        disk = CutDisk()
+        log = filled(disk)
+        log.flush()
+        disk.changes, disk.stop_at = 0, stop_at
+        try:
+            log.truncate_fully_and_start_at(Offset(start_at))
+            is_done = True
+        except KilledError:
+            pass
+        disk.stop_at = None
+        disk.crash()
+        if power_seed is not None:
+            disk.lose_power(Random(100 * stop_at + power_seed))
+        again = open_log(disk, clean=False, segment_size_bytes=3 * SIZE)
+        assert not again.recovery.had_no_segment, f"killed at change {stop_at}"
+        assert again.recovery.truncation is None
+        assert again.recovery.damages == []
+        begins = again.log_start_offset, again.log_end_offset
+        is_new = begins == (start_at, start_at)
+        assert is_new or (begins[0] == 0 and "0123456789".startswith("".join(values_of(again))))
+        assert is_new or not is_done
+        log = open_log(disk, clean=False, segment_size_bytes=3 * SIZE)
+        assert (log.log_start_offset, log.log_end_offset) == begins
+        append(log, "a", epoch=9)
+        assert values_of(open_log(disk, clean=False, segment_size_bytes=3 * SIZE))[-1] == "a"
+        stop_at += 1
+    assert stop_at > 10
+
+
+@pytest.mark.parametrize("killed_at", [3, 8, 12])
+def test_a_start_anew_that_was_announced_is_completed_however_often_that_is_interrupted(killed_at: int) -> None:
+    disk = CutDisk()
+    log = filled(disk)
+    disk.changes, disk.stop_at = 0, killed_at
+    with pytest.raises(KilledError):
+        log.truncate_fully_and_start_at(Offset(4))
+    stop_at = 1
+    while True:
+        disk.changes, disk.stop_at = 0, stop_at
+        try:
+            log = open_log(disk, clean=False)
+        except KilledError:
+            assert any(path.endswith((".log", ".log.start")) for path in disk.files)
+            disk.lose_power(Random(stop_at))
+            stop_at += 1
+            continue
+        break
+    assert (log.log_start_offset, log.log_end_offset, log.recovery.had_no_segment) == (4, 4, False)
+    assert [path for path in disk.files if ".log" in path] == [f"{DIRECTORY}/{4:020d}.log"]
+
+
 def test_the_recovery_point_goes_back_with_the_records() -> None:
     log = filled(MemoryDisk())
     log.flush()

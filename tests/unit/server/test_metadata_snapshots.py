@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import replace
 from random import Random
 from typing import TypeVar
 from uuid import UUID
@@ -19,12 +20,13 @@ from tidelog.base.ids import CLUSTER_METADATA, BrokerId, LeaderEpoch, Offset
 from tidelog.log.directory import LogDirectory
 from tidelog.metadata import MetadataImage
 from tidelog.metadata.records import FeatureLevelRecord
+from tidelog.quorum import format_quorum_state
 from tidelog.quorum.values import ReplicaKey, SnapshotId, Voter, VoterSet
 from tidelog.records import ControlType, read_control_record, read_records, split_batches, split_whole_batches
 from tidelog.server.quorum.metadata_log import MetadataLog, encode_decision
 from tidelog.server.quorum.snapshot_scheduler import SnapshotScheduler
 from tidelog.server.storage.log_dir import LogDir
-from tidelog.server.storage.metadata_files import MetadataFiles
+from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.storage.metadata_snapshots import (
     MetadataSnapshots,
     Snapshot,
@@ -330,3 +332,68 @@ def test_a_log_beside_a_snapshot_is_kept_if_it_has_the_last_record_of_that(
     assert again.log_start_offset == 5
     assert again.log_end_offset == (end_offset if is_kept else 5)
     assert again.lineage.latest_leader_epoch == (written[-1][0] if is_kept else 1)
+
+
+class KilledError(BaseException):
+    """The process, or the machine, stops here. Nobody catches it."""
+
+
+class CutDisk(MemoryDisk):
+    """Stops at the `stop_at`-th change of anything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.changes = 0
+        self.stop_at: int | None = None
+
+    def admit(self, path: str, operation: str) -> None:
+        super().admit(path, operation)
+        self.changes += 1
+        if self.changes == self.stop_at:
+            raise KilledError(path, operation)
+
+
+@pytest.mark.parametrize("power_seed", [None, *range(4)])
+@pytest.mark.parametrize("end_offset", [3, 5, 50])
+def test_a_voter_that_is_killed_while_it_loads_a_snapshot_has_lost_nothing(
+    end_offset: int, power_seed: int | None
+) -> None:
+    """Whatever it had is there, or the snapshot that takes its place: it may vote, as it might before."""
+    snapshot_id = SnapshotId(Offset(end_offset), LeaderEpoch(2))
+    stop_at, is_loaded = 1, False
+    while not is_loaded:
+        disk, clock = CutDisk(), SetClock()
+        opened = open_metadata(disk)
+        log = MetadataLog(opened.log, opened.snapshots, clock=clock)
+        for _ in range(5):
+            log.append(encode_decision(RECORDS[:1], 0), LeaderEpoch(1))
+        log.sync(log.log_end_offset)
+        state = replace(opened.state, leader_epoch=LeaderEpoch(1), has_records=True)
+        disk.write_atomically(f"{log.directory}/quorum-state", format_quorum_state(state))
+        data = format_snapshot(Snapshot(snapshot_id, RECORDS[:1], None, 0))
+        disk.changes, disk.stop_at = 0, stop_at
+        try:
+            opened.snapshots.append_part(snapshot_id, 0, data[:100])
+            opened.snapshots.append_part(snapshot_id, 100, data[100:])
+            opened.snapshots.finish_part(snapshot_id)
+            log.start_at(snapshot_id)
+            is_loaded = True
+        except KilledError:
+            pass
+        disk.stop_at = None
+        disk.crash()
+        if power_seed is not None:
+            disk.lose_power(Random(100 * stop_at + power_seed))
+        again = open_metadata(disk)
+        assert not again.state.is_lost, f"killed at change {stop_at}"
+        starts_at, ends_at = again.log.log_start_offset, again.log.log_end_offset
+        assert (starts_at, ends_at) in ((0, 5), (end_offset, end_offset)), f"killed at change {stop_at}"
+        assert (again.snapshot is None) == (starts_at == 0)
+        assert not is_loaded or starts_at == end_offset
+        stop_at += 1
+    assert stop_at > 20
+
+
+def open_metadata(disk: MemoryDisk) -> OpenedMetadata:
+    directory = LogDirectory.open(disk, "logs")
+    return MetadataFiles(LogDir(directory, UUID(int=1), disk=disk, rng=SeededRng(1)), disk=disk).open(now_ms=0)

@@ -4,11 +4,14 @@
 *.tmp       never became what it was to be         removed
 *.cleaned   an unfinished result of compaction     removed: the segments it came from are there
 *.swap      a finished one, about to replace them  the replacement is completed
+*.start     the log goes on there, with no record  it does, and whatever else there is of it is removed
 
 Kafka: `LogLoader`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
@@ -19,6 +22,7 @@ from tidelog.log.segment import DELETED_SUFFIX, INDEX_SUFFIXES, LOG_SUFFIX, file
 TEMPORARY_SUFFIX = ".tmp"
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
+START_SUFFIX = ".start"
 
 
 def clear_leftovers(disk: Disk, directory: str) -> list[str]:
@@ -28,7 +32,10 @@ def clear_leftovers(disk: Disk, directory: str) -> list[str]:
         DiskError: the disk refused; to be tried again, since every step may be repeated.
     """
     names = disk.list(directory)
-    dealt_with = []
+    started = next((name for name in names if _log_offset(name, START_SUFFIX) is not None), None)
+    if started is not None:
+        names = _start_anew(disk, directory, names)
+    dealt_with = [] if started is None else [started]
     cleaned = [offset for name in names if (offset := _log_offset(name, CLEANED_SUFFIX)) is not None]
     for name in names:
         swapped = _log_offset(name, SWAP_SUFFIX)
@@ -45,9 +52,25 @@ def clear_leftovers(disk: Disk, directory: str) -> list[str]:
     for name in swaps:
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
         dealt_with.append(name)
+    if started is not None:
+        disk.rename(f"{directory}/{started}", f"{directory}/{started.removesuffix(START_SUFFIX)}")
     if dealt_with:
         disk.sync_dir(directory)
     return dealt_with
+
+
+def _start_anew(disk: Disk, directory: str, names: Sequence[str]) -> list[str]:
+    """Remove what there is of a log that is to start anew. Of each segment the indexes go first (`lost_segments`).
+
+    Returns:
+        The names that are left.
+    """
+    suffixes = [*INDEX_SUFFIXES, LOG_SUFFIX]
+    suffixes += [suffix + SWAP_SUFFIX for suffix in suffixes]
+    removed = [name for suffix in suffixes for name in names if parse_file_name(name, suffix) is not None]
+    for name in removed:
+        disk.remove(f"{directory}/{name}")
+    return [name for name in names if name not in removed]
 
 
 def _log_offset(name: str, suffix: str) -> Offset | None:

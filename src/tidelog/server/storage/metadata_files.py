@@ -16,6 +16,7 @@ from tidelog.base.ids import CLUSTER_METADATA, TopicPartition
 from tidelog.base.ports import Disk
 from tidelog.log import Log, LogConfig
 from tidelog.log.continuity import holds_whole_batch, is_unsynced
+from tidelog.log.files.leftovers import START_SUFFIX
 from tidelog.log.files.lineage_file import LINEAGE_FILE
 from tidelog.log.recovery import TRUNCATED_SUFFIX, lost_segments
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
@@ -25,6 +26,8 @@ from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.metadata_snapshots import MetadataSnapshots, Snapshot
 
 INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, LOG_SUFFIX + START_SUFFIX)
+"""Of the segments of a log, one that is about to take the place of all others included."""
 logger = logging.getLogger("tidelog.server.metadata_files")
 
 METADATA_BATCH_SIZE_BYTES_MAX = 256 << 20
@@ -101,7 +104,7 @@ class MetadataFiles:
         """
         state, path = self.read_quorum_state(), self._directory.log_path(CLUSTER_METADATA)
         names = self._disk.list(path) if self._disk.exists(path) else []
-        segments = [name for name in names if parse_file_name(name, LOG_SUFFIX) is not None]
+        segments = [name for name in names if any(parse_file_name(name, each) is not None for each in SEGMENT_SUFFIXES)]
         loss = None
         if state is None:
             has_records = any(self._disk.read_bytes(f"{path}/{name}") for name in segments)
