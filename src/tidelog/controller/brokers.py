@@ -5,12 +5,13 @@ Kafka: `ClusterControlManager`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from itertools import islice
 from uuid import UUID
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.controller.leaders import changes_on_leaving
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import BrokerChange, BrokerToRegister, ControllerSettings
@@ -39,10 +40,12 @@ def decide_register_broker(
     *,
     next_offset: int,
     is_previous_alive: bool,
+    scan: PartitionScan,
 ) -> Decision[BrokerChange]:
     """Register a broker. A new incarnation takes the old one's place; leaderships and seats end, in the same batch.
 
-    Where those are many, the old one is fenced first, and what it has goes in portions, each on being asked again.
+    Where those are many, or there are many partitions to look for them, the old one is fenced first, and what it has
+    goes in portions, each on being asked again.
 
     So no record can be written in an epoch that the old process led (rule 6 of the replication notes). The new one is
     fenced until it is unfenced: until it has seen its own registration. It stays eligible to lead where the old one
@@ -51,6 +54,7 @@ def decide_register_broker(
     Args:
         next_offset: where the decision's first record will lie; it becomes the broker epoch.
         is_previous_alive: whether another incarnation of this broker was heard of within its session.
+        scan: a pass that is told what changes behind it: goes on with it.
 
     Raises:
         KafkaError: INCONSISTENT_CLUSTER_ID; DUPLICATE_BROKER_REGISTRATION while another process with this id lives;
@@ -80,16 +84,17 @@ def decide_register_broker(
             f"another process serves as broker {broker.broker_id}: stop it, or give this one another node.id; "
             "if it was killed a moment ago, its session will end soon",
         )
-    changes = changes_on_leaving(
+    all_changes = changes_on_leaving(
         metadata,
         broker.broker_id,
         TopicRules(metadata, settings),
         is_lost=is_lost,
         directories=broker.log_dirs or None,
-        count_max=settings.partition_changes_max + 1,
+        partitions=scan.portion(metadata, settings.partition_changes_max),
     )
-    if len(changes) > settings.partition_changes_max:
-        return _before_it_goes(settings, broker.broker_id, previous, changes)
+    changes = tuple(islice(all_changes, settings.partition_changes_max))
+    if not scan.is_done:
+        return _before_it_goes(broker.broker_id, previous, changes)
     broker_epoch = BrokerEpoch(next_offset)
     return Decision(
         (_registration(metadata, broker, broker_epoch, is_fenced=True), *changes),
@@ -130,18 +135,24 @@ def decide_fence_broker(
 
 
 def decide_unregister_broker(
-    metadata: MetadataView, settings: ControllerSettings, broker_id: BrokerId, broker_epoch: BrokerEpoch | None
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    broker_id: BrokerId,
+    broker_epoch: BrokerEpoch | None,
+    *,
+    scan: PartitionScan,
 ) -> Decision[BrokerChange]:
     """Forget a broker that is gone for good. It stays among the replicas of its partitions, which others lead.
 
-    Where it leads many, it is fenced first, and what it has goes in portions, each on being asked again. No heartbeat
-    lets it in meanwhile (`BrokerSessions.on_leaving`).
+    Where it leads many, or there are many partitions to look for them, it is fenced first, and what it has goes in
+    portions, each on being asked again. No heartbeat lets it in meanwhile (`BrokerSessions.on_leaving`).
 
     It may be alive: then it finds that it is not registered, and registers anew.
 
     Args:
         broker_epoch: the incarnation that is meant; None for whichever there is. If another one has taken its place
             meanwhile, nothing is left to do.
+        scan: a pass that is told what changes behind it: goes on with it.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED.
@@ -152,10 +163,11 @@ def decide_unregister_broker(
     if broker is None:
         raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
     record = UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.broker_epoch)
-    count_max = settings.partition_changes_max + 1
-    changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings), count_max=count_max)
-    if len(changes) == count_max:
-        return _before_it_goes(settings, broker_id, broker, changes)
+    partitions = scan.portion(metadata, settings.partition_changes_max)
+    all_changes = changes_on_leaving(metadata, broker_id, TopicRules(metadata, settings), partitions=partitions)
+    changes = tuple(islice(all_changes, settings.partition_changes_max))
+    if not scan.is_done:
+        return _before_it_goes(broker_id, broker, changes)
     return Decision((*changes, record), BrokerChange(broker.broker_epoch))
 
 
@@ -177,23 +189,18 @@ def registered(metadata: MetadataView, broker_id: BrokerId, broker_epoch: Broker
 
 
 def _before_it_goes(
-    settings: ControllerSettings,
-    broker_id: BrokerId,
-    broker: BrokerImage | None,
-    changes: Sequence[PartitionChangeRecord],
+    broker_id: BrokerId, broker: BrokerImage | None, changes: tuple[PartitionChangeRecord, ...]
 ) -> Decision[BrokerChange]:
     """A portion of what has to be done before the registration of a broker ends, or one of it begins.
 
     Args:
         broker: fenced first, if there is one.
-        changes: more than a portion. None of them is met again when they are done.
     """
-    portion = tuple(changes[: settings.partition_changes_max])
     if broker is None:
-        return Decision(portion, BrokerChange(NO_BROKER_EPOCH, has_more=True))
+        return Decision(changes, BrokerChange(NO_BROKER_EPOCH, has_more=True))
     epoch = broker.broker_epoch
     fence = BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, fenced=FENCED)
-    return Decision(portion if broker.is_fenced else (fence, *portion), BrokerChange(epoch, has_more=True))
+    return Decision(changes if broker.is_fenced else (fence, *changes), BrokerChange(epoch, has_more=True))
 
 
 def _has_all_of(previous: BrokerImage, broker: BrokerToRegister) -> bool:

@@ -16,6 +16,7 @@ from itertools import islice
 from tidelog.base.errors import Code, ConfigError, KafkaError, refusal
 from tidelog.base.ids import BrokerId
 from tidelog.controller.leaders import changes_on_min_insync
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.topic_rules import UNCLEAN_ELECTION, TopicRules
 from tidelog.controller.values import (
@@ -50,18 +51,24 @@ CONFIG_CHANGES_PER_REQUEST_MAX = 10_000
 
 
 def decide_alter_configs(
-    metadata: MetadataView, settings: ControllerSettings, resources: Sequence[ConfigsToAlter], *, validate_only: bool
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    resources: Sequence[ConfigsToAlter],
+    *,
+    validate_only: bool,
+    scan: PartitionScan,
 ) -> Decision[tuple[AlteredConfigs, ...]]:
     """Change settings, those resources that can be in one batch. The results are in the order of the request.
 
     Where fewer need to be in sync from then on, nobody may be eligible who lacks what those commit alone (rule 4). So
-    who is eligible ceases to be with the setting, or before it: where those are many, in portions, each on being asked
-    again, and the setting comes with the last of them. Who is eligible no longer loses nothing by that, but for the
-    moment, and for good if the request is not repeated, there is one less to lead. Elections that are allowed by a
-    setting follow it.
+    who is eligible ceases to be with the setting, or before it: where those are many, or there are many partitions to
+    look for them, in portions, each on being asked again, and the setting comes with the last of them. Who is eligible
+    no longer loses nothing by that, but for the moment, and for good if the request is not repeated, there is one less
+    to lead. Elections that are allowed by a setting follow it.
 
     Args:
         validate_only: say what would become of them, and do nothing.
+        scan: a pass that is told what changes behind it: goes on with it.
     """
     counts = Counter(one.resource for one in resources)
     are_too_many = sum(len(one.changes) for one in resources) > CONFIG_CHANGES_PER_REQUEST_MAX
@@ -91,9 +98,10 @@ def decide_alter_configs(
     draft = after(metadata, *records)
     changes: list[PartitionChangeRecord] = []
     if MIN_INSYNC in changed:
-        changes += islice(changes_on_min_insync(draft, TopicRules(draft, settings)), count_max + 1)
-    if len(changes) > count_max:
-        return Decision(tuple(changes[:count_max]), tuple(replace(one, has_more=True) for one in altered))
+        rules = TopicRules(draft, settings)
+        changes += islice(changes_on_min_insync(rules, scan.portion(draft, count_max)), count_max)
+        if not scan.is_done:
+            return Decision(tuple(changes), tuple(replace(one, has_more=True) for one in altered))
     if UNCLEAN_ELECTION.name in changed:
         changes += pending_changes(after(draft, *changes), settings)
     return Decision((*records, *changes), tuple(altered))

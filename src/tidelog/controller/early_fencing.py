@@ -14,7 +14,7 @@ what nobody else can lead stays with the broker until its session ends.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
@@ -29,6 +29,8 @@ from tidelog.journal import Decision
 from tidelog.metadata.image import MetadataView
 from tidelog.metadata.records.brokers import FENCED, BrokerRegistrationChangeRecord
 
+LOOKS_PER_HELD = 10
+"""Partitions that a portion may look into, for each that it may change: some microseconds each."""
 BROKERS_PER_SUSPECT = 3
 """Of so many brokers one may be suspected at a time, and one in any case."""
 
@@ -58,7 +60,10 @@ class Suspect:
         closed_ms: when that was.
         turn: of `BrokerSessions`, then.
         is_resolved: whether what could be done about it was.
-        scan: how far that is, where not all of it can be done at once; and `moved`, how many partitions were.
+        scan: how far that is: whether all can do without it is looked at first, in a pass that is told what changes
+            behind it; and where they cannot, what can be moved.
+        held: in how many partitions it is in sync that were looked at; None once it is known to be needed in one.
+        moved: how many partitions were moved.
     """
 
     broker_id: BrokerId
@@ -66,7 +71,8 @@ class Suspect:
     closed_ms: int
     turn: int
     is_resolved: bool = False
-    scan: PartitionScan | None = None
+    scan: PartitionScan = field(default_factory=PartitionScan)
+    held: int | None = 0
     moved: int = 0
 
 
@@ -151,20 +157,41 @@ def decide_fence_early(
     doubt = suspicions.doubt(suspect, metadata, now_ms)
     if doubt is not None:
         return Decision((), EarlyFence(doubt, suspect.moved))
-    broker_id, rules = suspect.broker_id, TopicRules(metadata, settings)
-    if suspect.scan is None:
-        held = can_all_do_without(metadata, broker_id, rules)
-        if held is not None:
-            fence = BrokerRegistrationChangeRecord(
-                broker_id=broker_id, broker_epoch=suspect.broker_epoch, fenced=FENCED
-            )
-            suspect.is_resolved = True
-            changes = pending_changes(after(metadata, fence), settings)
-            return Decision((fence, *changes), EarlyFence(None, held, is_fenced=True))
-        suspect.scan = PartitionScan(metadata)
+    if suspect.held is not None:
+        if suspect.scan.has_brokers_changed:
+            suspect.scan.begin(metadata)  # who can do without it is another question now
+            suspect.held = 0
+        _look_for_need(metadata, settings, suspect)
+    if suspect.held is None:
+        return _move_some(metadata, settings, suspect)
+    if not suspect.scan.is_done:
+        return Decision((), EarlyFence(None, has_more=True))
+    suspect.is_resolved = True
+    fence = BrokerRegistrationChangeRecord(
+        broker_id=suspect.broker_id, broker_epoch=suspect.broker_epoch, fenced=FENCED
+    )
+    changes = pending_changes(after(metadata, fence), settings)
+    return Decision((fence, *changes), EarlyFence(None, suspect.held, is_fenced=True))
+
+
+def _look_for_need(metadata: MetadataView, settings: ControllerSettings, suspect: Suspect) -> None:
+    """A portion of the partitions: whether each has a leader without it. The first that has not decides."""
+    looks_max = settings.partition_changes_max * LOOKS_PER_HELD
+    partitions = suspect.scan.portion(metadata, settings.partition_changes_max)
+    can_do = can_all_do_without(metadata, suspect.broker_id, TopicRules(metadata, settings), partitions)
+    for is_possible in islice(can_do, looks_max):
+        if not is_possible:
+            suspect.held = None
+            suspect.scan = PartitionScan(metadata)
+            return
+        assert suspect.held is not None
+        suspect.held += 1
+
+
+def _move_some(metadata: MetadataView, settings: ControllerSettings, suspect: Suspect) -> Decision[EarlyFence]:
     count_max = settings.partition_changes_max
     partitions = suspect.scan.portion(metadata, count_max)
-    moves = changes_on_shutdown(metadata, broker_id, rules, partitions)
+    moves = changes_on_shutdown(metadata, suspect.broker_id, TopicRules(metadata, settings), partitions)
     portion = tuple(islice(moves, count_max))
     suspect.moved += len(portion)
     suspect.is_resolved = suspect.scan.is_done

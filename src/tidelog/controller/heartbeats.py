@@ -18,7 +18,8 @@ from uuid import UUID
 
 from tidelog.base.ids import BrokerId, Offset
 from tidelog.controller.brokers import decide_fence_broker, decide_unfence_broker, registered
-from tidelog.controller.leaders import changes_on_shutdown, changes_where_nobody_knows, partitions_of
+from tidelog.controller.leaders import changes_on_shutdown, changes_where_nobody_knows
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.pending_changes import after, pending_changes
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.topic_rules import TopicRules
@@ -36,8 +37,12 @@ def decide_heartbeat(
     *,
     next_offset: Offset,
     now_ms: int,
+    scan: PartitionScan,
 ) -> Decision[HeartbeatReply]:
     """Let a broker in, out, or shut down, as it wants. Its session goes on at once, whatever becomes of the decision.
+
+    Args:
+        scan: goes on with it, where a broker that shuts down has much to give away.
 
     Raises:
         KafkaError: BROKER_ID_NOT_REGISTERED; STALE_BROKER_EPOCH when it registered anew since.
@@ -54,10 +59,12 @@ def decide_heartbeat(
     is_fenced = broker.is_fenced
     shuts_down = heartbeat.wants_shut_down
     if shuts_down and not is_fenced and not heartbeat.wants_fence:
-        moves = _moves_on_shutdown(metadata, settings, broker)
+        moves = _moves_on_shutdown(metadata, settings, broker, scan)
+        has_more = not scan.is_done
         if moves:
             sessions.on_leaderships_moved(broker.broker_id, Offset(next_offset + len(moves)))
-            return Decision(moves, HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
+        if moves or has_more:
+            return Decision(moves, HeartbeatReply(is_caught_up, is_fenced=False, has_more=has_more))
         if broker.in_controlled_shutdown and not sessions.know_of_move(broker.broker_id, _active(metadata)):
             return Decision((), HeartbeatReply(is_caught_up, is_fenced=False, should_shut_down=False))
     if shuts_down or heartbeat.wants_fence:
@@ -103,18 +110,22 @@ def _without_directories(
     draft = after(metadata, record)
     changes = pending_changes(draft, settings)
     draft = after(draft, *changes)
-    unknown = changes_where_nobody_knows(draft, broker.broker_id, TopicRules(draft, settings))
+    partitions = PartitionScan(draft).portion(draft, settings.partition_changes_max)
+    unknown = changes_where_nobody_knows(draft, broker.broker_id, TopicRules(draft, settings), partitions)
     return (record, *changes, *islice(unknown, settings.partition_changes_max - len(changes)))
 
 
-def _moves_on_shutdown(metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage) -> tuple[object, ...]:
-    """The records that give away what others can take over, the first portion of it; none if there is nothing.
+def _moves_on_shutdown(
+    metadata: MetadataView, settings: ControllerSettings, broker: BrokerImage, scan: PartitionScan
+) -> tuple[object, ...]:
+    """The records that give away what others can take over, the next portion of it; none if there is nothing in it.
 
     The broker asks again until nothing is left. One that leads only what nobody else can lead goes on leading it until
     it is gone.
     """
     rules = TopicRules(metadata, settings)
-    all_changes = changes_on_shutdown(metadata, broker.broker_id, rules, partitions_of(metadata))
+    partitions = scan.portion(metadata, settings.partition_changes_max)
+    all_changes = changes_on_shutdown(metadata, broker.broker_id, rules, partitions)
     changes = tuple(islice(all_changes, settings.partition_changes_max))
     if broker.in_controlled_shutdown or not changes:
         return changes

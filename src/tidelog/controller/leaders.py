@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
-from itertools import islice
 from uuid import UUID
 
 from tidelog.base.ids import BrokerId, PartitionEpoch, PartitionIndex, TopicId
@@ -28,6 +27,9 @@ from tidelog.controller.topic_rules import TopicRules
 from tidelog.metadata.image import BrokerImage, MetadataView, PartitionImage
 from tidelog.metadata.records.topics import PartitionChangeRecord
 from tidelog.replica import isr_size_min
+
+EachPartition = tuple[str, TopicId, PartitionIndex, PartitionImage]
+"""A partition, with the name and the id of its topic."""
 
 NO_DIRECTORY = UUID(int=0)
 """Of a broker that has not said which of its log directories it uses."""
@@ -52,7 +54,7 @@ def is_active_in(metadata: MetadataView) -> IsActive:
     return is_active
 
 
-def partitions_of(metadata: MetadataView) -> Iterator[tuple[str, TopicId, PartitionIndex, PartitionImage]]:
+def partitions_of(metadata: MetadataView) -> Iterator[EachPartition]:
     """Every partition there is, with its topic's name. O(partitions): for what happens when brokers come and go."""
     for topic_id, topic in metadata.topics_by_id.items():
         for index, partition in enumerate(topic.partitions):
@@ -93,8 +95,8 @@ def changes_on_leaving(
     *,
     is_lost: bool = False,
     directories: Sequence[UUID] | None = None,
-    count_max: int,
-) -> list[PartitionChangeRecord]:
+    partitions: Iterable[EachPartition],
+) -> Iterator[PartitionChangeRecord]:
     """What follows when a broker is registered no longer, or a new incarnation of it takes its place.
 
     It loses every leadership and every seat in an ISR, be it the last one. Where fewer stay in sync than must be, it is
@@ -104,24 +106,12 @@ def changes_on_leaving(
         is_lost: its last shutdown was unclean, so its logs may lack what it had: it is not eligible any more.
         directories: those that it has from now on. What lay in another one is gone if a new one may have taken its
             place; else it is away. None where nothing is said.
-        count_max: no more than so many of them.
+        partitions: to look at; none that it changes is changed again.
     """
-    changes = _all_changes_on_leaving(metadata, broker_id, rules, is_lost=is_lost, directories=directories)
-    return list(islice(changes, count_max))
-
-
-def _all_changes_on_leaving(
-    metadata: MetadataView,
-    broker_id: BrokerId,
-    rules: TopicRules,
-    *,
-    is_lost: bool,
-    directories: Sequence[UUID] | None,
-) -> Iterator[PartitionChangeRecord]:
     before = metadata.brokers.get(broker_id)
     is_replaced = directories is not None and before is not None and not set(directories) <= set(before.log_dirs)
     is_active = is_active_in(metadata)
-    for name, topic_id, index, partition in partitions_of(metadata):
+    for name, topic_id, index, partition in partitions:
         if broker_id not in partition.replicas:
             continue
         is_gone = (
@@ -151,7 +141,7 @@ def changes_on_shutdown(
     metadata: MetadataView,
     broker_id: BrokerId,
     rules: TopicRules,
-    partitions: Iterable[tuple[str, TopicId, PartitionIndex, PartitionImage]],
+    partitions: Iterable[EachPartition],
 ) -> Iterator[PartitionChangeRecord]:
     """What follows when a broker is about to go: whatever can do without it does so at once.
 
@@ -169,36 +159,35 @@ def changes_on_shutdown(
             yield change_record(topic_id, index, partition, arrived(partition, changed))
 
 
-def can_all_do_without(metadata: MetadataView, broker_id: BrokerId, rules: TopicRules) -> int | None:
-    """In how many partitions a broker is in sync that is about to go; None where it would leave one without a leader.
+def can_all_do_without(
+    metadata: MetadataView, broker_id: BrokerId, rules: TopicRules, partitions: Iterable[EachPartition]
+) -> Iterator[bool]:
+    """Of each partition in which a broker is in sync that is about to go: whether it would have a leader without it.
 
-    Each is looked at, and of few it is worked out what would become of them: 30,000 take some ten milliseconds.
+    Of few it is worked out what would become of them.
     """
     is_active = is_active_in(metadata)
-    held = 0
-    for name, _, _, partition in partitions_of(metadata):
+    for name, _, _, partition in partitions:
         if broker_id not in partition.isr:
             continue
-        held += 1
         others = with_replica_online(is_active, metadata.brokers, partition)
         if partition.leader not in (None, broker_id) or _is_another_in_sync(partition, broker_id, others):
-            continue
-        if not partition.eligible_leader_replicas:
-            return None
-        changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=others)
-        if changed is None or changed.leader is None:
-            return None
-    return held
+            yield True
+        elif not partition.eligible_leader_replicas:
+            yield False
+        else:
+            changed = without(partition, broker_id, min_insync_replicas=rules.min_insync(name), is_active=others)
+            yield changed is not None and changed.leader is not None
 
 
 def changes_where_nobody_knows(
-    metadata: MetadataView, broker_id: BrokerId, rules: TopicRules
+    metadata: MetadataView, broker_id: BrokerId, rules: TopicRules, partitions: Iterable[EachPartition]
 ) -> Iterator[PartitionChangeRecord]:
     """What follows when directories of a broker failed, where nobody knows in which one a replica lies: it leaves if
     others can lead. If it is well, it fetches and is back in sync at once. Its broker tells where it lies in any case.
     """
     is_active = is_active_in(metadata)
-    for name, topic_id, index, partition in partitions_of(metadata):
+    for name, topic_id, index, partition in partitions:
         if broker_id not in partition.replicas or directory_of(partition, broker_id) != NO_DIRECTORY:
             continue
         changed = without(
@@ -212,7 +201,7 @@ def changes_where_nobody_knows(
             yield change_record(topic_id, index, partition, arrived(partition, changed))
 
 
-def changes_on_min_insync(metadata: MetadataView, rules: TopicRules) -> Iterator[PartitionChangeRecord]:
+def changes_on_min_insync(rules: TopicRules, partitions: Iterable[EachPartition]) -> Iterator[PartitionChangeRecord]:
     """What fewer that need to be in sync take: who is in sync commits alone from then on.
 
     So nobody else is eligible any more, from the same batch of records on, or an earlier one.
@@ -220,7 +209,7 @@ def changes_on_min_insync(metadata: MetadataView, rules: TopicRules) -> Iterator
     Args:
         rules: as they are afterwards.
     """
-    for name, topic_id, index, partition in partitions_of(metadata):
+    for name, topic_id, index, partition in partitions:
         if not partition.eligible_leader_replicas and not partition.last_known_eligible_leader_replicas:
             continue
         min_insync = rules.min_insync(name)

@@ -2,7 +2,8 @@
 
 ```
  a broker is fenced ──► portion ──► portion ──► … ──► no partition is led by a broker that is fenced, nor in sync there
-   (the fence comes first)  └── each is decided from the state at that time, by whoever is the active controller then
+   (the fence comes first)  └── each is decided from the state at that time, by whoever is the active controller then;
+                                few are on their way to a majority at a time
 ```
 A decision about a broker can change as many partitions as it holds. So much in one batch holds the event loop of every
 node, and the controller may be deposed for it. What such a decision has to do with partitions is therefore what

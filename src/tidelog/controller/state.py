@@ -6,9 +6,10 @@ Kafka: `QuorumController`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from weakref import WeakSet
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.ports import Rng
 from tidelog.controller import (
     balancing,
@@ -59,7 +60,12 @@ from tidelog.controller.values import (
 from tidelog.journal import Decision
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.image import MetadataImage
-from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
+from tidelog.metadata.records.brokers import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
 
 
@@ -80,6 +86,7 @@ class ControllerState:
         self.metadata = MetadataDraft(image or MetadataImage.empty())
         self.lost: list[LostReplica] | None = None
         self.unclean_elections: list[UncleanElection] | None = None
+        self._scans: WeakSet[PartitionScan] = WeakSet()
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
 
     def apply(self, record: object) -> None:
@@ -97,6 +104,29 @@ class ControllerState:
             if topic is not None:
                 self._names_taken.pop(collision_key(topic.name), None)
         self.metadata.apply(record)
+        if self._scans:
+            self._tell_scans(record)
+
+    def _tell_scans(self, record: object) -> None:
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            for scan in self._scans:
+                scan.on_changed(TopicId(record.topic_id), PartitionIndex(record.partition_id))
+        elif isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord):
+            for scan in self._scans:
+                scan.on_broker_changed()
+
+    def pass_over(self, scan: PartitionScan | None) -> PartitionScan:
+        """A pass that is told what changes behind it, as long as somebody keeps it.
+
+        Args:
+            scan: goes on with it; one that is of another state begins anew.
+        """
+        if scan is None:
+            scan = PartitionScan()
+        if not scan.is_of(self.metadata):
+            scan.begin(self.metadata)
+        self._scans.add(scan)
+        return scan
 
     def clone(self) -> ControllerState:
         """O(topics), references only."""
@@ -117,19 +147,25 @@ class ControllerState:
         next_offset: Offset,
         sessions: BrokerSessions | None = None,
         now_ms: int = 0,
+        scan: PartitionScan | None = None,
     ) -> Decision[BrokerChange]:
         """Register a broker, fenced; a new incarnation ends the leaderships of the old one in the same batch.
 
         `next_offset` is the journal's; it becomes the broker epoch. A session begins with it, at `now_ms` (monotonic);
         without `sessions` no other process is taken to be alive, and none is that has lost its log directories to this
-        one: a process locks them. See `brokers.decide_register_broker`.
+        one: a process locks them. `scan` is to be kept for the next portion. See `brokers.decide_register_broker`.
         """
         previous = self.metadata.brokers.get(broker.broker_id)
         holds_its_directories = previous is not None and not set(previous.log_dirs).isdisjoint(broker.log_dirs)
         is_alive = sessions is not None and sessions.is_alive(broker.broker_id, now_ms)
         is_previous_alive = is_alive and not holds_its_directories
         decision = brokers.decide_register_broker(
-            self.metadata, self.settings, broker, next_offset=next_offset, is_previous_alive=is_previous_alive
+            self.metadata,
+            self.settings,
+            broker,
+            next_offset=next_offset,
+            is_previous_alive=is_previous_alive,
+            scan=self.pass_over(scan),
         )
         if sessions is not None and previous is not None and decision.reply.has_more:
             sessions.on_leaving(broker.broker_id, previous.broker_epoch, now_ms)
@@ -152,13 +188,17 @@ class ControllerState:
         *,
         sessions: BrokerSessions | None = None,
         now_ms: int = 0,
+        scan: PartitionScan | None = None,
     ) -> Decision[BrokerChange]:
         """Forget a broker that is gone for good, and end its session. `now_ms` is monotonic.
 
         Args:
             broker_epoch: of the last reply, where there is more: another incarnation stays.
+            scan: to be kept for the next portion.
         """
-        decision = brokers.decide_unregister_broker(self.metadata, self.settings, broker_id, broker_epoch)
+        decision = brokers.decide_unregister_broker(
+            self.metadata, self.settings, broker_id, broker_epoch, scan=self.pass_over(scan)
+        )
         if sessions is not None and decision.reply.has_more:
             sessions.on_leaving(broker_id, decision.reply.broker_epoch, now_ms)
         elif sessions is not None and decision.records:
@@ -176,14 +216,26 @@ class ControllerState:
         )
 
     def decide_heartbeat(
-        self, heartbeat: Heartbeat, sessions: BrokerSessions, *, next_offset: Offset, now_ms: int
+        self,
+        heartbeat: Heartbeat,
+        sessions: BrokerSessions,
+        *,
+        next_offset: Offset,
+        now_ms: int,
+        scan: PartitionScan | None = None,
     ) -> Decision[HeartbeatReply]:
         """Let a broker in, out, or shut down, as it wants; `sessions` notes at once that it is alive.
 
-        `next_offset` is the journal's, `now_ms` monotonic.
+        `next_offset` is the journal's, `now_ms` monotonic, and `scan` to be kept for the next portion.
         """
         return heartbeats.decide_heartbeat(
-            self.metadata, self.settings, heartbeat, sessions, next_offset=next_offset, now_ms=now_ms
+            self.metadata,
+            self.settings,
+            heartbeat,
+            sessions,
+            next_offset=next_offset,
+            now_ms=now_ms,
+            scan=self.pass_over(scan) if heartbeat.wants_shut_down else PartitionScan(),
         )
 
     def decide_fence_expired(self, sessions: BrokerSessions, *, now_ms: int) -> Decision[tuple[BrokerId, ...]]:
@@ -192,6 +244,8 @@ class ControllerState:
 
     def decide_fence_early(self, suspicions: Suspicions, suspect: Suspect, *, now_ms: int) -> Decision[EarlyFence]:
         """Let others lead what a broker leads whose port has just refused a connection, unless there is a doubt."""
+        if suspect.held is not None:
+            self.pass_over(suspect.scan)
         return early_fencing.decide_fence_early(self.metadata, self.settings, suspicions, suspect, now_ms=now_ms)
 
     def decide_alter_partitions(
@@ -218,9 +272,13 @@ class ControllerState:
         for start in range(0, len(partitions), self.settings.partition_changes_max):
             yield partitions[start : start + self.settings.partition_changes_max]
 
-    def decide_balance_leaders(self) -> Decision[int]:
-        """Give leaderships back to preferred replicas that are in sync, some at a time; the reply is how many."""
-        return balancing.decide_balance_leaders(self.metadata, self.settings)
+    def decide_balance_leaders(self, scan: PartitionScan | None = None) -> Decision[int]:
+        """Give leaderships back to preferred replicas that are in sync, some at a time; the reply is how many.
+
+        Args:
+            scan: goes on with it; without, this is the first portion of a pass.
+        """
+        return balancing.decide_balance_leaders(self.metadata, self.settings, scan or PartitionScan(self.metadata))
 
     def decide_alter_reassignments(
         self, partitions: Sequence[PartitionToReassign], *, allows_factor_change: bool = True
@@ -260,10 +318,15 @@ class ControllerState:
         return partitions.decide_create_partitions(self.metadata, topics, rng=rng, validate_only=validate_only)
 
     def decide_alter_configs(
-        self, resources: Sequence[ConfigsToAlter], *, validate_only: bool = False
+        self, resources: Sequence[ConfigsToAlter], *, validate_only: bool = False, scan: PartitionScan | None = None
     ) -> Decision[tuple[AlteredConfigs, ...]]:
-        """Change settings of topics and brokers, each on its own; results in the order of the request."""
-        return configs.decide_alter_configs(self.metadata, self.settings, resources, validate_only=validate_only)
+        """Change settings of topics and brokers, each on its own; results in the order of the request.
+
+        `scan` is to be kept for the next portion.
+        """
+        return configs.decide_alter_configs(
+            self.metadata, self.settings, resources, validate_only=validate_only, scan=self.pass_over(scan)
+        )
 
     def decide_update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False

@@ -20,9 +20,9 @@ from tidelog.base.ids import (
 from tidelog.metadata.configs import BrokerSettings, ConfigEntry, broker_settings
 from tidelog.metadata.image import ConfigResource, Endpoint, MetadataView
 
-PARTITION_CHANGES_MAX = 1_000
-"""In one decision: some 20 ms of CPU at the active controller, and less at the others. Each waits for the disks of a
-majority, and new leaders for theirs: many small ones last longer than few large ones."""
+PARTITION_CHANGES_MAX = 100
+"""In one decision: some milliseconds of CPU at the active controller, and less at the others. Several are on their way
+to a majority at a time, so that many small ones last hardly longer than few large ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +237,13 @@ class HeartbeatReply:
     Attributes:
         is_caught_up: it has seen its own registration (rule 6).
         should_shut_down: it may go now. It is fenced, and nothing else waits for it.
+        has_more: a portion was done of what a broker that shuts down has to give away: to be asked again.
     """
 
     is_caught_up: bool
     is_fenced: bool
     should_shut_down: bool = False
+    has_more: bool = False
 
 
 class UpgradeType(IntEnum):

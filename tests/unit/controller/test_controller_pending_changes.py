@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from types import ModuleType
@@ -20,24 +21,31 @@ from tidelog.controller import (
     ConfigsToAlter,
     ControllerState,
     ElectionType,
+    Heartbeat,
     IsrChange,
     IsrMember,
     PartitionScan,
     PartitionToAlter,
     ReplicaInDirectory,
+    Suspect,
     Suspicions,
     TopicToDelete,
 )
+from tidelog.controller import early_fencing as early_fencing_module
+from tidelog.controller import features as features_module
 from tidelog.controller import leaders as leaders_module
+from tidelog.controller import partition_scan as scan_module
 from tidelog.controller import pending_changes as pending_changes_module
 from tidelog.controller.partition_scan import LOOKS_PER_CHANGE
 from tidelog.controller.sessions import SESSION_TIMEOUT_MS
+from tidelog.journal import Decision
 from tidelog.metadata import ConfigResource, PartitionImage, ResourceType
 from tidelog.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
+    decode_record,
 )
 
 PORTION = 2
@@ -235,12 +243,7 @@ def test_a_controlled_shutdown_moves_a_portion_a_heartbeat() -> None:
 def test_an_early_fence_comes_first_where_others_can_lead_everything() -> None:
     cluster = cluster_of(*[ALL] * COUNT)
     cluster.begin_sessions()
-    cluster.now_ms += SESSION_TIMEOUT_MS - 1
-    for broker in ALL:
-        cluster.hear(broker)
-    suspicions = Suspicions(cluster.sessions)
-    suspect = suspicions.on_closed(ONE, cluster.epochs[ONE], cluster.now_ms)
-    assert suspect is not None
+    suspicions, suspect = suspected(cluster)
     outcome = cluster.run(cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms))
     assert (outcome.moved, outcome.is_fenced, outcome.has_more) == (COUNT, True, False)
     settle(cluster)
@@ -282,6 +285,170 @@ class Looks:
     def take(self) -> int:
         count, self.count = self.count, 0
         return count
+
+
+class PartitionsRead:
+    """Counts the partitions that decisions look at, one after the other."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        monkeypatch.setattr(PartitionScan, "portion", self._counted(PartitionScan.portion))
+        for module in (leaders_module, features_module):
+            monkeypatch.setattr(module, "partitions_of", self._counted(leaders_module.partitions_of))
+
+    def _counted(self, each: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
+        def counted(*arguments: Any) -> Iterator[Any]:
+            for one in each(*arguments):
+                self.count += 1
+                yield one
+
+        return counted
+
+    def take(self) -> int:
+        count, self.count = self.count, 0
+        return count
+
+
+Portions = Iterator[tuple[Decision[Any], Callable[[Any], bool]]]
+
+
+def registering(cluster: Cluster) -> Portions:
+    scan, registration = PartitionScan(), cluster.registration(ONE)
+    while True:
+        yield (
+            cluster.state.decide_register_broker(registration, next_offset=cluster.journal.next_offset, scan=scan),
+            lambda reply: reply.has_more,
+        )
+
+
+def unregistering(cluster: Cluster) -> Portions:
+    scan = PartitionScan()
+    while True:
+        yield cluster.state.decide_unregister_broker(ONE, scan=scan), lambda reply: reply.has_more
+
+
+def shutting_down(cluster: Cluster) -> Portions:
+    scan = PartitionScan()
+    while True:
+        heartbeat = Heartbeat(ONE, cluster.epochs[ONE], Offset(cluster.journal.next_offset - 1), wants_shut_down=True)
+        decision = cluster.state.decide_heartbeat(
+            heartbeat, cluster.sessions, next_offset=cluster.journal.next_offset, now_ms=cluster.now_ms, scan=scan
+        )
+        yield decision, lambda reply: reply.has_more
+
+
+def needing_fewer(cluster: Cluster) -> Portions:
+    cluster.write(
+        *(ConfigRecord(resource_type=2, resource_name=name, name="min.insync.replicas", value="2") for name in "ab"),
+        BrokerRegistrationChangeRecord(broker_id=TWO, broker_epoch=cluster.epochs[TWO], fenced=1),
+        BrokerRegistrationChangeRecord(broker_id=THREE, broker_epoch=cluster.epochs[THREE], fenced=1),
+    )
+    settle(cluster)
+    scan = PartitionScan()
+    while True:
+        yield (
+            cluster.state.decide_alter_configs([needs("1", topic="a"), needs("1", topic="b")], scan=scan),
+            lambda reply: reply[0].has_more,
+        )
+
+
+def fencing_early(cluster: Cluster) -> Portions:
+    suspicions, suspect = suspected(cluster)
+    while True:
+        yield (
+            cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms),
+            lambda reply: reply.has_more,
+        )
+
+
+@pytest.mark.parametrize("begin", [registering, unregistering, shutting_down, needing_fewer, fencing_early])
+def test_what_is_done_in_portions_looks_at_each_partition_once(
+    begin: Callable[[Cluster], Portions], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, again if it has changed, and a portion's look at what is pending: never at all of them for each portion."""
+    monkeypatch.setattr(scan_module, "LOOKS_PER_CHANGE", 3)
+    monkeypatch.setattr(early_fencing_module, "LOOKS_PER_HELD", 2)
+    cluster = cluster_of(*[ALL] * 20)
+    cluster.create("others", *[[TWO]] * 40)
+    cluster.create("b", *[ALL] * 20)
+    cluster.begin_sessions()
+    count_before = len(cluster.log)
+    portions = begin(cluster)
+    decision, has_more = next(portions)
+    read = PartitionsRead(monkeypatch)
+    reads = []
+    while has_more(cluster.run(decision)):
+        decision, _ = next(portions)
+        reads.append(read.take())
+    assert max(reads) <= 2 * PORTION * 3, "a portion, and what a fence takes along"
+    changed = sum(isinstance(one, PartitionChangeRecord) for one in decoded(cluster, count_before))
+    assert 80 - 3 * PORTION <= sum(reads) <= 80 + changed + 2 * PORTION * 3
+
+
+def decoded(cluster: Cluster, start: int) -> list[object]:
+    return [decode_record(data) for _, data in cluster.log[start:]]
+
+
+def suspected(cluster: Cluster) -> tuple[Suspicions, Suspect]:
+    """Broker ONE hung up; all others are there."""
+    cluster.now_ms += SESSION_TIMEOUT_MS - 1
+    for broker in ALL:
+        cluster.hear(broker)
+    suspicions = Suspicions(cluster.sessions)
+    suspect = suspicions.on_closed(ONE, cluster.epochs[ONE], cluster.now_ms)
+    assert suspect is not None
+    return suspicions, suspect
+
+
+def test_a_registration_takes_what_became_its_own_behind_the_pass() -> None:
+    """No heartbeat kept the old incarnation out for longer than a session, and it leads some of what it led again."""
+    cluster = cluster_of(*[ALL] * COUNT)
+    cluster.run(cluster.state.decide_alter_configs([needs("3")]))
+    portions = registering(cluster)
+    decision, _ = next(portions)
+    assert cluster.run(decision).has_more
+    assert leaders(cluster)[:3] == [TWO, TWO, ONE]
+    cluster.unfence(ONE)
+    topic_id = TopicId(cluster.image.topics_by_name["a"].topic_id)
+    cluster.write(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=ONE, isr=[ONE, TWO, THREE]))
+    cluster.create("made-since", ALL)
+    rounds = 0
+    while True:
+        decision, has_more = next(portions)
+        if not has_more(cluster.run(decision)):
+            break
+        rounds += 1
+    assert rounds < COUNT
+    for one in (*partitions(cluster), cluster.partition("made-since")):
+        assert (one.leader, one.isr, one.eligible_leader_replicas) == (TWO, (TWO, THREE), ())
+
+
+def test_a_pass_of_another_leadership_begins_anew() -> None:
+    cluster = cluster_of(*[ALL] * COUNT)
+    scan = PartitionScan()
+    decision = cluster.state.decide_unregister_broker(ONE, scan=scan)
+    assert cluster.run(decision).has_more
+    state = ControllerState(cluster.state.settings, cluster.image)
+    topic_id = TopicId(cluster.image.topics_by_name["a"].topic_id)
+    state.apply(PartitionChangeRecord(partition_id=0, topic_id=topic_id, leader=ONE, isr=[ONE, TWO, THREE]))
+    (change, *_) = state.decide_unregister_broker(ONE, scan=scan).records
+    assert isinstance(change, PartitionChangeRecord)
+    assert change.partition_id == 0
+
+
+def test_an_early_fence_looks_again_where_another_broker_went_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_fencing_module, "LOOKS_PER_HELD", 1)
+    cluster = cluster_of(*[[ONE, TWO]] * COUNT)
+    suspicions, suspect = suspected(cluster)
+    for _ in range(2):
+        outcome = cluster.run(cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms))
+        assert (outcome.moved, outcome.has_more) == (0, True)
+    cluster.write(BrokerRegistrationChangeRecord(broker_id=TWO, broker_epoch=cluster.epochs[TWO], fenced=1))
+    cluster.hear(TWO)
+    cluster.write(BrokerRegistrationChangeRecord(broker_id=TWO, broker_epoch=cluster.epochs[TWO], fenced=1))
+    while outcome.has_more:
+        outcome = cluster.run(cluster.state.decide_fence_early(suspicions, suspect, now_ms=cluster.now_ms))
+    assert not outcome.is_fenced, "nobody else could lead"
 
 
 def test_what_an_early_fence_moves_is_worked_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -477,8 +644,7 @@ def test_a_registration_works_out_each_partition_once(is_lost: bool, monkeypatch
         decision = cluster.decide_register(registration)
         worked_out.append(looks.take())
         has_more = cluster.run(decision).has_more
-    assert max(worked_out) == PORTION + 1
-    assert len(worked_out) == COUNT
+    assert worked_out == [PORTION] * COUNT
 
 
 def needs(count: str, *, topic: str = "a") -> ConfigsToAlter:

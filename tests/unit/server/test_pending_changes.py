@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
@@ -12,7 +13,7 @@ import pytest
 from support.fixtures.controlled_cluster import SeededRng
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.controller import ControllerSettings, ControllerState, NewTopic
+from tidelog.controller import ControllerSettings, ControllerState, NewTopic, PartitionScan
 from tidelog.controller.leaders import LOST_DIRECTORY
 from tidelog.journal import Decision
 from tidelog.metadata import MetadataImage
@@ -20,6 +21,7 @@ from tidelog.metadata.records import BrokerRegistrationChangeRecord, PartitionCh
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_73_assign_replicas_to_dirs
 from tidelog.server.node import Node
+from tidelog.server.quorum import controller as controller_module
 from tidelog.server.quorum.controller import Controller
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectory,
@@ -104,18 +106,82 @@ def sizes(quorum: Quorum) -> list[tuple[int, int]]:
     return [(brokers, partitions) for brokers, partitions in counts]
 
 
-def test_portions_follow_each_when_the_one_before_is_committed() -> None:
+def test_portions_follow_and_the_answer_waits_for_the_first_alone() -> None:
     async def main() -> None:
         quorum = Quorum()
         controller = await led_by_one(quorum)
         epoch = controller.journal.committed.metadata.brokers[ONE].broker_epoch
-        await controller.request(lambda state: state.decide_fence_broker(ONE, epoch))
-        assert len(quorum.batches) <= 2, "the answer waits for the first portion alone"
-        await settled(controller)
+        quorum.is_following = False
+        asked = asyncio.ensure_future(controller.request(lambda state: state.decide_fence_broker(ONE, epoch)))
+        await turns(20)
         assert sizes(quorum) == [(1, 2), (0, 2), (0, 2), (0, 1)]
+        assert not asked.done()
+        controller.on_committed(Offset(quorum.end_offset - 5))
+        await asked
+        assert leaders(controller.image()) == [TWO] * 2 + [ONE] * 5
+        controller.on_committed(Offset(quorum.end_offset))
+        await settled(controller)
         assert leaders(controller.image()) == [TWO] * COUNT
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("at_once_max", [1, 2])
+def test_few_portions_are_on_their_way_at_a_time(at_once_max: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who follows, and who waits for another decision, has little before it; and no portion waits for all others."""
+    monkeypatch.setattr(controller_module, "PORTIONS_AT_ONCE_MAX", at_once_max)
+
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        quorum.is_following = False
+        scan = PartitionScan()
+        unregistered = asyncio.ensure_future(
+            controller.request_in_portions(
+                lambda state: state.decide_unregister_broker(ONE, scan=scan), has_more=lambda reply: reply.has_more
+            )
+        )
+        ends: list[Offset] = []
+        while not unregistered.done():
+            await turns(20)
+            ends.append(Offset(quorum.end_offset))
+            assert len(quorum.batches) <= len(ends) + 2 * at_once_max + 1, "of the request, and of what the fence left"
+            controller.on_committed(Offset(controller.journal.committed_end_offset + PORTION + 1))
+        assert len(ends) > 2
+        assert ONE not in controller.image().brokers, "the answer waits for the last portion"
+
+    asyncio.run(main())
+
+
+def test_who_asked_for_portions_is_told_once_that_this_is_no_controller_any_more(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        quorum.is_following = False
+        scan = PartitionScan()
+        unregistered = asyncio.ensure_future(
+            controller.request_in_portions(
+                lambda state: state.decide_unregister_broker(ONE, scan=scan), has_more=lambda reply: reply.has_more
+            )
+        )
+        await turns(20)
+        assert len(quorum.batches) > 2
+        controller.on_lost()
+        with pytest.raises(KafkaError) as caught:
+            await unregistered
+        assert caught.value.code is Code.NOT_CONTROLLER
+        await settled(controller)
+
+    asyncio.run(main())
+    gc.collect()
+    assert not caplog.records
+
+
+async def turns(count: int) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
 
 
 def test_the_next_controller_finds_what_is_left() -> None:

@@ -58,9 +58,9 @@ BROKER_EARLY_FENCING_ENABLE = ConfigKey(
 CONTROLLER_PARTITION_CHANGES_MAX = ConfigKey(
     "controller.partition.changes.max",
     INT,
-    "1000",
+    "100",
     "Tidelog's own: in so many partitions a decision of the controller changes leaders and replicas in sync at "
-    "most, where they have nothing to do with each other; the rest follow in further decisions.",
+    "most, where they have nothing to do with each other; the rest follow in further decisions, few at a time.",
     minimum=1,
     maximum=10_000,
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter
+from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter, PartitionScan
 from tidelog.metadata import ConfigResource, ResourceType
 from tidelog.server.api.dispatch import code_of
 from tidelog.server.api.forwarding import send_to_controller
@@ -90,11 +90,11 @@ async def _decide(
     """Have the controller decide, wherever it is. Raises KafkaError: it cannot be asked."""
     if not is_forwarded or node.active_controller is not None:
         try:
-            altered: tuple[AlteredConfigs, ...] = ()
-            while not altered or any(one.has_more for one in altered):
-                altered = await node.controller.request(
-                    lambda state: state.decide_alter_configs(requested, validate_only=validate_only)
-                )
+            scan = PartitionScan()
+            altered: tuple[AlteredConfigs, ...] = await node.controller.request_in_portions(
+                lambda state: state.decide_alter_configs(requested, validate_only=validate_only, scan=scan),
+                has_more=lambda replies: any(one.has_more for one in replies),
+            )
         except KafkaError as error:
             if not is_forwarded or error.code != Code.NOT_CONTROLLER:
                 raise

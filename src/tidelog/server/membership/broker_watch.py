@@ -224,13 +224,10 @@ class BrokerWatch(ControllerListener):
 
     async def _fence_early(self, watched: Watched, suspect: Suspect) -> EarlyFence:
         """Until nothing more can be moved, or there is a doubt."""
-        while True:
-            outcome: EarlyFence = await self._node.controller.request(
-                lambda state: state.decide_fence_early(watched.suspicions, suspect, now_ms=self._clock.now_ms())
-            )
-            if not outcome.has_more:
-                return outcome
-            await asyncio.sleep(0)
+        return await self._node.controller.request_in_portions(
+            lambda state: state.decide_fence_early(watched.suspicions, suspect, now_ms=self._clock.now_ms()),
+            has_more=lambda outcome: outcome.has_more,
+        )
 
     def _log_outcome(self, suspect: Suspect, outcome: EarlyFence) -> None:
         broker_id = suspect.broker_id

@@ -9,7 +9,7 @@ import asyncio
 import logging
 
 from tidelog.base.errors import KafkaError
-from tidelog.controller import ControllerState
+from tidelog.controller import ControllerState, PartitionScan
 from tidelog.journal import Decision
 from tidelog.server.quorum.controller import ControllerHost
 
@@ -39,13 +39,16 @@ class LeaderBalancing:
                 logger.debug("this node gives no leadership back: %s", error)  # another controller sees to it
 
     async def balance(self) -> None:
-        """Give back what can be, a batch after the other."""
-        while True:
-            count: int = await self._node.controller.request(_decide)
-            if not count:
-                return
+        """Give back what can be, a portion after the other."""
+        scan = PartitionScan()
+        count = 0
+
+        def decide(state: ControllerState) -> Decision[int]:
+            nonlocal count
+            decision = state.decide_balance_leaders(state.pass_over(scan))
+            count += decision.reply
+            return decision
+
+        await self._node.controller.request_in_portions(decide, has_more=lambda _: not scan.is_done)
+        if count:
             logger.info("%d partitions are led by their preferred replica again", count)
-
-
-def _decide(state: ControllerState) -> Decision[int]:
-    return state.decide_balance_leaders()

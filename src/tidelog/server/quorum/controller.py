@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.controller import ControllerState, LostReplica, PartitionScan, leaves_pending_changes
-from tidelog.journal import Decision, Journal, Ticket
+from tidelog.journal import Decision, Journal
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.image import MetadataView
@@ -31,6 +32,10 @@ logger = logging.getLogger("tidelog.server.controller")
 
 RECORDS_PER_TURN = 1_000
 """Of a snapshot: each takes some microseconds."""
+PORTIONS_AT_ONCE_MAX = 10
+"""Of one decision, on their way to a majority: some hundred milliseconds of work for a node that has fallen behind."""
+
+R = TypeVar("R")
 
 OnCommitted = Callable[[tuple[object, ...], Offset, bool], None]
 
@@ -127,11 +132,63 @@ class Controller:
         Raises:
             KafkaError: the refusal that `decide` raised, or NOT_CONTROLLER.
         """
-        ticket = self._submit(decide)
+        return await self._begin(Decision.over(self.journal.speculative, decide))
+
+    async def request_in_portions(
+        self, decide: Callable[[ControllerState], Decision[R]], *, has_more: Callable[[R], bool]
+    ) -> R:
+        """Decide a portion after the other, and return the last reply once all that it tells of is committed.
+
+        A portion waits for a turn of everybody else, and not for the commit of the one before, but that few are on
+        their way at a time: so the quorum can follow, and others do not wait behind much.
+
+        Args:
+            decide: the next portion.
+            has_more: whether there is one behind that of a reply, which may not be committed yet.
+
+        Raises:
+            KafkaError: as `request`. What was decided before may be committed, or not.
+        """
+        on_their_way: deque[asyncio.Future[R]] = deque()
+        try:
+            while True:
+                decision = Decision.over(self.journal.speculative, decide)
+                on_their_way.append(self._begin(decision))
+                if isinstance(decision.reply, KafkaError) or not has_more(cast(R, decision.reply)):
+                    break
+                if len(on_their_way) > PORTIONS_AT_ONCE_MAX:
+                    await on_their_way.popleft()
+                await asyncio.sleep(0)
+            while len(on_their_way) > 1:
+                await on_their_way.popleft()
+            return await on_their_way[0]
+        finally:
+            for future in on_their_way:
+                if future.done() and not future.cancelled():
+                    future.exception()  # the same for all; whoever asked is told once
+                future.cancel()
+
+    async def request_in_pieces(self, decides: Iterable[Callable[[ControllerState], Decision[Sequence[R]]]]) -> list[R]:
+        """Decide the pieces of a request as `request_in_portions`. Returns their replies, joined in their order."""
+        replies: list[R] = []
+        rest = deque(decides)
+
+        def decide(state: ControllerState) -> Decision[None]:
+            decision = rest.popleft()(state)
+            replies.extend(decision.reply)
+            return Decision(decision.records, None)
+
+        if rest:
+            await self.request_in_portions(decide, has_more=lambda _: bool(rest))
+        return replies
+
+    def _begin(self, decision: Decision[object]) -> asyncio.Future[Any]:
+        """Have it appended. Returns what is to come of it."""
+        ticket = self.journal.submit(decision)
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[ticket] = future
         self._advance()
-        return await future
+        return future
 
     def append_nothing(self) -> None:
         """One record more, which says nothing: that it is committed does."""
@@ -179,7 +236,7 @@ class Controller:
         self.journal.committed.unclean_elections = []
         for listener in self._listeners:
             listener.on_active()
-        self._submit(lambda state: state.decide_bootstrap(self._first_levels))
+        self.journal.submit(Decision.over(self.journal.speculative, self._decide_bootstrap))
         self._schedule_pending_changes()  # what the one before left to do
         self._advance()
 
@@ -204,8 +261,8 @@ class Controller:
 
     # What to do about it.
 
-    def _submit(self, decide: Callable[[ControllerState], Decision[Any]]) -> Ticket:
-        return self.journal.submit(Decision.over(self.journal.speculative, decide))
+    def _decide_bootstrap(self, state: ControllerState) -> Decision[None]:
+        return state.decide_bootstrap(self._first_levels)
 
     def _advance(self) -> None:
         """Carry out what the journal owes, in its order. Never within itself: an append may commit at once."""
@@ -244,7 +301,7 @@ class Controller:
             self._is_advancing = False
 
     def _schedule_pending_changes(self) -> None:
-        """Have what decisions left to do be done, a portion after the other, each when the one before is committed."""
+        """Have what decisions left to do be done, a portion after the other."""
         self._has_pending_changes = True
         if self._pending_changes_task is None:
             self._pending_changes_task = asyncio.get_running_loop().create_task(self._run_pending_changes())
@@ -253,12 +310,9 @@ class Controller:
         try:
             while self._has_pending_changes and self.is_active:
                 self._has_pending_changes = False
-                scan = PartitionScan(self.journal.speculative.metadata)
-                while not scan.is_done:
-                    count: int = await self.request(lambda state: state.decide_pending_changes(scan))  # noqa: B023  # at once
-                    if count:
-                        logger.info("%d more partitions have a leader, or other replicas in sync", count)
-                    await asyncio.sleep(0)
+                count = await self._run_pass(PartitionScan(self.journal.speculative.metadata))
+                if count:
+                    logger.info("%d more partitions have a leader, or other replicas in sync", count)
         except KafkaError as error:
             logger.debug("this node settles nothing more: %s", error)  # the next controller begins with it
         except Exception as error:  # a bug of ours: another controller is to try
@@ -267,6 +321,19 @@ class Controller:
             self._pending_changes_task = None
         if self._has_pending_changes and self.is_active:  # in another leadership
             self._schedule_pending_changes()
+
+    async def _run_pass(self, scan: PartitionScan) -> int:
+        """Decide what is left to do in one pass over the partitions. Returns of how many."""
+        count = 0
+
+        def decide(state: ControllerState) -> Decision[int]:
+            nonlocal count
+            decision = state.decide_pending_changes(scan)
+            count += decision.reply
+            return decision
+
+        await self.request_in_portions(decide, has_more=lambda _: not scan.is_done)
+        return count
 
     def _notify_replicas_lost(self, end_offset: Offset) -> None:
         lost = self.journal.committed.lost

@@ -55,7 +55,7 @@ R = TypeVar("R")
 logger = logging.getLogger("tidelog.server.quorum")
 
 TIMER_MS_MIN = 1
-RECORDS_PER_TURN = 500
+RECORDS_PER_TURN = 150
 """Of the metadata log, replayed: each takes some tens of microseconds."""
 
 

@@ -36,11 +36,14 @@ async def handle(node: ControllerApi, request: ElectLeadersRequest, context: Req
         kind = ELECTION_TYPES.get(request.election_type)
         if kind is None:
             raise refusal(Code.INVALID_REQUEST, f"there is no election of type {request.election_type}")
-        elected: list[ElectedLeader] = []
         controller, is_of_all = node.controller, wanted is None
-        for piece in controller.journal.speculative.pieces_to_elect(kind) if wanted is None else [wanted]:
-            decide = partial(ControllerState.decide_elect_leaders, kind=kind, partitions=piece, is_of_all=is_of_all)
-            elected += await controller.request(decide)
+        pieces = controller.journal.speculative.pieces_to_elect(kind) if wanted is None else [wanted]
+        elected: list[ElectedLeader] = await controller.request_in_pieces(
+            [
+                partial(ControllerState.decide_elect_leaders, kind=kind, partitions=piece, is_of_all=is_of_all)
+                for piece in pieces
+            ]
+        )
         await node.caught_up()
     except KafkaError as error:
         return refused(request, context, error)

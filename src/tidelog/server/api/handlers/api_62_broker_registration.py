@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId
-from tidelog.controller import BrokerChange, BrokerToRegister
+from tidelog.controller import BrokerChange, BrokerToRegister, PartitionScan
 from tidelog.metadata import Endpoint
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -40,14 +40,17 @@ async def handle(
     try:
         controller = node.controller
         sessions = node.broker_watch.sessions
-        has_more = True
-        while has_more:
-            registered: BrokerChange = await controller.request(
-                lambda state: state.decide_register_broker(
-                    broker, next_offset=controller.journal.next_offset, sessions=sessions, now_ms=node.clock.now_ms()
-                )
-            )
-            has_more = registered.has_more
+        scan = PartitionScan()
+        registered: BrokerChange = await controller.request_in_portions(
+            lambda state: state.decide_register_broker(
+                broker,
+                next_offset=controller.journal.next_offset,
+                sessions=sessions,
+                now_ms=node.clock.now_ms(),
+                scan=scan,
+            ),
+            has_more=lambda reply: reply.has_more,
+        )
     except KafkaError as error:
         where = f"BrokerRegistration of broker {request.broker_id} at {context.connection.peer}"
         return BrokerRegistrationResponse(error_code=code_of(error, where))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, Offset
-from tidelog.controller import Heartbeat, HeartbeatReply
+from tidelog.controller import Heartbeat, HeartbeatReply, PartitionScan
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 
@@ -33,10 +33,16 @@ async def handle(
     try:
         controller = node.controller
         sessions = node.broker_watch.sessions
-        reply: HeartbeatReply = await controller.request(
+        scan = PartitionScan()
+        reply: HeartbeatReply = await controller.request_in_portions(
             lambda state: state.decide_heartbeat(
-                heartbeat, sessions, next_offset=controller.journal.next_offset, now_ms=node.clock.now_ms()
-            )
+                heartbeat,
+                sessions,
+                next_offset=controller.journal.next_offset,
+                now_ms=node.clock.now_ms(),
+                scan=scan,
+            ),
+            has_more=lambda reply: reply.has_more,
         )
     except KafkaError as error:
         return BrokerHeartbeatResponse(error_code=code_of(error, f"BrokerHeartbeat of broker {request.broker_id}"))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId
-from tidelog.controller import BrokerChange
+from tidelog.controller import BrokerChange, ControllerState, PartitionScan
+from tidelog.journal import Decision
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
@@ -24,17 +25,17 @@ async def handle(
     try:
         controller, sessions = node.controller, node.broker_watch.sessions
         broker_epoch: BrokerEpoch | None = None
-        has_more = True
-        while has_more:
-            decided: BrokerChange = await controller.request(
-                lambda state: state.decide_unregister_broker(
-                    BrokerId(request.broker_id),
-                    broker_epoch,  # noqa: B023  # at once
-                    sessions=sessions,
-                    now_ms=node.clock.now_ms(),
-                )
+        scan = PartitionScan()
+
+        def decide(state: ControllerState) -> Decision[BrokerChange]:
+            nonlocal broker_epoch
+            decision = state.decide_unregister_broker(
+                BrokerId(request.broker_id), broker_epoch, sessions=sessions, now_ms=node.clock.now_ms(), scan=scan
             )
-            broker_epoch, has_more = decided.broker_epoch, decided.has_more
+            broker_epoch = decision.reply.broker_epoch
+            return decision
+
+        await controller.request_in_portions(decide, has_more=lambda reply: reply.has_more)
         await node.caught_up()
     except KafkaError as error:
         return refused(request, context, error)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, PartitionIndex, TopicId
-from tidelog.controller import ReplicaInDirectory
+from tidelog.controller import ControllerState, ReplicaInDirectory
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectoryResult,
@@ -31,13 +31,19 @@ async def handle(
         for topic in directory.topics
         for one in topic.partitions
     ]
-    codes: list[Code] = []
     try:
-        for piece in node.controller.journal.speculative.pieces_to_assign(replicas):
-            codes += await node.controller.request(
-                lambda state: state.decide_assign_directories(broker_id, broker_epoch, piece)  # noqa: B023  # at once
-            )
-            await asyncio.sleep(0)
+        controller = node.controller
+        codes: list[Code] = await controller.request_in_pieces(
+            [
+                partial(
+                    ControllerState.decide_assign_directories,
+                    broker_id=broker_id,
+                    broker_epoch=broker_epoch,
+                    replicas=piece,
+                )
+                for piece in controller.journal.speculative.pieces_to_assign(replicas)
+            ]
+        )
     except KafkaError as error:
         return AssignReplicasToDirsResponse(error_code=code_of(error, f"AssignReplicasToDirs of broker {broker_id}"))
     told = iter(codes)
