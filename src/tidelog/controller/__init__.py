@@ -4,6 +4,7 @@ from tidelog.controller.directory_assignments import ReplicaInDirectory
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
+from tidelog.controller.log_transactions import LOG_TRANSACTIONS
 from tidelog.controller.lost_replicas import LostReplica
 from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.pending_changes import leaves_pending_changes
@@ -38,6 +39,7 @@ from tidelog.controller.values import (
 from tidelog.metadata.features import METADATA_VERSION, METADATA_VERSION_FEATURE, METADATA_VERSION_MIN
 
 __all__ = [
+    "LOG_TRANSACTIONS",
     "METADATA_VERSION",
     "METADATA_VERSION_FEATURE",
     "METADATA_VERSION_MIN",

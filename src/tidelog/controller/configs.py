@@ -47,7 +47,7 @@ from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
 
 CONFIG_CHANGES_PER_REQUEST_MAX = 10_000
-"""A request is one batch of the metadata log, as with partitions."""
+"""What a request changes is worked out in one step of the event loop, as with partitions."""
 
 
 def decide_alter_configs(

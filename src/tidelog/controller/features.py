@@ -10,16 +10,17 @@ Kafka: `FeatureControlManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionEpoch
-from tidelog.controller.leaders import is_active_in, partitions_of
+from tidelog.controller.leaders import is_active_in
 from tidelog.controller.partition_changes import arrived, change_record, with_isr
+from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.topic_rules import TopicRules
 from tidelog.controller.values import ControllerSettings, FeatureUpdate, UpdatedFeature, UpgradeType
-from tidelog.journal import Decision
+from tidelog.journal import Decision, LongDecision
 from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
 from tidelog.metadata.draft import MetadataDraft
 from tidelog.metadata.features import (
@@ -30,6 +31,7 @@ from tidelog.metadata.features import (
     SUPPORTED_FEATURES,
     changes_metadata,
     first_levels,
+    knows_transactions,
     level_name,
     why_unsupported,
 )
@@ -61,10 +63,10 @@ def decide_bootstrap(
 
 def decide_update_features(
     metadata: MetadataView, settings: ControllerSettings, updates: Sequence[FeatureUpdate], *, validate_only: bool
-) -> Decision[tuple[UpdatedFeature, ...]]:
+) -> LongDecision[tuple[UpdatedFeature, ...]]:
     """Set the levels of features, all of them or none. The results are in the order of the request.
 
-    A level and what it says of partitions are one batch, however many those are: what was rewritten for a level that
+    A level and what it says of partitions count as a whole, however many those are: what was rewritten for a level that
     is not in force yet would be unsettled at the one that is, and the other way round. That is one record for each
     partition that holds what the other level cannot say: whose eligible leaders are known, who is in sync though it is
     away, and at the lowest levels whose directories are known. An operator orders it, seldom, and sees to it that all
@@ -80,19 +82,46 @@ def decide_update_features(
         except KafkaError as error:
             refused[update.name] = error
     if refused:
-        return Decision((), tuple(_not_updated(update, refused) for update in updates))
-    records: list[object] = []
+        return LongDecision(iter(()), tuple(_not_updated(update, refused) for update in updates))
+    updated = tuple(UpdatedFeature(update.name, Code.NONE) for update in updates)
+    if validate_only:
+        return LongDecision(iter(()), updated)
+    levels = {**metadata.features, **{update.name: update.level for update in updates}}
+    is_divisible = knows_transactions(metadata.features) and knows_transactions(levels)
+    return LongDecision(_changes(metadata, settings, updates), updated, is_divisible)
+
+
+def _changes(
+    metadata: MetadataView, settings: ControllerSettings, updates: Sequence[FeatureUpdate]
+) -> Iterator[tuple[object, ...]]:
+    """The records, in portions; each is the same whether those before it are in `metadata` already or not."""
     for update in updates:
         current = metadata.features.get(update.name, 0)
         record = FeatureLevelRecord(name=update.name, feature_level=update.level)
         if update.level < current:
-            records += _losses(metadata, update)
+            yield from _losses(metadata, settings, update)
         if update.level != current:
-            records.append(record)
+            yield (record,)
         if update.level > current:
-            records += _gains(metadata, settings, current, record)
-    updated = tuple(UpdatedFeature(update.name, Code.NONE) for update in updates)
-    return Decision(() if validate_only else tuple(records), updated)
+            yield from _gains(metadata, settings, current, record)
+
+
+def _rewritten(
+    metadata: MetadataView,
+    settings: ControllerSettings,
+    rewrite: Callable[[str, PartitionImage], PartitionImage | None],
+) -> Iterator[tuple[object, ...]]:
+    """Portions of the partitions that `rewrite` changes, by their topics' names; it returns None for all others."""
+    scan = PartitionScan(metadata)
+    while not scan.is_done:
+        records: list[object] = []
+        for name, topic_id, index, before in scan.portion(metadata, settings.partition_changes_max):
+            after = rewrite(name, before)
+            if after is not None:
+                records.append(change_record(topic_id, index, before, after))
+                if len(records) == settings.partition_changes_max:
+                    break
+        yield tuple(records)
 
 
 def _not_updated(update: FeatureUpdate, refused: dict[str, KafkaError]) -> UpdatedFeature:
@@ -156,45 +185,48 @@ def _check_supported(metadata: MetadataView, name: str, level: int) -> None:
             )
 
 
-def _losses(metadata: MetadataView, update: FeatureUpdate) -> list[object]:
+def _losses(
+    metadata: MetadataView, settings: ControllerSettings, update: FeatureUpdate
+) -> Iterator[tuple[object, ...]]:
     """The records that take out of the metadata what a lower level has no words for.
 
     Who is eligible to lead holds all that is committed: where nobody is in sync, the eligible ones are taken to be.
     """
-    if update.name != METADATA_VERSION_FEATURE:
-        return []
-    records: list[object] = []
-    for _, topic_id, index, before in partitions_of(metadata):
+
+    def rewrite(_: str, before: PartitionImage) -> PartitionImage | None:
         after = before
         if update.level < ELIGIBLE_LEADERS_SINCE:
             after = _without_eligible(after)
         if update.level < DIRECTORIES_SINCE and after.directories:
             after = replace(after, directories=())
-        if after is not before:
-            after = replace(after, partition_epoch=PartitionEpoch(before.partition_epoch + 1))
-            records.append(change_record(topic_id, index, before, arrived(before, after)))
-    return records
+        if after is before:
+            return None
+        return arrived(before, replace(after, partition_epoch=PartitionEpoch(before.partition_epoch + 1)))
+
+    if update.name == METADATA_VERSION_FEATURE:
+        yield from _rewritten(metadata, settings, rewrite)
 
 
 def _gains(
     metadata: MetadataView, settings: ControllerSettings, current: int, record: FeatureLevelRecord
-) -> list[object]:
+) -> Iterator[tuple[object, ...]]:
     """The records that say what a higher level has words for.
 
     Whoever kept its seat in an ISR for want of them, though it is not there, is eligible from then on.
     """
     if record.name != METADATA_VERSION_FEATURE or not current < ELIGIBLE_LEADERS_SINCE <= record.feature_level:
-        return []
-    after = MetadataDraft(metadata)
-    after.apply(record)
-    rules, is_active = TopicRules(after, settings), is_active_in(metadata)
-    records: list[object] = []
-    for name, topic_id, index, partition in partitions_of(metadata):
-        isr = [broker for broker in partition.isr if is_active(broker) or broker == partition.leader]
-        if len(isr) < len(partition.isr):
-            changed = with_isr(partition, isr, min_insync_replicas=rules.min_insync(name))
-            records.append(change_record(topic_id, index, partition, changed))
-    return records
+        return
+    leveled = MetadataDraft(metadata)
+    leveled.apply(record)
+    rules, is_active = TopicRules(leveled, settings), is_active_in(metadata)
+
+    def rewrite(name: str, before: PartitionImage) -> PartitionImage | None:
+        isr = [broker for broker in before.isr if is_active(broker) or broker == before.leader]
+        if len(isr) == len(before.isr):
+            return None
+        return with_isr(before, isr, min_insync_replicas=rules.min_insync(name))
+
+    yield from _rewritten(metadata, settings, rewrite)
 
 
 def _without_eligible(partition: PartitionImage) -> PartitionImage:

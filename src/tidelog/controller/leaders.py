@@ -54,13 +54,6 @@ def is_active_in(metadata: MetadataView) -> IsActive:
     return is_active
 
 
-def partitions_of(metadata: MetadataView) -> Iterator[EachPartition]:
-    """Every partition there is, with its topic's name. O(partitions): for what happens when brokers come and go."""
-    for topic_id, topic in metadata.topics_by_id.items():
-        for index, partition in enumerate(topic.partitions):
-            yield topic.name, topic_id, PartitionIndex(index), partition
-
-
 def directory_of(partition: PartitionImage, broker_id: BrokerId) -> UUID:
     """In which log directory of a broker its replica lies, where that is known."""
     return partition.directories[partition.replicas.index(broker_id)] if partition.directories else NO_DIRECTORY

@@ -24,7 +24,7 @@ from tidelog.metadata.records.topics import PartitionRecord
 from tidelog.metadata.topic_names import INTERNAL_TOPICS, RESERVED_TOPICS
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
-"""A request is one batch of the metadata log: it is appended, sent and applied as a whole."""
+"""What a request asks for is worked out in one step of the event loop, and counts as a whole."""
 
 
 def decide_create_partitions(

@@ -6,6 +6,7 @@ Kafka: `QuorumController`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 from weakref import WeakSet
 
 from tidelog.base.errors import Code
@@ -57,8 +58,9 @@ from tidelog.controller.values import (
     TopicToGrow,
     UpdatedFeature,
 )
-from tidelog.journal import Decision
+from tidelog.journal import Decision, LongDecision
 from tidelog.metadata.draft import MetadataDraft
+from tidelog.metadata.features import knows_transactions
 from tidelog.metadata.image import MetadataImage
 from tidelog.metadata.records.brokers import (
     BrokerRegistrationChangeRecord,
@@ -67,6 +69,11 @@ from tidelog.metadata.records.brokers import (
 )
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
+
+PORTIONS_IN_BATCH_MAX = 5
+"""A larger decision is divided: begin, end, and their waiting cost more than some milliseconds of the event loop."""
+
+R = TypeVar("R")
 
 
 class ControllerState:
@@ -130,7 +137,23 @@ class ControllerState:
 
     def clone(self) -> ControllerState:
         """O(topics), references only."""
-        return ControllerState(self.settings, self.image(None))
+        copy = ControllerState(self.settings)
+        copy.metadata = self.metadata.clone()
+        copy._names_taken = dict(self._names_taken)
+        return copy
+
+    def fork(self) -> ControllerState:
+        """A clone that takes in what may come to count or not. It notes what this one does; see `adopt`."""
+        copy = self.clone()
+        copy.lost = None if self.lost is None else []
+        copy.unclean_elections = None if self.unclean_elections is None else []
+        return copy
+
+    def adopt(self, before: ControllerState) -> None:
+        """This one, a fork, takes the place of that which it was made of."""
+        self.lost = None if before.lost is None else [*before.lost, *(self.lost or ())]
+        elections = before.unclean_elections
+        self.unclean_elections = None if elections is None else [*elections, *(self.unclean_elections or ())]
 
     def image(self, last_offset: Offset | None) -> MetadataImage:
         """What the records applied so far say. Of the committed state, it may be published."""
@@ -330,9 +353,17 @@ class ControllerState:
 
     def decide_update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
-    ) -> Decision[tuple[UpdatedFeature, ...]]:
+    ) -> LongDecision[tuple[UpdatedFeature, ...]]:
         """Set the levels of features, all of them or none; results in the order of the request."""
         return features.decide_update_features(self.metadata, self.settings, updates, validate_only=validate_only)
+
+    def in_portions(self, decision: Decision[R]) -> LongDecision[R] | None:
+        """A decision that is too large for a batch, as it is to be appended; None for any other."""
+        size, records = self.settings.partition_changes_max, decision.records
+        if len(records) <= size * PORTIONS_IN_BATCH_MAX or not knows_transactions(self.metadata.features):
+            return None
+        portions = (records[start : start + size] for start in range(0, len(records), size))
+        return LongDecision(portions, decision.reply)
 
     def decide_assign_directories(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, replicas: Sequence[ReplicaInDirectory]

@@ -11,19 +11,23 @@ from tidelog.journal.coordinator_machine import (
     Send,
     SendId,
 )
-from tidelog.journal.decision import Decision
+from tidelog.journal.decision import Decision, LongDecision
+from tidelog.journal.log_transaction import Boundary, LogTransactions
 from tidelog.journal.runtime import Batch, Journal, Ready, ReplayedState, Reply, Ticket
 from tidelog.journal.transaction_part import TransactionEnd, TransactionPart, TransactionRecord
 
 __all__ = [
     "Answer",
     "Batch",
+    "Boundary",
     "CoordinatorJournal",
     "CoordinatorMachine",
     "CoordinatorReady",
     "Decision",
     "Journal",
     "KeyValue",
+    "LogTransactions",
+    "LongDecision",
     "Moment",
     "Ready",
     "ReplayedState",

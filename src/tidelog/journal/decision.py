@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -34,3 +34,23 @@ class Decision(Generic[R_co]):
             return decide(state)
         except KafkaError as error:
             return Decision((), error)
+
+
+@dataclass(frozen=True, slots=True)
+class LongDecision(Generic[R_co]):
+    """A decision that is worked out, and appended, in portions. All of them count or none.
+
+    Attributes:
+        portions: of its records; each is asked for when those before it are applied, or none of them is. Nothing else
+            is decided in between. Some may be empty.
+        reply: what to answer once all of it is committed.
+        is_divisible: whether it may be several batches: a transaction of the log (`log_transaction.py`).
+    """
+
+    portions: Iterator[tuple[object, ...]]
+    reply: R_co
+    is_divisible: bool = True
+
+    def at_once(self) -> Decision[R_co]:
+        """The same as one batch."""
+        return Decision(tuple(record for portion in self.portions for record in portion), self.reply)

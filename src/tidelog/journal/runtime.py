@@ -17,6 +17,9 @@ refusal ("the topic exists") never leaves before the topic is there to stay.
 Standing by: `replay` applies what is committed already. `resign` throws speculation away: the committed state is
 the only one left, and every reply that still waited becomes an error.
 
+With transactions (`log_transaction.py`) the committed state stands still from a begin to its end, and with it images,
+tokens and replies: a reply waits for the end of whatever it came after.
+
 A journal that does not keep the committed state apart (`keeps_committed=False`) has one state only: half the memory,
 for those whose replies all wait anyway, and who load anew whenever they lead again.
 """
@@ -32,6 +35,7 @@ from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
 from tidelog.journal.decision import Decision
+from tidelog.journal.log_transaction import Boundary, LogTransactions, OpenTransaction
 from tidelog.journal.transaction_part import TransactionPart
 
 Ticket = NewType("Ticket", int)
@@ -122,6 +126,7 @@ class Journal(Generic[S]):
         end_offset: Offset = START,
         not_active: Code,
         keeps_committed: bool = True,
+        transactions: LogTransactions[S] | None = None,
     ) -> None:
         """A journal that stands by.
 
@@ -131,9 +136,15 @@ class Journal(Generic[S]):
             not_active: what is answered while another node is the active one: NOT_CONTROLLER, NOT_COORDINATOR.
             keeps_committed: False makes do with `state` alone: it becomes the speculative one, never cloned;
                 `Ready.committed` stays empty; and once resigned, this journal is spent.
+            transactions: how its log holds some; None if it holds none.
         """
+        invariant(transactions is None or keeps_committed, "transactions, and no committed state that stands still")
         self.committed: S = state
         self.committed_end_offset = end_offset
+        """Exclusive: how far the committed state is. What follows is not committed, or in an open transaction."""
+        self._durable_end_offset = end_offset
+        self._transactions = transactions
+        self._open: OpenTransaction[S] | None = None
         self.next_offset = end_offset
         self._not_active = not_active
         self._keeps_committed = keeps_committed
@@ -156,6 +167,11 @@ class Journal(Generic[S]):
         return self._leadership[0] if self._leadership else None
 
     @property
+    def is_in_transaction(self) -> bool:
+        """Whether what is committed ends in a transaction without an end."""
+        return self._open is not None
+
+    @property
     def speculative(self) -> S:
         """The state that decisions see. Only the active one has it.
 
@@ -172,30 +188,38 @@ class Journal(Generic[S]):
             invariant(not self.is_active, "replay at offset {} while active", offset)
             invariant(not self._is_spent, "replay at offset {} into a state that holds speculation", offset)
             invariant(False, "replay of offset {} after {}", offset, self.next_offset)
-        self.committed.apply(record)
         if self._keeps_committed:
-            self._applied.append(record)
-        self.next_offset = self.committed_end_offset = Offset(offset + 1)
+            self._commit(record, offset)
+        else:
+            self.committed.apply(record)
+        self.next_offset = self._durable_end_offset = Offset(offset + 1)
+        self._advance_committed()
 
     def load(self, records: Iterable[object], end_offset: Offset) -> None:
-        """A snapshot of everything below `end_offset` came: `records` lead there from the committed state."""
+        """A snapshot of everything below `end_offset` came: `records` lead there from the committed state.
+
+        There is none of an open transaction, so one that was open is not any more.
+        """
         invariant(not self.is_active, "a snapshot while active")
         invariant(end_offset >= self.next_offset, "a snapshot up to {}, after {}", end_offset, self.next_offset)
         for record in records:
             self.committed.apply(record)
             if self._keeps_committed:
                 self._applied.append(record)
-        self.next_offset = self.committed_end_offset = end_offset
+        self._open = None
+        self.next_offset = self.committed_end_offset = self._durable_end_offset = end_offset
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset) -> None:
         """This node leads the log in `leader_epoch`, has replayed all of it, and will append at `next_offset`.
 
-        The control batch that opens the epoch lies below `next_offset`; so it, and all before it, is committed.
+        The control batch that opens the epoch lies below `next_offset`; so it, and all before it, is committed. If it
+        ends in an open transaction, an abort is to be submitted before anything else.
         """
         invariant(not self.is_active, "active already, in leader epoch {}", self.leader_epoch)
         invariant(not self._is_spent, "the state holds speculation of an earlier leadership: load a new one")
         invariant(next_offset >= self.next_offset, "next offset {} below {}", next_offset, self.next_offset)
-        self.next_offset = self.committed_end_offset = next_offset
+        self.next_offset = self._durable_end_offset = next_offset
+        self._advance_committed()
         self._leadership = (leader_epoch, self.committed.clone() if self._keeps_committed else self.committed)
 
     def submit(self, decision: Decision[object]) -> Ticket:
@@ -235,20 +259,21 @@ class Journal(Generic[S]):
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is durable for good, control batches included.
 
-        A batch counts when all of it is below: no image ever shows half a decision.
+        A batch counts when all of it is below, and in a transaction when that has ended: no image ever shows half a
+        decision.
         """
-        if end_offset <= self.committed_end_offset:
+        if end_offset <= self._durable_end_offset:
             return
         while self._pending and self._pending[0].end_offset <= end_offset:
             batch = self._pending.popleft()
             if self._keeps_committed:
-                for record in batch.records:
-                    self.committed.apply(record)
-                self._applied.extend(batch.records)
+                for offset, record in enumerate(batch.records, batch.base_offset):
+                    self._commit(record, Offset(offset))
         if self._pending:
             end_offset = min(end_offset, self._pending[0].base_offset)
-        self.committed_end_offset = max(self.committed_end_offset, end_offset)
-        self.next_offset = max(self.next_offset, self.committed_end_offset)
+        self._durable_end_offset = max(self._durable_end_offset, end_offset)
+        self._advance_committed()
+        self.next_offset = max(self.next_offset, self._durable_end_offset)
         self._release()
 
     def resign(self, error: KafkaError | None = None) -> None:
@@ -268,7 +293,7 @@ class Journal(Generic[S]):
         self._unappended.clear()
         self._leadership = None
         self._is_spent = not self._keeps_committed
-        self.next_offset = self.committed_end_offset
+        self.next_offset = self._durable_end_offset
 
     # What to do about it.
 
@@ -279,6 +304,31 @@ class Journal(Generic[S]):
         self._applied.clear()
         self._released.clear()
         return ready
+
+    def _commit(self, record: object, offset: Offset) -> None:
+        """A record is durable for good: it counts, unless it is in a transaction without an end."""
+        transactions, opened = self._transactions, self._open
+        boundary = None if transactions is None else transactions.boundary_of(record)
+        if transactions is None or (boundary is None and opened is None):
+            self.committed.apply(record)
+            self._applied.append(record)
+        elif opened is None:
+            invariant(boundary is Boundary.BEGIN, "offset {}: {} without a transaction", offset, boundary)
+            self._open = OpenTransaction(offset, transactions.fork(self.committed))
+        elif boundary is None:
+            opened.state.apply(record)
+            opened.records.append(record)
+        else:
+            invariant(boundary is not Boundary.BEGIN, "offset {}: a transaction within another", offset)
+            self._open = None
+            if boundary is Boundary.END:
+                transactions.adopt(opened.state, self.committed)
+                self.committed = opened.state
+                self._applied.extend(opened.records)
+
+    def _advance_committed(self) -> None:
+        end_offset = self._durable_end_offset if self._open is None else self._open.begin_offset
+        self.committed_end_offset = max(self.committed_end_offset, end_offset)
 
     def _release(self) -> None:
         while self._waiting and self._waiting[0].end_offset <= self.committed_end_offset:

@@ -197,7 +197,7 @@ class MetadataDraft:
     def apply_producer_ids(self, record: cluster_records.ProducerIdsRecord) -> None:
         self.next_producer_id = record.next_producer_id
 
-    def apply_no_op(self, record: cluster_records.NoOpRecord) -> None:
+    def apply_no_op(self, record: object) -> None:
         """Only its offset matters."""
 
     def _own(self, name: str) -> None:
@@ -277,4 +277,7 @@ _APPLY: dict[type, Callable[[MetadataDraft, Any], None]] = {
     cluster_records.FeatureLevelRecord: MetadataDraft.apply_feature_level,
     cluster_records.ProducerIdsRecord: MetadataDraft.apply_producer_ids,
     cluster_records.NoOpRecord: MetadataDraft.apply_no_op,
+    cluster_records.BeginTransactionRecord: MetadataDraft.apply_no_op,
+    cluster_records.EndTransactionRecord: MetadataDraft.apply_no_op,
+    cluster_records.AbortTransactionRecord: MetadataDraft.apply_no_op,
 }

@@ -38,7 +38,7 @@ METADATA_VERSIONS: Mapping[int, MetadataVersion] = {
         MetadataVersion(10, "3.5-IV1", True, "controlled shutdown (KIP-841), broker epochs in fetches (KIP-903)"),
         MetadataVersion(11, "3.5-IV2", True),
         MetadataVersion(12, "3.6-IV0"),
-        MetadataVersion(13, "3.6-IV1", True),
+        MetadataVersion(13, "3.6-IV1", True, "transactions of the metadata log (KIP-868)"),
         MetadataVersion(14, "3.6-IV2", True),
         MetadataVersion(15, "3.7-IV0", True),
         MetadataVersion(16, "3.7-IV1"),
@@ -64,6 +64,8 @@ TRANSACTION_VERSION_MAX = 2
 """1: the coordinator's log has tagged fields. 2: each transaction has a producer epoch of its own (KIP-890). A
 client of version 2 looks at the level; the coordinator goes by the version of its requests."""
 
+TRANSACTIONS_SINCE = 13
+"""The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
 DIRECTORIES_SINCE = 17
 TRANSACTION_VERSION_SINCE = 22
 """The metadata.version from which on a new cluster begins at the highest transaction.version, as Kafka 4.0 does."""
@@ -123,6 +125,11 @@ def replica_fetch_version(features: Mapping[str, int]) -> int:
     """The version of Fetch with which brokers replicate data from each other."""
     level = metadata_version(features)
     return next(version for since, version in FETCH_VERSIONS if level >= since)
+
+
+def knows_transactions(features: Mapping[str, int]) -> bool:
+    """Whether the metadata log may hold transactions (KIP-868)."""
+    return features.get(METADATA_VERSION_FEATURE, 0) >= TRANSACTIONS_SINCE
 
 
 def changes_metadata(low: int, high: int) -> bool:

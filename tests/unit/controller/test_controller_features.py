@@ -50,7 +50,7 @@ def start(cluster: Cluster, broker_id: BrokerId, previous: BrokerEpoch | None = 
 
 def update(cluster: Cluster, *updates: FeatureUpdate, validate_only: bool = False) -> tuple[UpdatedFeature, ...]:
     results: tuple[UpdatedFeature, ...] = cluster.run(
-        cluster.state.decide_update_features(updates, validate_only=validate_only)
+        cluster.state.decide_update_features(updates, validate_only=validate_only).at_once()
     )
     return results
 
@@ -261,3 +261,34 @@ def test_an_unsafe_downgrade_takes_out_what_the_lower_level_cannot_say() -> None
     assert all(not one.eligible_leader_replicas and not one.directories for one in after)
     cluster.unfence(TWO)
     assert cluster.partition("gone").leader == TWO
+
+
+@pytest.mark.parametrize("level", [22, 16])
+def test_what_a_level_rewrites_comes_in_portions_that_are_as_they_would_be_at_once(level: int) -> None:
+    """Each is worked out when those before it are applied; from 13 on they are a transaction of the metadata log."""
+    cluster = at(27, ONE, TWO)
+    cluster.write(ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"))
+    cluster.create("a", *[[ONE, TWO]] * 7)
+    cluster.create("b", *[[ONE]] * 3)
+    cluster.fence(TWO)
+    for state in (cluster.state, cluster.journal.committed):
+        state.settings = replace(state.settings, partition_changes_max=2)
+    down, up = FeatureUpdate(NAME, level, UNSAFELY), FeatureUpdate(NAME, 27)
+    for step in (down, up):
+        at_once = cluster.state.decide_update_features([step]).at_once()
+        whole = cluster.state.decide_update_features([step])
+        assert whole.is_divisible
+        records: list[object] = []
+        for portion in whole.portions:
+            assert len(portion) <= 2
+            cluster.write(*portion)
+            records += portion
+        assert tuple(records) == at_once.records
+    assert level_of(cluster) == 27
+
+
+def test_a_level_without_transactions_is_set_in_one_batch() -> None:
+    cluster = at(27, ONE)
+    assert not cluster.state.decide_update_features([FeatureUpdate(NAME, 12, UNSAFELY)]).is_divisible
+    cluster = at(12, ONE)
+    assert not cluster.state.decide_update_features([FeatureUpdate(NAME, 27)]).is_divisible

@@ -32,7 +32,6 @@ from tidelog.controller import (
     TopicToDelete,
 )
 from tidelog.controller import early_fencing as early_fencing_module
-from tidelog.controller import features as features_module
 from tidelog.controller import leaders as leaders_module
 from tidelog.controller import partition_scan as scan_module
 from tidelog.controller import pending_changes as pending_changes_module
@@ -293,8 +292,6 @@ class PartitionsRead:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         monkeypatch.setattr(PartitionScan, "portion", self._counted(PartitionScan.portion))
-        for module in (leaders_module, features_module):
-            monkeypatch.setattr(module, "partitions_of", self._counted(leaders_module.partitions_of))
 
     def _counted(self, each: Callable[..., Iterator[Any]]) -> Callable[..., Iterator[Any]]:
         def counted(*arguments: Any) -> Iterator[Any]:

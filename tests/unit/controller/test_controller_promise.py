@@ -319,7 +319,7 @@ class Partition(RuleBasedStateMachine):
         if level < 23 and any(replica.has_lost for replica in self.replicas.values()):
             return
         kind = UpgradeType.UPGRADE if level >= self.level else UpgradeType.UNSAFE_DOWNGRADE
-        decision = self.controller.decide_update_features([FeatureUpdate("metadata.version", level, kind)])
+        decision = self.controller.decide_update_features([FeatureUpdate("metadata.version", level, kind)]).at_once()
         assert [one.code for one in decision.reply] == [Code.NONE]
         self.level = level
         if not self.knows_eligible:

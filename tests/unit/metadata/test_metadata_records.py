@@ -10,10 +10,13 @@ from hypothesis import strategies as st
 
 from tidelog.base.errors import CorruptLogError
 from tidelog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -83,6 +86,11 @@ VECTORS: list[tuple[object, str]] = [
         "01 0f 00 | 00000001 0000000000000005 00000000000003e8 | 00",
     ),
     (NoOpRecord(), "01 14 00 | 00"),
+    (BeginTransactionRecord(), "01 17 00 | 00"),
+    (BeginTransactionRecord(name="boot"), "01 17 00 | 01 00 05 05 626f6f74"),
+    (EndTransactionRecord(), "01 18 00 | 00"),
+    (AbortTransactionRecord(), "01 19 00 | 00"),
+    (AbortTransactionRecord(reason="why"), "01 19 00 | 01 00 04 04 776879"),
     (
         RegisterBrokerRecord(
             broker_id=1,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import cast
 from uuid import UUID
@@ -13,11 +14,19 @@ import pytest
 from support.fixtures.controlled_cluster import SeededRng
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
-from tidelog.controller import ControllerSettings, ControllerState, NewTopic, PartitionScan
+from tidelog.controller import ControllerSettings, ControllerState, FeatureUpdate, NewTopic, PartitionScan
 from tidelog.controller.leaders import LOST_DIRECTORY
-from tidelog.journal import Decision
+from tidelog.journal import Decision, LongDecision
 from tidelog.metadata import MetadataImage
-from tidelog.metadata.records import BrokerRegistrationChangeRecord, PartitionChangeRecord, RegisterBrokerRecord
+from tidelog.metadata.features import TRANSACTIONS_SINCE
+from tidelog.metadata.records import (
+    AbortTransactionRecord,
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    RegisterBrokerRecord,
+)
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.api.handlers import api_73_assign_replicas_to_dirs
 from tidelog.server.node import Node
@@ -177,6 +186,134 @@ def test_who_asked_for_portions_is_told_once_that_this_is_no_controller_any_more
     asyncio.run(main())
     gc.collect()
     assert not caplog.records
+
+
+SETTINGS = tuple(
+    ConfigRecord(resource_type=4, resource_name="", name=f"made-up-{number}", value="v") for number in range(8)
+)
+
+
+async def at_level(controller: Controller, level: int) -> None:
+    record = FeatureLevelRecord(name="metadata.version", feature_level=level)
+    await controller.request(lambda _: Decision((record,), None))
+
+
+def as_a_whole(*portions: tuple[object, ...]) -> Callable[[ControllerState], LongDecision[str]]:
+    return lambda _: LongDecision(iter(portions), "done")
+
+
+def configs(controller: Controller) -> int:
+    return sum(map(len, controller.image().configs.values()))
+
+
+def test_what_counts_as_a_whole_is_seen_when_its_end_is_committed() -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        await at_level(controller, TRANSACTIONS_SINCE)
+        quorum.is_following = False
+        quorum.batches.clear()
+        end_offset = controller.journal.committed_end_offset
+        asked = asyncio.ensure_future(
+            controller.request_whole(as_a_whole(SETTINGS[:2], (), SETTINGS[2:4], SETTINGS[4:6], ()))
+        )
+        other = asyncio.ensure_future(controller.request(lambda _: Decision(SETTINGS[6:], "other")))
+        await turns(20)
+        assert [len(batch) for batch in quorum.batches] == [3, 2, 3, 2], "begin, two, two, two, end, and the other"
+        assert quorum.batches[-1] == SETTINGS[6:], "nothing is decided in between"
+        controller.on_committed(Offset(quorum.end_offset - 3))
+        await turns(5)
+        assert (configs(controller), controller.journal.committed_end_offset) == (0, end_offset)
+        assert not asked.done()
+        controller.on_committed(Offset(quorum.end_offset - 2))
+        assert (await asked, configs(controller)) == ("done", 6)
+        assert not other.done()
+        controller.on_committed(Offset(quorum.end_offset))
+        assert (await other, configs(controller)) == ("other", 8)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("committed", range(3))
+def test_the_next_controller_ends_what_was_half_appended(committed: int) -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        await at_level(controller, TRANSACTIONS_SINCE)
+        quorum.is_following = False
+        before = quorum.end_offset
+        asked = asyncio.ensure_future(controller.request_whole(as_a_whole(*(SETTINGS[:2], SETTINGS[2:4]) * 50)))
+        waits = asyncio.ensure_future(controller.request(lambda _: Decision(SETTINGS[6:], "other")))
+        await turns(20)
+        controller.on_lost()
+        for each in (asked, waits):
+            with pytest.raises(KafkaError):
+                await each
+        del quorum.appended[before + 2 * committed :]
+
+        quorum.is_following = True
+        successor = new_controller(quorum)
+        for offset, record in enumerate(quorum.appended):
+            successor.journal.replay(record, Offset(offset))
+        assert configs(successor) == 0
+        successor.on_leading(LeaderEpoch(2), Offset(quorum.end_offset))
+        await successor.request(lambda _: Decision(SETTINGS[6:], None))
+        assert configs(successor) == 2
+        has_aborted = any(isinstance(record, AbortTransactionRecord) for record in quorum.appended)
+        assert has_aborted == (committed > 0)
+        await settled(successor)
+
+        third = new_controller(quorum)
+        for offset, record in enumerate(quorum.appended):
+            third.journal.replay(record, Offset(offset))
+        assert third.image() == successor.image()
+
+    asyncio.run(main())
+
+
+def test_a_client_that_goes_away_leaves_nothing_half_appended() -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        await at_level(controller, TRANSACTIONS_SINCE)
+        asked = asyncio.ensure_future(controller.request_whole(as_a_whole(SETTINGS[:2], SETTINGS[2:4], SETTINGS[4:])))
+        await turns(3)
+        asked.cancel()
+        await controller.request(lambda _: Decision((), None))
+        assert configs(controller) == 8
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("count", [5 * PORTION, 5 * PORTION + 1])
+@pytest.mark.parametrize("level", [TRANSACTIONS_SINCE - 1, TRANSACTIONS_SINCE])
+def test_a_decision_that_is_too_large_for_a_batch_is_a_transaction(count: int, level: int) -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        await at_level(controller, level)
+        quorum.batches.clear()
+        records = SETTINGS * 2
+        assert await controller.request(lambda _: Decision(records[:count], "done")) == "done"
+        is_divided = level == TRANSACTIONS_SINCE and count > 5 * PORTION
+        assert len(quorum.batches) == (6 if is_divided else 1)
+        assert max(map(len, quorum.batches)) == (3 if is_divided else count)
+
+    asyncio.run(main())
+
+
+def test_a_change_of_the_level_is_refused_or_done_as_a_whole() -> None:
+    async def main() -> None:
+        quorum = Quorum()
+        controller = await led_by_one(quorum)
+        await controller.request(lambda state: state.decide_bootstrap())
+        quorum.batches.clear()
+        unknown = [FeatureUpdate("metadata.version", 1_000)]
+        (refused,) = await controller.request_whole(lambda state: state.decide_update_features(unknown))
+        assert refused.code is Code.INVALID_UPDATE_VERSION
+        assert quorum.batches == []
+
+    asyncio.run(main())
 
 
 async def turns(count: int) -> None:

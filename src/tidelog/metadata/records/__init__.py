@@ -7,15 +7,26 @@ from tidelog.metadata.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
+from tidelog.metadata.records.cluster import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
 from tidelog.metadata.records.codec import decode_record, encode_record
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 
 __all__ = [
+    "AbortTransactionRecord",
+    "BeginTransactionRecord",
     "BrokerEndpoint",
     "BrokerFeature",
     "BrokerRegistrationChangeRecord",
     "ConfigRecord",
+    "EndTransactionRecord",
     "FeatureLevelRecord",
     "NoOpRecord",
     "PartitionChangeRecord",

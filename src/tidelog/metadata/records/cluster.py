@@ -32,6 +32,25 @@ class ProducerIdsRecord:
     next_producer_id: int = field(int64, doc="The first id that nobody has.")
 
 
+@message(api_key=23, versions="0", flexible="0+", kind="record")
+class BeginTransactionRecord:
+    """What follows counts as a whole, from the end of the transaction on (KIP-868)."""
+
+    name: str | None = field(string, nullable="0+", tag=0, tagged="0+", default=None, doc="What it is about.")
+
+
+@message(api_key=24, versions="0", flexible="0+", kind="record")
+class EndTransactionRecord:
+    """All since the begin of the transaction counts."""
+
+
+@message(api_key=25, versions="0", flexible="0+", kind="record")
+class AbortTransactionRecord:
+    """Nothing since the begin of the transaction counts."""
+
+    reason: str | None = field(string, nullable="0+", tag=0, tagged="0+", default=None, doc="Why.")
+
+
 @message(api_key=20, versions="0", flexible="0+", kind="record")
 class NoOpRecord:
     """Nothing; it moves the end of the log."""

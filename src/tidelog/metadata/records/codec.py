@@ -18,7 +18,15 @@ from tidelog.metadata.records.brokers import (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
-from tidelog.metadata.records.cluster import ConfigRecord, FeatureLevelRecord, NoOpRecord, ProducerIdsRecord
+from tidelog.metadata.records.cluster import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    NoOpRecord,
+    ProducerIdsRecord,
+)
 from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tidelog.wire.compile import decode, encode
 from tidelog.wire.primitives import read_uvarint, uvarint
@@ -38,6 +46,9 @@ RECORD_TYPES: tuple[type[Any], ...] = (
     ProducerIdsRecord,
     BrokerRegistrationChangeRecord,
     NoOpRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    AbortTransactionRecord,
 )
 _BY_KEY = {layout_of(cls).api_key: cls for cls in RECORD_TYPES}
 

@@ -15,15 +15,20 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
-from tidelog.base.errors import Code, KafkaError
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
-from tidelog.controller import ControllerState, LostReplica, PartitionScan, leaves_pending_changes
-from tidelog.journal import Decision, Journal
+from tidelog.controller import LOG_TRANSACTIONS, ControllerState, LostReplica, PartitionScan, leaves_pending_changes
+from tidelog.journal import Decision, Journal, LongDecision
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
 from tidelog.metadata.image import MetadataView
-from tidelog.metadata.records import NoOpRecord
+from tidelog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+)
 from tidelog.server.quorum.metadata_log import MetadataBatch
 from tidelog.server.storage.metadata_snapshots import Snapshot
 from tidelog.server.transport.turns import in_turns
@@ -104,7 +109,9 @@ class Controller:
         listeners: Sequence[ControllerListener] = (),
         first_levels: Mapping[str, int] | None = None,
     ) -> None:
-        self.journal: Journal[ControllerState] = Journal(state, not_active=Code.NOT_CONTROLLER)
+        self.journal: Journal[ControllerState] = Journal(
+            state, not_active=Code.NOT_CONTROLLER, transactions=LOG_TRANSACTIONS
+        )
         self.unclean_elections = 0
         self._quorum = quorum
         self._on_committed = on_committed
@@ -116,6 +123,8 @@ class Controller:
         self._has_loaded = False
         self._has_pending_changes = False
         self._pending_changes_task: asyncio.Task[None] | None = None
+        self._whole_appended: asyncio.Event | None = None
+        self._whole_task: asyncio.Task[Any] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -132,7 +141,23 @@ class Controller:
         Raises:
             KafkaError: the refusal that `decide` raised, or NOT_CONTROLLER.
         """
-        return await self._begin(Decision.over(self.journal.speculative, decide))
+        await self._turn()
+        decision = Decision.over(self.journal.speculative, decide)
+        whole = self.journal.speculative.in_portions(decision)
+        return await (self._begin(decision) if whole is None else self._begin_whole(whole))
+
+    async def request_whole(self, decide: Callable[[ControllerState], LongDecision[R]]) -> R:
+        """As `request`, for what is worked out in portions, and all of which counts or none.
+
+        It is one batch where that holds one portion, else a transaction of the metadata log (KIP-868): nobody sees
+        anything of it before its end is committed, and nothing else is decided before its end is appended.
+        """
+        await self._turn()
+        try:
+            whole = decide(self.journal.speculative)
+        except KafkaError as error:
+            return cast(R, await self._begin(Decision((), error)))
+        return cast(R, await self._begin_whole(whole))
 
     async def request_in_portions(
         self, decide: Callable[[ControllerState], Decision[R]], *, has_more: Callable[[R], bool]
@@ -152,6 +177,7 @@ class Controller:
         on_their_way: deque[asyncio.Future[R]] = deque()
         try:
             while True:
+                await self._turn()
                 decision = Decision.over(self.journal.speculative, decide)
                 on_their_way.append(self._begin(decision))
                 if isinstance(decision.reply, KafkaError) or not has_more(cast(R, decision.reply)):
@@ -189,6 +215,50 @@ class Controller:
         self._waiting[ticket] = future
         self._advance()
         return future
+
+    async def _turn(self) -> None:
+        """Return once nothing that counts as a whole is half decided."""
+        while self._whole_appended is not None:
+            await self._whole_appended.wait()
+
+    def _begin_whole(self, whole: LongDecision[Any]) -> asyncio.Future[Any]:
+        """Have it appended, whatever becomes of who asked: half of it would keep all that follows from counting."""
+        self._whole_appended = asyncio.Event()
+        task = asyncio.get_running_loop().create_task(self._append_whole(whole, self.journal.leader_epoch))
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may be gone
+        self._whole_task = task
+        return asyncio.shield(task)
+
+    async def _append_whole(self, whole: LongDecision[Any], leader_epoch: LeaderEpoch | None) -> Any:
+        held: tuple[object, ...] = ()  # a portion that may be the last one
+        is_begun = False
+        try:
+            for portion in whole.portions:
+                await asyncio.sleep(0)
+                if self.journal.leader_epoch != leader_epoch:
+                    raise refusal(Code.NOT_CONTROLLER)
+                if not whole.is_divisible:
+                    held += portion
+                elif portion and held:
+                    first = () if is_begun else (BeginTransactionRecord(),)
+                    self._begin(Decision((*first, *held), None)).cancel()
+                    held, is_begun = portion, True
+                else:
+                    held = held or portion
+            if self.journal.leader_epoch != leader_epoch:
+                raise refusal(Code.NOT_CONTROLLER)
+            last = (EndTransactionRecord(),) if is_begun else ()
+            future = self._begin(Decision((*held, *last), whole.reply))
+        except KafkaError:
+            raise
+        except Exception as error:  # a bug of ours: the next controller ends what was begun
+            self._quorum.give_up(error)
+            raise refusal(Code.NOT_CONTROLLER) from error
+        finally:
+            if self._whole_appended is not None:
+                self._whole_appended.set()
+                self._whole_appended = None
+        return await future
 
     def append_nothing(self) -> None:
         """One record more, which says nothing: that it is committed does."""
@@ -232,6 +302,9 @@ class Controller:
     def on_leading(self, leader_epoch: LeaderEpoch, end_offset: Offset) -> None:
         """This node leads, and all that came before it, its own first records included, is committed and known."""
         self.journal.become_active(leader_epoch, end_offset)
+        if self.journal.is_in_transaction:
+            logger.warning("the controller before this one left a decision half appended: nothing of it counts")
+            self.journal.submit(Decision((AbortTransactionRecord(reason="its controller leads no more"),), None))
         self.journal.committed.lost = []
         self.journal.committed.unclean_elections = []
         for listener in self._listeners:

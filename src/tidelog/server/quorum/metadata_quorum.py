@@ -485,7 +485,7 @@ class MetadataQuorum:
         controller, end_offset = self.controller, self.high_watermark
         if end_offset is None or self._is_loading or controller.is_active:
             return True
-        count, replayed_end_offset = 0, controller.journal.committed_end_offset
+        count, replayed_end_offset = 0, controller.journal.next_offset
         for batch in self.storage.log.batches(replayed_end_offset, end_offset):
             controller.on_replayed(batch)
             self.storage.scheduler.on_committed(batch.size_bytes)
@@ -501,7 +501,7 @@ class MetadataQuorum:
         if controller.is_active or machine.role is not Role.LEADER or storage.opened is None:
             return
         leader_epoch, opened_end_offset = storage.opened
-        if leader_epoch == machine.leader_epoch and controller.journal.committed_end_offset >= opened_end_offset:
+        if leader_epoch == machine.leader_epoch and controller.journal.next_offset >= opened_end_offset:
             logger.info("node %d is the active controller, in leader epoch %d", self.node_id, leader_epoch)
             controller.on_leading(leader_epoch, storage.log.log_end_offset)
             self._leader_changed.notify()

@@ -8,12 +8,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import NamedTuple
 
 from tidelog.base.ids import BrokerId, Offset, TopicId
 from tidelog.metadata.delta import MetadataDelta
 from tidelog.metadata.image import MetadataImage
-from tidelog.metadata.records import RemoveTopicRecord, TopicRecord, decode_record
+from tidelog.metadata.records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_record,
+)
 from tidelog.sim.checkers.quorum import QuorumView
 from tidelog.sim.checkers.views import Broken, Record, text_of
 
@@ -49,6 +57,8 @@ class MetadataLog:
         self._compared: dict[BrokerId, int] = {}  # up to which offset a node's log is known to be as committed
         self._image_offsets: list[int] = [-1]
         self._images: list[MetadataImage] = [MetadataImage.empty()]
+        self._counting: list[tuple[int, object]] = []  # records, by the offset from which on each counts
+        self._in_transaction: list[object] | None = None
 
     # What is committed.
 
@@ -69,9 +79,11 @@ class MetadataLog:
         if known == last_offset:
             return self._images[index]
         delta = MetadataDelta(self._images[index])
-        for _, value in self.committed[known + 1 : last_offset + 1]:
-            if isinstance(value, bytes):  # and no control record
-                delta.replay(decode_record(value))
+        first = bisect_right(self._counting, known, key=itemgetter(0))
+        for offset, record in self._counting[first:]:
+            if offset > last_offset:
+                break
+            delta.replay(record)
         image = delta.apply(Offset(last_offset))
         self._image_offsets.insert(index + 1, last_offset)
         self._images.insert(index + 1, image)
@@ -98,12 +110,31 @@ class MetadataLog:
                 break
             if offset == len(self.committed):
                 self.committed.append(record)
+                self._count(offset, record)
             elif self.committed[offset] != record:
                 has = f"{text_of(record)} at offset={offset}, where {text_of(self.committed[offset])} was committed"
                 yield Broken(self.stays, f"{view.called} committed {has}")
                 break
             offset += 1
         self._compared[view.node_id] = offset
+
+    def _count(self, offset: int, record: Record) -> None:
+        """One more record is committed: it counts at once, or with the end of the transaction that it is in."""
+        if not isinstance(record[1], bytes):  # a control record
+            return
+        decoded = decode_record(record[1])
+        match decoded:
+            case BeginTransactionRecord():
+                self._in_transaction = []
+            case EndTransactionRecord():
+                self._counting += ((offset, each) for each in self._in_transaction or ())
+                self._in_transaction = None
+            case AbortTransactionRecord():
+                self._in_transaction = None
+            case _ if self._in_transaction is not None:
+                self._in_transaction.append(decoded)
+            case _:
+                self._counting.append((offset, decoded))
 
     def check_image(self, node: BrokerId, image: MetadataImage) -> Iterator[Broken]:
         """What a broker answers from is what was committed up to where it says that it has come."""
@@ -125,8 +156,9 @@ class MetadataLog:
 
     def check_done(self, begun: BegunWrite) -> Iterator[Broken]:
         """It was told that this is done: so it is committed, and after all that was done before it was asked for."""
-        for _, value in self.committed[begun.since :]:
-            record = decode_record(value) if isinstance(value, bytes) else None
+        for offset, record in self._counting:
+            if offset < begun.since:
+                continue
             if begun.operation == "create":
                 is_it = isinstance(record, TopicRecord) and record.name == begun.name
             else:

@@ -32,7 +32,7 @@ async def handle(
 ) -> UpdateFeaturesResponse:
     updates = [_update(one, context.api_version) for one in request.feature_updates]
     try:
-        updated: tuple[UpdatedFeature, ...] = await node.controller.request(
+        updated: tuple[UpdatedFeature, ...] = await node.controller.request_whole(
             lambda state: state.decide_update_features(updates, validate_only=request.validate_only)
         )
         await node.caught_up()
