@@ -44,7 +44,8 @@ from tidelog.server.replication.leader_driver import LeaderDriver
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication import Replicated, Replication
 from tidelog.server.storage.checkpoints import Replica
-from tidelog.server.storage.log_dir import LogDir, is_full
+from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.transport.turns import in_turns
@@ -234,7 +235,7 @@ class Broker:
             return
         held = self._files.directory_of(partition.topic_partition)
         if held is not None and is_full(error) and partition.log.failure is None:
-            held.on_full()  # nothing was changed: what is there is served, and the next append may find room
+            held.health.on_full()  # nothing was changed: what is there is served, and the next append may find room
             return
         self._take_offline(partition.topic_partition, str(error))
         if held is not None:
@@ -243,7 +244,7 @@ class Broker:
     def has_room(self, partition: Partition) -> bool:
         """Whether the disk under a partition is not known to be full."""
         held = self._files.directory_of(partition.topic_partition)
-        return held is None or not held.is_known_full
+        return held is None or not held.health.is_known_full
 
     def on_read_error(self, partition: Partition) -> None:
         """Some place could not be read, which was refused. Whether it is more than that place, the disk is asked."""
@@ -568,7 +569,7 @@ class Broker:
         return partition
 
     async def _probe(self, directory: LogDir) -> None:
-        refused = await self._executor.run(directory.probe)
+        refused = await self._executor.run(directory.health.probe)
         self._probes.pop(directory, None)
         if refused is not None and directory.failure is None:
             self._fail_directory(directory, str(refused))

@@ -16,7 +16,8 @@ from tidelog.base.ports import Clock, Executor
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.checkpoints import Checkpoints
-from tidelog.server.storage.log_dir import LogDir, is_full
+from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.transport.turns import in_turns
 
@@ -79,11 +80,11 @@ class LogMaintenance:
         """If the disk refuses, the next turn tries again; recovery covers the rest."""
         try:
             await self._executor.run(chore)
-            if log_dir.is_known_full:
-                await self._executor.run(log_dir.look_for_room)
+            if log_dir.health.is_known_full:
+                await self._executor.run(log_dir.health.look_for_room)
         except DiskError as error:
             if is_full(error):
-                log_dir.on_full()
+                log_dir.health.on_full()
             else:
                 logger.error("%s", error)
                 self._hosted.on_suspicion(log_dir)

@@ -27,7 +27,8 @@ from tidelog.log.files.future_mark import FutureMark
 from tidelog.log.future_log import TAKEN_AT_ONCE_BYTES, FutureLog
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication_throttles import Throttle
-from tidelog.server.storage.log_dir import LogDir, is_full
+from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
 
 logger = logging.getLogger("tidelog.server.log_moves")
@@ -270,7 +271,7 @@ class ReplicaLogDirMove:
         if not self._has_logged_full:
             self._has_logged_full = True
             logger.warning("%s: the move to %s waits: the disk is full", *self._where)
-        self.target.on_full()
+        self.target.health.on_full()
         await asyncio.sleep(ROOM_CHECK_SECONDS)
 
     # Taking over.

@@ -23,7 +23,7 @@ from tidelog.records import split_whole_batches
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import Fetched, FollowerReplica, FollowerRequest, Halt, Truncation
 from tidelog.server.replication.role import Role
-from tidelog.server.storage.log_dir import is_full
+from tidelog.server.storage.disk_health import is_full
 
 if TYPE_CHECKING:
     from tidelog.server.replication.partition import Partition

@@ -3,7 +3,7 @@
 ```
  online ──(asked after an error of the disk, it refuses too)──► failed: nothing is written to it, until a restart
 ```
-A full disk is no failure: what is there is served, and what finds no room is refused.
+A full disk is no failure; see `disk_health`.
 
 Kafka: `LogManager`.
 """
@@ -11,7 +11,6 @@ Kafka: `LogManager`.
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -22,7 +21,7 @@ from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Disk, Rng
 from tidelog.log import Log, LogConfig
-from tidelog.log.directory import META_PROPERTIES_FILE, LogDirectory
+from tidelog.log.directory import LogDirectory
 from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.files.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
 from tidelog.log.files.incarnation import NOTHING, Incarnation
@@ -31,13 +30,11 @@ from tidelog.log.files.replica_list import ListedReplica
 from tidelog.log.recovery import PARTITION_METADATA_FILE, first_segment, lost_segments, set_aside_from
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.storage.checkpoints import Checkpoints, Replica
+from tidelog.server.storage.disk_health import DiskHealth, is_full
 from tidelog.server.storage.listed_replicas import ListedReplicas
 from tidelog.server.storage.removed_replicas import RemovedReplicas
 
 logger = logging.getLogger("tidelog.server.log_files")
-
-PROBE_FILE = ".tidelog-probe"
-FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LockedReplica(Replica, Protocol):
@@ -45,16 +42,6 @@ class LockedReplica(Replica, Protocol):
 
     @property
     def log_lock(self) -> asyncio.Lock: ...
-
-
-def is_full(error: DiskError) -> bool:
-    """Whether there was no room, which is no fault of the disk."""
-    return error.errno in FULL
-
-
-def is_out_of_files(error: DiskError) -> bool:
-    """Whether this process, or the system, has as many files open as it may: no fault of the disk either."""
-    return error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 class LogLoss(NamedTuple):
@@ -79,6 +66,7 @@ class LogDir:
         partition_count: of the logs in it; new ones go where there are fewest.
         logs: those that are open and not deleted, the metadata log included.
         listed: the replicas that have, or had, a log here.
+        health: whether its disk can be relied on, and has room.
         checkpoints: how far the logs are synced and committed, and where they start.
     """
 
@@ -90,12 +78,12 @@ class LogDir:
         self.partition_count = len(directory.partitions())
         self.logs: dict[TopicPartition, Log] = {}
         self.listed = ListedReplicas(directory)
+        self.health = DiskHealth(disk, directory.path)
         self._directory = directory
         self._disk = disk
         self._rng = rng
         self._failed_logs: set[TopicPartition] = set()
         self._accepted_losses: set[ListedReplica] = set()
-        self._is_known_full = False
         self.checkpoints = Checkpoints(directory, self.logs)
         for fault in directory.faults:
             logger.warning("%s; it is taken for missing", fault)
@@ -485,44 +473,6 @@ class LogDir:
         self._failed_logs.discard(topic_partition)
         self.partition_count -= 1
         logger.warning("%s %s: renamed to %s; remove it once you are sure that nobody misses it", path, why, aside)
-
-    # Whether it can be relied on.
-
-    def probe(self) -> DiskError | None:
-        """After an error: write, sync and read a small file. Returns how the disk refused, if it did."""
-        path = f"{self.path}/{PROBE_FILE}"
-        try:
-            self._disk.list(self.path)
-            if not self._disk.exists(f"{self.path}/{META_PROPERTIES_FILE}"):
-                return DiskError(self.path, f"{META_PROPERTIES_FILE} is gone: it was unmounted, or removed")
-            self._disk.write_atomically(path, b"tidelog\n")
-            self._disk.read_bytes(path)
-            self._disk.remove(path)
-        except DiskError as error:
-            return None if is_full(error) or is_out_of_files(error) else error
-        return None
-
-    def on_full(self) -> None:
-        """Say so once, until there is room again."""
-        if not self._is_known_full:
-            self._is_known_full = True
-            logger.error(
-                "%s: the disk is full: what is there is served, producers are refused with KAFKA_STORAGE_ERROR until "
-                "there is room: delete topics, shorten their retention, or enlarge the disk",
-                self.path,
-            )
-
-    def look_for_room(self) -> None:
-        """Whether a disk that was full has room again."""
-        if self._is_known_full:
-            self._disk.write_atomically(f"{self.path}/{PROBE_FILE}", bytes(65_536))
-            self._disk.remove(f"{self.path}/{PROBE_FILE}")
-            self._is_known_full = False
-            logger.warning("%s: the disk has room again", self.path)
-
-    @property
-    def is_known_full(self) -> bool:
-        return self._is_known_full
 
     # Stop.
 

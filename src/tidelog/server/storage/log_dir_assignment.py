@@ -130,7 +130,7 @@ class LogDirAssignment:
         preferred = self.preferred.pop(topic_partition, None)
         if preferred is not None and preferred.failure is None:
             return preferred
-        return min(self._files.online, key=lambda online: (online.is_known_full, online.partition_count))
+        return min(self._files.online, key=lambda online: (online.health.is_known_full, online.partition_count))
 
     def _find(self, wanted: WantedLog, image: MetadataImage, config: LogConfig, *, makes: bool) -> LogDir | None:
         """The directory that holds a log; None if none does, and it may be made.

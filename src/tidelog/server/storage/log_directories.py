@@ -20,7 +20,8 @@ from tidelog.base.ports import Disk, Rng
 from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, LOCK_FILE, STOPPED_FILE, LogDirectory
 from tidelog.log.files.checkpoint import MetaProperties
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE
-from tidelog.server.storage.log_dir import PROBE_FILE, LogDir
+from tidelog.server.storage.disk_health import PROBE_FILE
+from tidelog.server.storage.log_dir import LogDir
 
 logger = logging.getLogger("tidelog.server.log_files")
 

@@ -39,7 +39,8 @@ from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
-from tidelog.server.storage.log_dir import LockedReplica, LogDir, LogLoss, close_logs, is_full
+from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.log_dir import LockedReplica, LogDir, LogLoss, close_logs
 from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLog
 from tidelog.server.storage.log_directories import LogDirectories
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
@@ -136,7 +137,7 @@ class LogFiles:
     @property
     def is_known_full(self) -> bool:
         """Whether there is room for no further partition, or none for the metadata that tells of it."""
-        return self.metadata_directory.is_known_full or all(each.is_known_full for each in self.online)
+        return self.metadata_directory.health.is_known_full or all(each.health.is_known_full for each in self.online)
 
     def open_metadata_log(self) -> OpenedMetadata:
         """The log of `__cluster_metadata-0` and what lies beside it; from here on a crash is one.
@@ -278,7 +279,7 @@ class LogFiles:
 
     def _not_opened(self, log_dir: LogDir, topic_partition: TopicPartition, error: TidelogError) -> TidelogError:
         if isinstance(error, DiskError) and is_full(error):
-            log_dir.on_full()
+            log_dir.health.on_full()
         log_dir.on_failed(topic_partition)
         return error
 
