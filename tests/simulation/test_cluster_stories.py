@@ -13,7 +13,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Buffer
 from tidelog.client.admin.descriptions import NewTopic
 from tidelog.client.core.values import ConsumerRecord, PositionReset
-from tidelog.log.directory import INCARNATION_FILE
+from tidelog.log.run_files import INCARNATION_FILE
 from tidelog.sim.runs.cluster_plan import machine_of
 from tidelog.sim.runs.workload import TOPIC
 

@@ -21,31 +21,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
-from typing import NamedTuple
 
 from tidelog.base.errors import CorruptLogError
-from tidelog.base.ids import BrokerEpoch, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import Offset, PartitionIndex, TopicId, TopicPartition
 from tidelog.base.ports import Disk, Lock, Rng
 from tidelog.log.files.checkpoint import (
     MetaProperties,
-    format_clean_shutdown,
     format_meta_properties,
     format_offsets,
     format_partition_metadata,
-    parse_clean_shutdown,
     parse_meta_properties,
     parse_offsets,
 )
 from tidelog.log.files.future_mark import FUTURE_MARK_FILE, FutureMark, format_future_mark
-from tidelog.log.files.incarnation import (
-    NOTHING,
-    SLOT_BYTES,
-    Incarnation,
-    Note,
-    format_note,
-    parse_notes,
-    slot_of,
-)
 from tidelog.log.files.lineage_file import LINEAGE_FILE
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica, format_replica_list, parse_replica_list
 from tidelog.log.recovery import PARTITION_METADATA_FILE
@@ -53,9 +41,6 @@ from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
-CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
-STOPPED_FILE = ".tidelog_stopped"
-INCARNATION_FILE = ".tidelog_incarnation"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
@@ -64,14 +49,6 @@ FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
 NAME_SIZE_MAX = 255
 """What file systems allow; Kafka cuts a topic's name to fit before `.<32 hex digits>-delete`."""
-
-
-class CleanShutdown(NamedTuple):
-    """The marker of a clean shutdown."""
-
-    was_clean: bool
-    broker_epoch: BrokerEpoch | None
-    """Of the incarnation that stopped cleanly, if the marker says so (KIP-966)."""
 
 
 def parse_directory_name(name: str) -> TopicPartition | None:
@@ -117,7 +94,7 @@ class LogDirectory:
         """Let another process have it."""
         self._lock.release()
 
-    # Whose it is, and how it was left.
+    # Whose it is.
 
     def read_meta_properties(self) -> MetaProperties | None:
         """None for a directory that was never formatted. Raises `CorruptLogError`, saying what to do."""
@@ -132,82 +109,6 @@ class LogDirectory:
     def write_meta_properties(self, properties: MetaProperties) -> None:
         """Replace the file; synced when this returns."""
         self._disk.write_atomically(f"{self.path}/{META_PROPERTIES_FILE}", format_meta_properties(properties))
-
-    def take_clean_shutdown(self) -> CleanShutdown:
-        """Tell how the last stop went, and take the marker away: from now on a crash is one.
-
-        The marker is renamed, which needs no room. A process that ends before it serves has written nothing that
-        counts, so what the marker shows of the logs still holds; `write_incarnation` replaces it.
-        """
-        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
-        if not self._disk.exists(path):
-            return CleanShutdown(False, None)
-        broker_epoch = parse_clean_shutdown(self._disk.read_bytes(path))
-        self._disk.rename(path, f"{self.path}/{STOPPED_FILE}")
-        self._disk.sync_dir(self.path)
-        return CleanShutdown(True, broker_epoch)
-
-    def mark_clean_shutdown(self, broker_epoch: BrokerEpoch | None) -> None:
-        """Every log is closed and the checkpoints are written: the next start need not look."""
-        self._disk.write_atomically(f"{self.path}/{CLEAN_SHUTDOWN_FILE}", format_clean_shutdown(broker_epoch))
-
-    def write_incarnation(self, incarnation: Incarnation) -> None:
-        """Say who writes here, before anybody does. Without a boot id that could be told it is not said."""
-        boot_id = self._disk.boot_id()
-        if boot_id is None:
-            self.forget_incarnation()
-            return
-        self._write_note(incarnation, boot_id)
-        self._remove_stopped()
-
-    def write_registering(self, incarnation: Incarnation) -> None:
-        """Say who is about to register, and writes nothing yet: what is shown of the last run holds on.
-
-        Raises:
-            DiskError: the note is what it was.
-        """
-        boot_id = self._disk.boot_id()
-        if boot_id is not None:
-            self._write_note(incarnation, boot_id)
-
-    def _write_note(self, incarnation: Incarnation, boot_id: str) -> None:
-        """In place of the one before the last, where the file has the room of two."""
-        path = f"{self.path}/{INCARNATION_FILE}"
-        data = self._disk.read_bytes(path) if self._disk.exists(path) else b""
-        last = parse_notes(data)
-        note = Note(incarnation, boot_id, 0 if last is None else last.number + 1)
-        if len(data) != 2 * SLOT_BYTES:
-            slots = format_note(note), bytes(SLOT_BYTES)
-            self._disk.write_atomically(path, b"".join(slots if note.number % 2 == 0 else reversed(slots)))
-            return
-        file = self._disk.open(path)
-        try:
-            file.write_at(slot_of(note.number), format_note(note))
-            file.sync()
-        finally:
-            file.close()
-
-    def read_incarnation(self) -> Incarnation:
-        """Which wrote here, if all of it was kept: the machine has not been switched off since, or the last run that
-        served stopped cleanly.
-        """
-        path = f"{self.path}/{INCARNATION_FILE}"
-        note = parse_notes(self._disk.read_bytes(path)) if self._disk.exists(path) else None
-        if note is not None and note.boot_id == self._disk.boot_id():
-            return note.incarnation
-        path = f"{self.path}/{STOPPED_FILE}"
-        return Incarnation(parse_clean_shutdown(self._disk.read_bytes(path))) if self._disk.exists(path) else NOTHING
-
-    def forget_incarnation(self) -> None:
-        """What was written here may be lost although the machine runs on: the disk refused."""
-        self._disk.remove(f"{self.path}/{INCARNATION_FILE}")
-        self._remove_stopped()
-
-    def _remove_stopped(self) -> None:
-        path = f"{self.path}/{STOPPED_FILE}"
-        if self._disk.exists(path):
-            self._disk.remove(path)
-            self._disk.sync_dir(self.path)
 
     # Which replicas it has.
 

@@ -12,6 +12,7 @@ from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, PartitionIndex, TopicPartition
 from tidelog.log.directory import LogDirectory, parse_directory_name
 from tidelog.log.files.checkpoint import MetaProperties
+from tidelog.log.run_files import RunFiles
 
 
 class FixedRng:
@@ -43,11 +44,13 @@ def test_an_unformatted_directory_belongs_to_nobody() -> None:
 
 
 def test_a_clean_stop_counts_once() -> None:
-    directory = LogDirectory.open(MemoryDisk(), "data")
-    assert directory.take_clean_shutdown() == (False, None)
-    directory.mark_clean_shutdown(BrokerEpoch(7))
-    assert directory.take_clean_shutdown() == (True, 7)
-    assert directory.take_clean_shutdown() == (False, None)
+    disk = MemoryDisk()
+    disk.make_dirs("data")
+    files = RunFiles(disk, "data")
+    assert files.take_clean_shutdown() == (False, None)
+    files.mark_clean_shutdown(BrokerEpoch(7))
+    assert files.take_clean_shutdown() == (True, 7)
+    assert files.take_clean_shutdown() == (False, None)
 
 
 def test_checkpoints_come_back_and_a_corrupt_one_is_taken_for_missing() -> None:

@@ -99,9 +99,9 @@ def kill_while_it_writes(files: LogFiles, incarnation: Incarnation, written: int
     """When some of the directories have it."""
     for held in files.directories[:written]:
         if incarnation.registers is None:
-            held.write_incarnation(incarnation)
+            held.evidence.write_incarnation(incarnation)
         else:
-            held.write_registering(incarnation)
+            held.evidence.write_registering(incarnation)
 
 
 def test_a_first_start_has_nothing_to_show() -> None:

@@ -24,15 +24,15 @@ from tidelog.log import Log, LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
 from tidelog.log.files.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
-from tidelog.log.files.incarnation import NOTHING, Incarnation
 from tidelog.log.files.lineage_file import read_lineage
 from tidelog.log.files.replica_list import ListedReplica
 from tidelog.log.recovery import PARTITION_METADATA_FILE, first_segment, lost_segments, set_aside_from
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.storage.checkpoints import Checkpoints, Replica
-from tidelog.server.storage.disk_health import DiskHealth, is_full
+from tidelog.server.storage.disk_health import DiskHealth
 from tidelog.server.storage.listed_replicas import ListedReplicas
 from tidelog.server.storage.removed_replicas import RemovedReplicas
+from tidelog.server.storage.run_evidence import RunEvidence
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -60,9 +60,7 @@ class LogDir:
     Attributes:
         directory_id: by which the metadata names it.
         failure: why it is out of use, until the node is started again.
-        was_clean: how the last stop went.
-        previous: who wrote here before this run, if nothing of that can be lost: it stopped cleanly, or the machine
-            runs on.
+        evidence: what is known of the last run, and is said of this one.
         partition_count: of the logs in it; new ones go where there are fewest.
         logs: those that are open and not deleted, the metadata log included.
         listed: the replicas that have, or had, a log here.
@@ -73,8 +71,7 @@ class LogDir:
     def __init__(self, directory: LogDirectory, directory_id: UUID, *, disk: Disk, rng: Rng) -> None:
         self.directory_id = directory_id
         self.failure: str | None = None
-        self.was_clean = False
-        self.previous = NOTHING
+        self.evidence = RunEvidence(disk, directory.path)
         self.partition_count = len(directory.partitions())
         self.logs: dict[TopicPartition, Log] = {}
         self.listed = ListedReplicas(directory)
@@ -82,7 +79,6 @@ class LogDir:
         self._directory = directory
         self._disk = disk
         self._rng = rng
-        self._failed_logs: set[TopicPartition] = set()
         self._accepted_losses: set[ListedReplica] = set()
         self.checkpoints = Checkpoints(directory, self.logs)
         for fault in directory.faults:
@@ -123,52 +119,6 @@ class LogDir:
                 logger.warning("%s: whose log it is cannot be told: %s", topic_partition, error)
         return found
 
-    def take_clean_shutdown(self) -> None:
-        """Learn how the last stop went; from now on a crash is one."""
-        self.was_clean, broker_epoch = self._directory.take_clean_shutdown()
-        self.previous = Incarnation(broker_epoch) if self.was_clean else self._directory.read_incarnation()
-
-    def write_registering(self, incarnation: Incarnation) -> None:
-        """Say who is about to register; synced when it returns.
-
-        Where there is no room for that, the last note stays: who is killed before it serves has written nothing here.
-
-        Raises:
-            DiskError: as `write_incarnation`.
-        """
-        try:
-            if not self._failed_logs:
-                self._directory.write_registering(incarnation)
-                return
-        except DiskError as error:
-            logger.error("%s: who is about to register cannot be noted: %s", self.path, error)
-            if is_full(error):
-                return
-        self._directory.forget_incarnation()
-
-    def write_incarnation(self, incarnation: Incarnation) -> None:
-        """Say who writes here from now on; synced when it returns.
-
-        Nobody does where a log failed: what that one holds would be shown as well. Nor where the disk refuses the note.
-
-        Raises:
-            DiskError: it keeps the last note, too, which must not count after the next crash.
-        """
-        try:
-            if not self._failed_logs:
-                self._directory.write_incarnation(incarnation)
-                return
-        except DiskError as error:
-            logger.error("%s: after a crash what lies there counts as lost: %s", self.path, error)
-        self._directory.forget_incarnation()
-
-    def forget_incarnation(self) -> None:
-        """After an error of the disk nobody knows what of the last writes it has, though the machine runs on."""
-        try:
-            self._directory.forget_incarnation()
-        except DiskError as error:
-            logger.warning("%s: %s", self.path, error)
-
     # Logs.
 
     def make(self, topics: Mapping[TopicPartition, TopicId]) -> None:
@@ -208,14 +158,14 @@ class LogDir:
             topic_partition,
             config,
             topic_id=topic_id,
-            clean_shutdown=self.was_clean and topic_partition not in self._failed_logs,
+            clean_shutdown=self.evidence.was_clean and topic_partition not in self.evidence.failed_logs,
             recovery_point=self.checkpoints.recovery_point(topic_partition),
             now_ms=now_ms,
             log_start_offset=self.checkpoints.log_start(topic_partition) or Offset(0),
             high_watermark=self.checkpoints.high_watermark(topic_partition),
             rng=self._rng,
         )
-        self._failed_logs.discard(topic_partition)
+        self.evidence.failed_logs.discard(topic_partition)
         self.logs[topic_partition] = log
         for fact in log.recovery.lines():
             logger.warning("%s: %s", log.topic_partition, fact)
@@ -225,7 +175,11 @@ class LogDir:
         """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `loss_of`."""
         if replica in self.listed.found_lost:
             return LogLoss("records of it were found to be gone", is_whole=True)
-        if self.previous.broker_epoch is None or replica in self._accepted_losses or not self.holds(topic_partition):
+        if (
+            self.evidence.previous.broker_epoch is None
+            or replica in self._accepted_losses
+            or not self.holds(topic_partition)
+        ):
             return None
         lost_from = self._lost_from(topic_partition)
         return None if lost_from is None else LogLoss(f"the file of records from offset {lost_from} on is gone")
@@ -271,12 +225,12 @@ class LogDir:
         Nobody asks where the last run cannot show that it lost nothing: it is registered as one that did, and a log
         that a loss of power has shortened is no surprise.
         """
-        if self.previous.broker_epoch is None or replica in self._accepted_losses:
+        if self.evidence.previous.broker_epoch is None or replica in self._accepted_losses:
             return None
         if log.recovery.had_no_segment and replica in self.listed:
             return LogLoss("no file of it with records is left", is_whole=True)
         synced_end_offset = self.checkpoints.recovery_point(log.topic_partition)
-        if self.was_clean and log.log_end_offset < synced_end_offset:
+        if self.evidence.was_clean and log.log_end_offset < synced_end_offset:
             return LogLoss(f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}")
         truncation = log.recovery.truncation
         if truncation is not None and truncation.kept_as:
@@ -367,8 +321,8 @@ class LogDir:
 
     def on_failed(self, topic_partition: TopicPartition) -> None:
         """The log is not to be trusted: the next start has to look at it, however this run ends."""
-        self._failed_logs.add(topic_partition)
-        self.forget_incarnation()
+        self.evidence.failed_logs.add(topic_partition)
+        self.evidence.forget_incarnation()
 
     def mark_for_deletion(self, topic_partition: TopicPartition) -> None:
         """Rename a log's directory, to be removed by `remove_marked`. Raises DiskError."""
@@ -377,7 +331,7 @@ class LogDir:
         if log is not None:
             log.retire()
         self._directory.mark_for_deletion(topic_partition, self._rng)
-        self._failed_logs.discard(topic_partition)
+        self.evidence.failed_logs.discard(topic_partition)
         self.partition_count -= 1
 
     def _unlist(self, topic_partition: TopicPartition) -> None:
@@ -470,7 +424,7 @@ class LogDir:
         if log is not None:
             log.retire()
         aside = self._directory.set_aside(topic_partition, self._rng)
-        self._failed_logs.discard(topic_partition)
+        self.evidence.failed_logs.discard(topic_partition)
         self.partition_count -= 1
         logger.warning("%s %s: renamed to %s; remove it once you are sure that nobody misses it", path, why, aside)
 
@@ -501,8 +455,8 @@ class LogDir:
         try:
             self.checkpoints.write_recovery_points(kept)
             self.checkpoints.write_high_watermarks(kept)
-            if broker_epoch is not None and not self._failed_logs:
-                self._directory.mark_clean_shutdown(broker_epoch)
+            if broker_epoch is not None:
+                self.evidence.mark_clean_shutdown(broker_epoch)
         except DiskError as error:
             logger.error("%s was not left cleanly: %s", self.path, error)
             return False

@@ -17,9 +17,10 @@ from uuid import UUID
 from tidelog.base.errors import ConfigError, DiskError
 from tidelog.base.ids import BrokerId, ClusterId, parse_uuid, uuid_text
 from tidelog.base.ports import Disk, Rng
-from tidelog.log.directory import CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, LOCK_FILE, STOPPED_FILE, LogDirectory
+from tidelog.log.directory import LOCK_FILE, LogDirectory
 from tidelog.log.files.checkpoint import MetaProperties
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE
+from tidelog.log.run_files import CLEAN_SHUTDOWN_FILE, INCARNATION_FILE, STOPPED_FILE
 from tidelog.server.storage.disk_health import PROBE_FILE
 from tidelog.server.storage.log_dir import LogDir
 

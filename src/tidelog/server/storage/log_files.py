@@ -45,6 +45,7 @@ from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLo
 from tidelog.server.storage.log_directories import LogDirectories
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.storage.removed_replicas import RemovedReplicas
+from tidelog.server.storage.run_evidence import RunEvidence
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -156,7 +157,7 @@ class LogFiles:
             self._files_of_metadata.check_not_lost(orphans)
         for log_dir in self._directories.log_dir.values():
             try:
-                log_dir.take_clean_shutdown()
+                log_dir.evidence.take_clean_shutdown()
                 log_dir.remove_unmade()
                 log_dir.listed.read(log_dir.replicas)
                 if log_dir.listed.is_lost:
@@ -189,7 +190,9 @@ class LogFiles:
         """Who wrote in the directories before this run, if nothing of that can be lost in any of them."""
         if self.left_out:
             return NOTHING
-        found = incarnation_of_all([each.previous if each.failure is None else NOTHING for each in self.directories])
+        found = incarnation_of_all(
+            [each.evidence.previous if each.failure is None else NOTHING for each in self.directories]
+        )
         if found.registers is not None and not found.directory_ids <= set(self.directory_ids):
             return Incarnation(found.broker_epoch)  # what it would be told may count on one that is gone
         return found
@@ -202,7 +205,7 @@ class LogFiles:
     async def write_registering(self, presents: BrokerEpoch | None, incarnation_id: UUID) -> None:
         """Return once every directory says which incarnation is about to register, and what it presents."""
         incarnation = Incarnation(presents, incarnation_id, frozenset(self.directory_ids))
-        await self._in_each(partial(LogDir.write_registering, incarnation=incarnation))
+        await self._in_each(partial(RunEvidence.write_registering, incarnation=incarnation))
 
     async def write_incarnation(self, broker_epoch: BrokerEpoch, incarnation_id: UUID | None = None) -> None:
         """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing.
@@ -211,12 +214,12 @@ class LogFiles:
             DiskError: one refuses even to forget what it said before, and there is no other.
         """
         incarnation = Incarnation(broker_epoch, incarnation_id=incarnation_id)
-        await self._in_each(partial(LogDir.write_incarnation, incarnation=incarnation))
+        await self._in_each(partial(RunEvidence.write_incarnation, incarnation=incarnation))
 
-    async def _in_each(self, write: Callable[[LogDir], None]) -> None:
+    async def _in_each(self, write: Callable[[RunEvidence], None]) -> None:
         for log_dir in self.online:
             try:
-                await self._executor.run(partial(write, log_dir))
+                await self._executor.run(partial(write, log_dir.evidence))
             except DiskError as error:
                 self._give_up(log_dir, error)
                 return  # the others have been told to forget
@@ -399,7 +402,7 @@ class LogFiles:
         """Nothing is written to it, and nothing new is placed in it, until the next start."""
         log_dir.failure = reason
         for each in self._directories.log_dir.values():
-            each.forget_incarnation()
+            each.evidence.forget_incarnation()
         logger.critical(
             "log directory %s failed, and what lies in it goes offline: %s. Repair or replace the disk, then start "
             "the node again",
@@ -559,7 +562,7 @@ class LogFiles:
             closed = [await self._close_logs_in(each, partitions) for each in log_dir]
             if not all(closed):
                 for each in log_dir:
-                    each.forget_incarnation()
+                    each.evidence.forget_incarnation()
             for index, each in enumerate(log_dir):
                 epoch = broker_epoch if closed[index] else None
                 closed[index] &= await self._executor.run(partial(each.leave, partitions, epoch))
