@@ -513,8 +513,8 @@ class Node:
         )
         if opened.snapshot is not None:
             await quorum.controller.on_snapshot(opened.snapshot)
-        if self.files.previous.registers is not None:
-            self.broker.incarnation_id = self.files.previous.registers
+        if self.files.incarnations.previous.registers is not None:
+            self.broker.incarnation_id = self.files.incarnations.previous.registers
         channel = ControllerChannel(node_id, self.cluster_id, quorum, network=self._network, rng=self.rng)
         return ClusterMember(
             quorum=quorum,

@@ -381,16 +381,16 @@ def test_who_is_killed_while_it_registers_is_the_same_incarnation_at_the_next_st
         world.controller.on(ApiKey.BROKER_REGISTRATION, lambda request, version: SILENT)
         starting = asyncio.ensure_future(world.lifecycle.start())
         await until(lambda: bool(world.registrations))
-        assert world.files.previous.registers is None
+        assert world.files.incarnations.previous.registers is None
         starting.cancel()
 
     async def second(world: World) -> None:
-        assert world.files.previous.registers == UUID(int=US)
+        assert world.files.incarnations.previous.registers == UUID(int=US)
         await world.let_in()
         assert f'"incarnation":"{UUID(int=US)}"'.encode() in world.disk.read_bytes(f"logs/{INCARNATION}")
 
     async def third(world: World) -> None:
-        assert world.files.previous == Incarnation(EPOCH)
+        assert world.files.incarnations.previous == Incarnation(EPOCH)
 
     for each in (first, second, third):
         run(each, disk)

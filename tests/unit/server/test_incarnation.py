@@ -69,7 +69,7 @@ def start(disk: MemoryDisk, directories: str = "a,b") -> LogFiles:
 
 def run_once(disk: MemoryDisk) -> LogFiles:
     files = start(disk)
-    asyncio.run(files.write_incarnation(EPOCH))
+    asyncio.run(files.incarnations.write_incarnation(EPOCH))
     return files
 
 
@@ -105,22 +105,22 @@ def kill_while_it_writes(files: LogFiles, incarnation: Incarnation, written: int
 
 
 def test_a_first_start_has_nothing_to_show() -> None:
-    assert start(MemoryDisk()).previous_broker_epoch is None
+    assert start(MemoryDisk()).incarnations.previous_broker_epoch is None
 
 
 def test_a_crash_of_the_process_loses_nothing() -> None:
     disk = MemoryDisk()
     run_once(disk)
     disk.crash()
-    assert start(disk).previous_broker_epoch == EPOCH
-    assert start(disk).previous_broker_epoch == EPOCH  # a crash before it registered again
+    assert start(disk).incarnations.previous_broker_epoch == EPOCH
+    assert start(disk).incarnations.previous_broker_epoch == EPOCH  # a crash before it registered again
 
 
 def test_a_loss_of_power_may_lose_something() -> None:
     disk = MemoryDisk()
     run_once(disk)
     disk.lose_power(Random(1))
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
 
 
 def test_what_stopped_cleanly_survives_a_loss_of_power() -> None:
@@ -128,7 +128,7 @@ def test_what_stopped_cleanly_survives_a_loss_of_power() -> None:
     files = run_once(disk)
     assert asyncio.run(files.close([], EPOCH))
     disk.lose_power(Random(1))
-    assert start(disk).previous_broker_epoch == EPOCH
+    assert start(disk).incarnations.previous_broker_epoch == EPOCH
 
 
 @pytest.mark.parametrize("fault", ["gone", "garbled", "of another run"])
@@ -144,14 +144,14 @@ def test_every_directory_has_to_show_it(fault: str) -> None:
             disk.write_atomically(
                 f"b/{INCARNATION}", format_note(Note(Incarnation(BrokerEpoch(16)), disk.boot_id(), 0))
             )
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
 
 
 def test_a_directory_that_is_left_out_shows_nothing() -> None:
     disk = MemoryDisk()
     run_once(disk)
     disk.broken.add("b")
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
 
 
 def test_after_an_error_of_a_disk_a_crash_may_lose_something() -> None:
@@ -159,16 +159,16 @@ def test_after_an_error_of_a_disk_a_crash_may_lose_something() -> None:
     files = run_once(disk)
     files.on_directory_failed(files.directories[1], "its sync was refused")
     disk.crash()
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
 
 
 def test_after_the_failure_of_a_log_a_crash_may_lose_something() -> None:
     disk = MemoryDisk()
     files = run_once(disk)
     files.directories[1].on_failed(PARTITION)
-    asyncio.run(files.write_incarnation(BrokerEpoch(EPOCH + 1)))  # it had to register again
+    asyncio.run(files.incarnations.write_incarnation(BrokerEpoch(EPOCH + 1)))  # it had to register again
     disk.crash()
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
 
 
 def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_they_were() -> None:
@@ -195,7 +195,7 @@ def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_the
         held = files.directories[1]
         log = open_log(held)
         assert held.loss_of(log, REPLICA) == LogLoss("it ends at offset 0, and 1 was committed")
-        assert files.previous_broker_epoch == EPOCH
+        assert files.incarnations.previous_broker_epoch == EPOCH
         disk.crash()
     held.accept_losses([REPLICA])
     assert held.loss_of(log, REPLICA) is None
@@ -231,7 +231,7 @@ def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: boo
     disk.crash()
     disk.remove(f"b/{PARTITION}/{lost:020d}.log")
     files = start(disk)
-    assert files.previous_broker_epoch == EPOCH
+    assert files.incarnations.previous_broker_epoch == EPOCH
     held = files.directories[1]
     assert held.loss_before(PARTITION, REPLICA) == LogLoss(f"the file of records from offset {lost} on is gone")
     held.listed.note_lost(REPLICA)
@@ -394,18 +394,18 @@ def test_what_a_loss_of_power_took_does_not_count_once_more_at_the_next_crash(mo
     disk.crash()
     monkeypatch.setattr(disk, "boot_id", lambda: "another")
     files = start(disk)
-    assert files.previous_broker_epoch is None
-    asyncio.run(files.write_incarnation(BrokerEpoch(EPOCH + 1)))
+    assert files.incarnations.previous_broker_epoch is None
+    asyncio.run(files.incarnations.write_incarnation(BrokerEpoch(EPOCH + 1)))
     assert open_log(files.directories[1]).log_end_offset == 0
     disk.crash()
-    assert start(disk).previous_broker_epoch == EPOCH + 1
+    assert start(disk).incarnations.previous_broker_epoch == EPOCH + 1
 
 
 def test_where_the_machine_does_not_tell_of_its_runs_only_a_clean_stop_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     disk = MemoryDisk()
     run_once(disk)
     monkeypatch.setattr(disk, "boot_id", lambda: None)
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
     run_once(disk)
     assert not disk.exists(f"a/{INCARNATION}")
 
@@ -415,10 +415,10 @@ def test_a_disk_that_refuses_the_note_keeps_nobody_from_serving() -> None:
     run_once(disk)
     files = start(disk)
     disk.refusals.add("write")
-    asyncio.run(files.write_incarnation(BrokerEpoch(18)))
+    asyncio.run(files.incarnations.write_incarnation(BrokerEpoch(18)))
     disk.refusals.clear()
     disk.crash()
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -431,16 +431,16 @@ def test_on_a_full_disk_it_can_be_said_who_registers(is_stopped: bool) -> None:
     for _ in range(3):
         files = start(disk)
         disk.free_write_bytes = 0
-        asyncio.run(files.write_registering(EPOCH, OURS))
+        asyncio.run(files.incarnations.write_registering(EPOCH, OURS))
         disk.crash()
         disk.free_write_bytes = None
-        previous = start(disk).previous
+        previous = start(disk).incarnations.previous
         assert (previous.broker_epoch, previous.registers) == (EPOCH, OURS)
     disk.free_write_bytes = 0
-    asyncio.run(files.write_incarnation(BrokerEpoch(18), OURS))
+    asyncio.run(files.incarnations.write_incarnation(BrokerEpoch(18), OURS))
     disk.crash()
     disk.free_write_bytes = None
-    assert start(disk).previous_broker_epoch == 18
+    assert start(disk).incarnations.previous_broker_epoch == 18
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
@@ -456,15 +456,15 @@ def test_who_has_no_room_to_say_that_it_registers_has_lost_nothing(is_stopped: b
     for _ in range(2):
         files = start(disk)
         disk.free_write_bytes = 0
-        asyncio.run(files.write_registering(EPOCH, OURS))
+        asyncio.run(files.incarnations.write_registering(EPOCH, OURS))
         disk.crash()
         disk.free_write_bytes = None
-        assert start(disk).previous == Incarnation(EPOCH)
+        assert start(disk).incarnations.previous == Incarnation(EPOCH)
     disk.free_write_bytes = 0
-    asyncio.run(files.write_incarnation(BrokerEpoch(18)))
+    asyncio.run(files.incarnations.write_incarnation(BrokerEpoch(18)))
     disk.crash()
     disk.free_write_bytes = None
-    assert start(disk).previous_broker_epoch is None, "it may have served"
+    assert start(disk).incarnations.previous_broker_epoch is None, "it may have served"
 
 
 def test_a_clean_stop_outlasts_starts_that_come_to_nothing_and_losses_of_power() -> None:
@@ -472,15 +472,15 @@ def test_a_clean_stop_outlasts_starts_that_come_to_nothing_and_losses_of_power()
     assert asyncio.run(run_once(disk).close([], EPOCH))
     for _ in range(2):
         disk.lose_power(Random(1))
-        assert start(disk).previous_broker_epoch == EPOCH
+        assert start(disk).incarnations.previous_broker_epoch == EPOCH
     files = start(disk)
-    asyncio.run(files.write_registering(EPOCH, OURS))
+    asyncio.run(files.incarnations.write_registering(EPOCH, OURS))
     disk.lose_power(Random(1))
     files = start(disk)
-    assert files.previous == Incarnation(EPOCH)
-    asyncio.run(files.write_incarnation(BrokerEpoch(18)))
+    assert files.incarnations.previous == Incarnation(EPOCH)
+    asyncio.run(files.incarnations.write_incarnation(BrokerEpoch(18)))
     disk.lose_power(Random(1))
-    assert start(disk).previous_broker_epoch is None
+    assert start(disk).incarnations.previous_broker_epoch is None
 
 
 def test_what_cannot_be_read_proves_nothing() -> None:
@@ -518,7 +518,7 @@ def test_who_is_killed_before_it_asks_to_register_presents_what_the_last_one_lef
     disk = MemoryDisk()
     run_once(disk)
     kill_while_it_writes(start(disk), Incarnation(EPOCH, OURS, IDS), written)
-    previous = start(disk).previous
+    previous = start(disk).incarnations.previous
     assert previous.broker_epoch == EPOCH
     assert previous.registers == (OURS if written == 2 else None)
 
@@ -529,7 +529,7 @@ def test_who_is_killed_before_it_serves_is_the_same_incarnation_or_presents_the_
     run_once(disk)
     kill_while_it_writes(start(disk), Incarnation(EPOCH, OURS, IDS), 2)
     kill_while_it_writes(start(disk), Incarnation(BrokerEpoch(EPOCH + 5), incarnation_id=OURS), written)
-    previous = start(disk).previous
+    previous = start(disk).incarnations.previous
     if written == 0:
         assert (previous.broker_epoch, previous.registers) == (EPOCH, OURS)
     else:
@@ -539,24 +539,24 @@ def test_who_is_killed_before_it_serves_is_the_same_incarnation_or_presents_the_
 def test_a_loss_of_power_ends_a_registration_that_was_begun() -> None:
     disk = MemoryDisk()
     files = run_once(disk)
-    asyncio.run(files.write_registering(EPOCH, OURS))
+    asyncio.run(files.incarnations.write_registering(EPOCH, OURS))
     disk.lose_power(Random(1))
-    assert start(disk).previous == NOTHING
+    assert start(disk).incarnations.previous == NOTHING
 
 
 def test_who_has_nothing_to_show_is_the_same_incarnation_too() -> None:
     """Else it would wait for the end of its own session."""
     disk = MemoryDisk()
-    asyncio.run(start(disk).write_registering(None, OURS))
-    previous = start(disk).previous
+    asyncio.run(start(disk).incarnations.write_registering(None, OURS))
+    previous = start(disk).incarnations.previous
     assert (previous.broker_epoch, previous.registers) == (None, OURS)
 
 
 def test_a_registration_does_not_go_on_with_a_directory_less() -> None:
     """What it would be told counts on all of them."""
     disk = MemoryDisk()
-    asyncio.run(run_once(disk).write_registering(EPOCH, OURS))
-    assert start(disk, "a").previous == Incarnation(EPOCH)
+    asyncio.run(run_once(disk).incarnations.write_registering(EPOCH, OURS))
+    assert start(disk, "a").incarnations.previous == Incarnation(EPOCH)
 
 
 def test_directories_that_speak_of_different_runs_show_nothing() -> None:
@@ -579,13 +579,13 @@ def test_directories_that_speak_of_different_runs_show_nothing() -> None:
 def test_a_disk_that_would_keep_an_old_note_is_out_of_use() -> None:
     disk = MemoryDisk()
     files = run_once(disk)
-    asyncio.run(files.write_registering(EPOCH, OURS))
+    asyncio.run(files.incarnations.write_registering(EPOCH, OURS))
     disk.refusals |= {f"b/{INCARNATION}", f"b/{INCARNATION}.tmp"}
-    asyncio.run(files.write_incarnation(BrokerEpoch(EPOCH + 5), OURS))
+    asyncio.run(files.incarnations.write_incarnation(BrokerEpoch(EPOCH + 5), OURS))
     assert [each.failure is None for each in files.directories] == [True, False]
     disk.refusals.clear()
     disk.crash()
-    assert start(disk).previous == NOTHING
+    assert start(disk).incarnations.previous == NOTHING
 
 
 def test_the_real_machine_names_its_run() -> None:

@@ -103,7 +103,7 @@ class BrokerLifecycle(BrokerListener):
             TidelogError: it is not taken in; the text says why and what to do.
         """
         if not self._files.serves_what_is_left:
-            self._presents = self._files.previous_broker_epoch
+            self._presents = self._files.incarnations.previous_broker_epoch
         await self._register(self._config.broker_registration_timeout_ms)
         loop = asyncio.get_running_loop()
         self._beating, self._minding = loop.create_task(self._beat()), loop.create_task(self._watch_leader())
@@ -173,7 +173,7 @@ class BrokerLifecycle(BrokerListener):
         from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationResponse
 
         incarnation_id = self._broker.incarnation_id
-        await self._files.write_registering(self._presents, incarnation_id)
+        await self._files.incarnations.write_registering(self._presents, incarnation_id)
         loop = asyncio.get_running_loop()
         started = loop.time()
         duplicate_since: float | None = None
@@ -314,7 +314,7 @@ class BrokerLifecycle(BrokerListener):
         """
         assert self.broker_epoch is not None
         if not self._has_noted:
-            await self._files.write_incarnation(self.broker_epoch, self._broker.incarnation_id)
+            await self._files.incarnations.write_incarnation(self.broker_epoch, self._broker.incarnation_id)
             self._has_noted = True
         if not self._has_seen_itself:
             try:

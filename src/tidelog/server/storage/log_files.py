@@ -27,7 +27,6 @@ from tidelog.base.ids import (
 )
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log import Log, LogConfig
-from tidelog.log.files.incarnation import NOTHING, Incarnation, incarnation_of_all
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica
 from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
@@ -40,12 +39,12 @@ from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.disk_health import is_full
+from tidelog.server.storage.incarnations import Incarnations
 from tidelog.server.storage.log_dir import LockedReplica, LogDir, LogLoss, close_logs
 from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLog
 from tidelog.server.storage.log_directories import LogDirectories
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.storage.removed_replicas import RemovedReplicas
-from tidelog.server.storage.run_evidence import RunEvidence
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -64,6 +63,7 @@ class LogFiles:
     Attributes:
         log_dir_assignment: where each log lies, or is to be made.
         file_delete_delay_ms: how long files stay on the disk that were deleted; changes while the node runs.
+        incarnations: who wrote in the directories before this run, and who does in this one.
         removed: replicas of this node that the metadata log has removed since it began to be replayed.
         serves_what_is_left: whether a log that lacks records is served, as that of an only replica.
     """
@@ -85,6 +85,7 @@ class LogFiles:
         self._executor = executor
         self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
         self.log_dir_assignment = LogDirAssignment(self, clock=clock, room=room_for_logs)
+        self.incarnations = Incarnations(self, executor=executor)
         self.removed = RemovedReplicas()
         self.serves_what_is_left = False
         self._metadata: MetadataFiles | None = None
@@ -152,7 +153,7 @@ class LogFiles:
             try:
                 orphans += log_dir.partitions()
             except DiskError as error:
-                self._give_up(log_dir, error)
+                self.give_up(log_dir, error)
         if self._config.quorum.is_standalone:
             self._files_of_metadata.check_not_lost(orphans)
         for log_dir in self._directories.log_dir.values():
@@ -167,12 +168,13 @@ class LogFiles:
                         *(log_dir.path, REPLICA_LIST_FILE),
                     )
             except DiskError as error:
-                self._give_up(log_dir, error)
+                self.give_up(log_dir, error)
         return self._files_of_metadata.open(
             now_ms=self._clock.wall_ms(), has_run=any(each != CLUSTER_METADATA for each in orphans)
         )
 
-    def _give_up(self, log_dir: LogDir, error: DiskError) -> None:
+    def give_up(self, log_dir: LogDir, error: DiskError) -> None:
+        """A directory refused what it may not refuse. Raises DiskError: that one, if the node cannot go on without."""
         self.on_directory_failed(log_dir, str(error))
         if self.must_stop:
             raise error
@@ -184,45 +186,6 @@ class LogFiles:
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""
         self._files_of_metadata.write_quorum_state(state)
-
-    @property
-    def previous(self) -> Incarnation:
-        """Who wrote in the directories before this run, if nothing of that can be lost in any of them."""
-        if self.left_out:
-            return NOTHING
-        found = incarnation_of_all(
-            [each.evidence.previous if each.failure is None else NOTHING for each in self.directories]
-        )
-        if found.registers is not None and not found.directory_ids <= set(self.directory_ids):
-            return Incarnation(found.broker_epoch)  # what it would be told may count on one that is gone
-        return found
-
-    @property
-    def previous_broker_epoch(self) -> BrokerEpoch | None:
-        """The broker epoch of the last run, if nothing that it wrote in any directory can be lost; None else."""
-        return self.previous.broker_epoch
-
-    async def write_registering(self, presents: BrokerEpoch | None, incarnation_id: UUID) -> None:
-        """Return once every directory says which incarnation is about to register, and what it presents."""
-        incarnation = Incarnation(presents, incarnation_id, frozenset(self.directory_ids))
-        await self._in_each(partial(RunEvidence.write_registering, incarnation=incarnation))
-
-    async def write_incarnation(self, broker_epoch: BrokerEpoch, incarnation_id: UUID | None = None) -> None:
-        """Return once every directory says that this broker epoch writes to it. One that refuses proves nothing.
-
-        Raises:
-            DiskError: one refuses even to forget what it said before, and there is no other.
-        """
-        incarnation = Incarnation(broker_epoch, incarnation_id=incarnation_id)
-        await self._in_each(partial(RunEvidence.write_incarnation, incarnation=incarnation))
-
-    async def _in_each(self, write: Callable[[RunEvidence], None]) -> None:
-        for log_dir in self.online:
-            try:
-                await self._executor.run(partial(write, log_dir.evidence))
-            except DiskError as error:
-                self._give_up(log_dir, error)
-                return  # the others have been told to forget
 
     @property
     def _files_of_metadata(self) -> MetadataFiles:
