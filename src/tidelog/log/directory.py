@@ -42,8 +42,11 @@ from tidelog.log.segment import LOG_SUFFIX, parse_file_name
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
 RECOVERY_POINT_FILE = "recovery-point-offset-checkpoint"
+"""Without it recovery reads more than it would have to."""
 HIGH_WATERMARK_FILE = "replication-offset-checkpoint"
+"""Without it a high watermark starts at its log's start."""
 LOG_START_OFFSET_FILE = "log-start-offset-checkpoint"
+"""Without it a log starts at its first segment, whichever that is. Written before segments below a new start go."""
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
@@ -132,31 +135,8 @@ class LogDirectory:
 
     # Checkpoints.
 
-    def read_recovery_points(self) -> dict[TopicPartition, Offset]:
-        """Empty if the file is missing or cannot be read: then recovery reads more than it would have to."""
-        return self._read_offsets(RECOVERY_POINT_FILE)
-
-    def write_recovery_points(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Replace the file; all partitions have to be named."""
-        self._write_offsets(RECOVERY_POINT_FILE, offsets)
-
-    def read_high_watermarks(self) -> dict[TopicPartition, Offset]:
-        """Empty if the file is missing or cannot be read: a high watermark then starts at its log's start."""
-        return self._read_offsets(HIGH_WATERMARK_FILE)
-
-    def write_high_watermarks(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Replace the file; all partitions have to be named."""
-        self._write_offsets(HIGH_WATERMARK_FILE, offsets)
-
-    def read_log_start_offsets(self) -> dict[TopicPartition, Offset]:
-        """Empty if the file is missing or cannot be read: a log then starts at its first segment, whichever that is."""
-        return self._read_offsets(LOG_START_OFFSET_FILE)
-
-    def write_log_start_offsets(self, offsets: Mapping[TopicPartition, Offset]) -> None:
-        """Replace the file; to be done before segments below a new log start are deleted."""
-        self._write_offsets(LOG_START_OFFSET_FILE, offsets)
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
+    def read_offsets(self, name: str) -> dict[TopicPartition, Offset]:
+        """What the file of this name says. Empty if it is missing or cannot be read: see each name for what follows."""
         path = f"{self.path}/{name}"
         if not self._disk.exists(path):
             return {}
@@ -166,7 +146,8 @@ class LogDirectory:
             self.faults.append(str(error))
             return {}
 
-    def _write_offsets(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, Offset]) -> None:
+        """Replace the file of this name; all partitions have to be named."""
         self._disk.write_atomically(f"{self.path}/{name}", format_offsets(offsets))
 
     # Logs.

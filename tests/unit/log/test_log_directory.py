@@ -10,7 +10,13 @@ from support.fixtures.logs import FLIGHTS, append, open_log
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import BrokerEpoch, BrokerId, ClusterId, Offset, PartitionIndex, TopicPartition
-from tidelog.log.directory import LogDirectory, parse_directory_name
+from tidelog.log.directory import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_OFFSET_FILE,
+    RECOVERY_POINT_FILE,
+    LogDirectory,
+    parse_directory_name,
+)
 from tidelog.log.files.checkpoint import MetaProperties
 from tidelog.log.run_files import RunFiles
 
@@ -57,12 +63,12 @@ def test_checkpoints_come_back_and_a_corrupt_one_is_taken_for_missing() -> None:
     disk = MemoryDisk()
     directory = LogDirectory.open(disk, "data")
     offsets = {FLIGHTS: Offset(5)}
-    directory.write_recovery_points(offsets)
-    directory.write_high_watermarks({FLIGHTS: Offset(6)})
-    directory.write_log_start_offsets({FLIGHTS: Offset(2)})
-    assert directory.read_recovery_points() == offsets
-    assert directory.read_high_watermarks() == {FLIGHTS: 6}
-    assert directory.read_log_start_offsets() == {FLIGHTS: 2}
+    directory.write_offsets(RECOVERY_POINT_FILE, offsets)
+    directory.write_offsets(HIGH_WATERMARK_FILE, {FLIGHTS: Offset(6)})
+    directory.write_offsets(LOG_START_OFFSET_FILE, {FLIGHTS: Offset(2)})
+    assert directory.read_offsets(RECOVERY_POINT_FILE) == offsets
+    assert directory.read_offsets(HIGH_WATERMARK_FILE) == {FLIGHTS: 6}
+    assert directory.read_offsets(LOG_START_OFFSET_FILE) == {FLIGHTS: 2}
     assert sorted(name for name in disk.list("data") if "checkpoint" in name) == [
         "log-start-offset-checkpoint",
         "recovery-point-offset-checkpoint",
@@ -70,19 +76,19 @@ def test_checkpoints_come_back_and_a_corrupt_one_is_taken_for_missing() -> None:
     ]
     disk.files["data/replication-offset-checkpoint"].data[:] = b"garbage"
     disk.remove("data/log-start-offset-checkpoint")
-    assert directory.read_high_watermarks() == {}
-    assert directory.read_log_start_offsets() == {}
+    assert directory.read_offsets(HIGH_WATERMARK_FILE) == {}
+    assert directory.read_offsets(LOG_START_OFFSET_FILE) == {}
     assert directory.faults == ["data/replication-offset-checkpoint: line 1: version 0 is expected"]
 
 
 def test_a_checkpoint_that_cannot_be_written_stays_as_it_was() -> None:
     disk = MemoryDisk()
     directory = LogDirectory.open(disk, "data")
-    directory.write_recovery_points({FLIGHTS: Offset(5)})
+    directory.write_offsets(RECOVERY_POINT_FILE, {FLIGHTS: Offset(5)})
     disk.free_write_bytes = 3
     with pytest.raises(DiskError):
-        directory.write_recovery_points({FLIGHTS: Offset(6)})
-    assert directory.read_recovery_points() == {FLIGHTS: 5}
+        directory.write_offsets(RECOVERY_POINT_FILE, {FLIGHTS: Offset(6)})
+    assert directory.read_offsets(RECOVERY_POINT_FILE) == {FLIGHTS: 5}
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tidelog.base.ids import CLUSTER_METADATA, Offset, TopicPartition
 from tidelog.log import Log
-from tidelog.log.directory import LogDirectory
+from tidelog.log.directory import HIGH_WATERMARK_FILE, LOG_START_OFFSET_FILE, RECOVERY_POINT_FILE, LogDirectory
 
 
 class Replica(Protocol):
@@ -41,9 +41,9 @@ class Checkpoints:
         self._directory = directory
         self._logs = logs
         self._lock = threading.Lock()
-        self._recovery_points = directory.read_recovery_points()
-        self._log_start_offsets = directory.read_log_start_offsets()
-        self._high_watermarks = directory.read_high_watermarks()
+        self._recovery_points = directory.read_offsets(RECOVERY_POINT_FILE)
+        self._log_start_offsets = directory.read_offsets(LOG_START_OFFSET_FILE)
+        self._high_watermarks = directory.read_offsets(HIGH_WATERMARK_FILE)
         self._named = {*self._recovery_points, *self._log_start_offsets, *self._high_watermarks}
         properties = directory.read_meta_properties()
         self.were_log_starts_noted = properties is not None and properties.has_replica_list
@@ -75,7 +75,7 @@ class Checkpoints:
             offsets = {each.topic_partition: each.high_watermark for each in self.kept(replicas)}
             self._named |= offsets.keys()
             self._high_watermarks |= offsets  # a log that goes offline keeps what was written last
-            self._directory.write_high_watermarks(self._high_watermarks)
+            self._directory.write_offsets(HIGH_WATERMARK_FILE, self._high_watermarks)
 
     def write_recovery_points(self, replicas: Iterable[Replica]) -> None:
         """With the log starts: before segments below one are deleted."""
@@ -87,7 +87,7 @@ class Checkpoints:
             if metadata_log is not None:
                 logs.append(metadata_log)
             self._recovery_points |= {log.topic_partition: log.recovery_point for log in logs}
-            self._directory.write_recovery_points(self._recovery_points)
+            self._directory.write_offsets(RECOVERY_POINT_FILE, self._recovery_points)
 
     def note_log_starts(self, logs: Iterable[Log]) -> None:
         """Of logs that were opened here, so that a beginning that is lost is missed; synced when it returns."""
@@ -99,7 +99,7 @@ class Checkpoints:
         if not starts.items() <= self._log_start_offsets.items():
             self._named |= starts.keys()
             every = self._log_start_offsets | starts
-            self._directory.write_log_start_offsets(every)
+            self._directory.write_offsets(LOG_START_OFFSET_FILE, every)
             self._log_start_offsets = every
 
     def start_anew(self, log: Log, offset: Offset) -> None:
@@ -111,7 +111,7 @@ class Checkpoints:
         """
         with self._lock:
             if self._log_start_offsets.pop(log.topic_partition, None) is not None:
-                self._directory.write_log_start_offsets(self._log_start_offsets)
+                self._directory.write_offsets(LOG_START_OFFSET_FILE, self._log_start_offsets)
             log.truncate_fully_and_start_at(offset)
 
     def adopt(self, topic_partition: TopicPartition, former: Checkpoints, copy_start_offset: Offset) -> None:
@@ -126,8 +126,8 @@ class Checkpoints:
             self._log_start_offsets[topic_partition] = max(started_at, copy_start_offset)
             if topic_partition in former._high_watermarks:
                 self._high_watermarks[topic_partition] = former._high_watermarks[topic_partition]
-            self._directory.write_log_start_offsets(self._log_start_offsets)
-            self._directory.write_high_watermarks(self._high_watermarks)
+            self._directory.write_offsets(LOG_START_OFFSET_FILE, self._log_start_offsets)
+            self._directory.write_offsets(HIGH_WATERMARK_FILE, self._high_watermarks)
 
     # Forgetting.
 
@@ -141,16 +141,18 @@ class Checkpoints:
             return
         directory = self._directory
         with self._lock:
-            for known, read, write in (
-                (self._recovery_points, directory.read_recovery_points, directory.write_recovery_points),
-                (self._log_start_offsets, directory.read_log_start_offsets, directory.write_log_start_offsets),
-                (self._high_watermarks, directory.read_high_watermarks, directory.write_high_watermarks),
+            for known, name in (
+                (self._recovery_points, RECOVERY_POINT_FILE),
+                (self._log_start_offsets, LOG_START_OFFSET_FILE),
+                (self._high_watermarks, HIGH_WATERMARK_FILE),
             ):
                 for each in forgotten:
                     known.pop(each, None)
-                offsets = read()
+                offsets = directory.read_offsets(name)
                 if not forgotten.isdisjoint(offsets):
-                    write({each: offset for each, offset in offsets.items() if each not in forgotten})
+                    directory.write_offsets(
+                        name, {each: offset for each, offset in offsets.items() if each not in forgotten}
+                    )
             self._named -= forgotten
 
     def let_go_of(self, topic_partition: TopicPartition) -> Log | None:
@@ -166,9 +168,9 @@ class Checkpoints:
     def forget_metadata_log(self) -> None:
         """It was removed, and what is checkpointed of it holds for no other."""
         if self._log_start_offsets.pop(CLUSTER_METADATA, None) is not None:
-            self._directory.write_log_start_offsets(self._log_start_offsets)
+            self._directory.write_offsets(LOG_START_OFFSET_FILE, self._log_start_offsets)
         if self._recovery_points.pop(CLUSTER_METADATA, None) is not None:
-            self._directory.write_recovery_points(self._recovery_points)
+            self._directory.write_offsets(RECOVERY_POINT_FILE, self._recovery_points)
 
     @property
     def _all(self) -> tuple[dict[TopicPartition, Offset], ...]:
