@@ -30,8 +30,9 @@ from tidelog.log.files.incarnation import (
 )
 from tidelog.records import BatchBuilder
 from tidelog.server.settings.config import NodeConfig
-from tidelog.server.storage.log_dir import LogDir, LogLoss
+from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.storage.log_losses import LogLoss
 
 EPOCH = BrokerEpoch(17)
 OURS = UUID(int=11)
@@ -186,7 +187,7 @@ def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_the
     files = start(disk)
     held = files.directories[1]
     log = open_log(held)
-    assert (log.log_end_offset, held.loss_of(log, REPLICA)) == (1, None)
+    assert (log.log_end_offset, held.losses.of(log, REPLICA)) == (1, None)
     disk.crash()
 
     del disk.files[f"b/{PARTITION}/00000000000000000000.log"].data[40:]
@@ -194,23 +195,23 @@ def test_a_log_that_lacks_what_was_committed_is_lost_and_the_others_are_what_the
         files = start(disk)
         held = files.directories[1]
         log = open_log(held)
-        assert held.loss_of(log, REPLICA) == LogLoss("it ends at offset 0, and 1 was committed")
+        assert held.losses.of(log, REPLICA) == LogLoss("it ends at offset 0, and 1 was committed")
         assert files.incarnations.previous_broker_epoch == EPOCH
         disk.crash()
-    held.accept_losses([REPLICA])
-    assert held.loss_of(log, REPLICA) is None
+    held.losses.accept([REPLICA])
+    assert held.losses.of(log, REPLICA) is None
 
 
 def test_a_log_that_is_listed_and_has_no_records_file_is_lost() -> None:
     disk = MemoryDisk()
     held = run_once(disk).directories[1]
     log = open_log(held)
-    assert held.loss_of(log, REPLICA) is None, "it is made just now"
+    assert held.losses.of(log, REPLICA) is None, "it is made just now"
     held.listed.add([REPLICA])
     disk.crash()
     disk.remove(f"b/{PARTITION}/00000000000000000000.log")
     held = start(disk).directories[1]
-    assert held.loss_of(open_log(held), REPLICA) == LogLoss("no file of it with records is left", is_whole=True)
+    assert held.losses.of(open_log(held), REPLICA) == LogLoss("no file of it with records is left", is_whole=True)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
@@ -233,17 +234,21 @@ def test_a_log_that_lacks_any_of_its_segments_is_lost(lost: int, is_stopped: boo
     files = start(disk)
     assert files.incarnations.previous_broker_epoch == EPOCH
     held = files.directories[1]
-    assert held.loss_before(PARTITION, REPLICA) == LogLoss(f"the file of records from offset {lost} on is gone")
+    assert held.losses.before_opening(PARTITION, REPLICA) == LogLoss(
+        f"the file of records from offset {lost} on is gone"
+    )
     held.listed.note_lost(REPLICA)
     open_log(held)  # recovery removes what told of it
     disk.crash()
     held = start(disk).directories[1]
-    assert held.loss_before(PARTITION, REPLICA) == LogLoss("records of it were found to be gone", is_whole=True)
-    held.accept_losses([REPLICA])
-    held.end_before_loss(PARTITION, is_only_replica=False)
+    assert held.losses.before_opening(PARTITION, REPLICA) == LogLoss(
+        "records of it were found to be gone", is_whole=True
+    )
+    held.losses.accept([REPLICA])
+    held.losses.end_before(PARTITION, is_only_replica=False)
     open_log(held)
     disk.crash()
-    assert start(disk).directories[1].loss_before(PARTITION, REPLICA) is None
+    assert start(disk).directories[1].losses.before_opening(PARTITION, REPLICA) is None
 
 
 @pytest.mark.parametrize(
@@ -260,7 +265,7 @@ def test_what_follows_a_hole_is_kept_and_no_part_of_the_log(lost: list[int], val
         disk.remove(f"b/{PARTITION}/{offset:020d}.log")
     held = start(disk).directories[1]
     for _ in range(2):  # and so it stays
-        held.end_before_loss(PARTITION, is_only_replica=False)
+        held.losses.end_before(PARTITION, is_only_replica=False)
         log = open_log(held)
         assert "".join(values_of(log)) == values
         assert sorted(name for name in disk.list(f"b/{PARTITION}") if name.endswith(".cut")) == [
@@ -285,12 +290,12 @@ def test_a_log_whose_beginning_is_gone_without_a_trace_is_lost(is_stopped: bool)
     disk.crash()
     lose_segment(disk, 0)
     held = start(disk).directories[1]
-    assert held.loss_before(PARTITION, REPLICA) == LogLoss("the file of records from offset 0 on is gone")
-    held.end_before_loss(PARTITION, is_only_replica=True)
+    assert held.losses.before_opening(PARTITION, REPLICA) == LogLoss("the file of records from offset 0 on is gone")
+    held.losses.end_before(PARTITION, is_only_replica=True)
     assert values_of(open_log(held)) == ["1", "2"], "nobody else has what is left"
     disk.crash()
     held = start(disk).directories[1]
-    held.end_before_loss(PARTITION, is_only_replica=False)
+    held.losses.end_before(PARTITION, is_only_replica=False)
     assert values_of(open_log(held)) == []
 
 
@@ -340,7 +345,7 @@ def test_a_log_that_starts_later_by_its_own_doing_has_lost_nothing() -> None:
         disk.on_change = lambda operation, path, data: None
         disk.crash()
         held = start(disk).directories[1]
-        assert held.loss_before(PARTITION, REPLICA) is None
+        assert held.losses.before_opening(PARTITION, REPLICA) is None
         if is_done:
             assert open_log(held).log_start_offset == 70
             return
@@ -360,13 +365,13 @@ def test_where_kafka_noted_the_starts_of_logs_they_prove_nothing() -> None:
     properties = disk.files["b/meta.properties"].data
     properties[:] = properties.replace(b"tidelog.replica.list=1\n", b"")
     held = start(disk).directories[1]
-    assert held.loss_before(PARTITION, REPLICA) is None
+    assert held.losses.before_opening(PARTITION, REPLICA) is None
     log = open_log(held)
     held.checkpoints.note_log_starts([log])
     assert held.checkpoints.noted_log_start(log) == 1
     disk.crash()
     lose_segment(disk, 1)
-    assert start(disk).directories[1].loss_before(PARTITION, REPLICA) is not None
+    assert start(disk).directories[1].losses.before_opening(PARTITION, REPLICA) is not None
 
 
 def test_a_log_that_is_shorter_than_when_it_was_closed_is_lost() -> None:
@@ -381,7 +386,7 @@ def test_a_log_that_is_shorter_than_when_it_was_closed_is_lost() -> None:
     held.leave([Held(log)], EPOCH)
     del disk.files[f"b/{PARTITION}/00000000000000000000.log"].data[:]
     held = start(disk).directories[1]
-    assert held.loss_of(open_log(held), REPLICA) == LogLoss("it ends at offset 0, and was closed at 1")
+    assert held.losses.of(open_log(held), REPLICA) == LogLoss("it ends at offset 0, and was closed at 1")
 
 
 def test_what_a_loss_of_power_took_does_not_count_once_more_at_the_next_crash(monkeypatch: pytest.MonkeyPatch) -> None:

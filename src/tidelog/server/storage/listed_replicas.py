@@ -14,34 +14,31 @@ from tidelog.log.files.replica_list import ListedReplica
 class ListedReplicas:
     """The list of one directory, as it is on the disk. On the executor's threads, several at once.
 
+    Args:
+        found: the replicas whose logs lie there.
+
     Attributes:
         is_lost: the directory had a list, and it is gone or damaged: so every replica that is not there may be lost.
         found_lost: replicas whose logs lie there and lack records, which is yet to be committed.
     """
 
-    def __init__(self, directory: LogDirectory) -> None:
+    def __init__(self, directory: LogDirectory, found: Callable[[], Iterable[ListedReplica]]) -> None:
         self.is_lost = False
         self.found_lost: set[ListedReplica] = set()
         self._directory = directory
+        self._found = found
         self._replicas: set[ListedReplica] = set()
         self._lock = threading.Lock()
 
-    def read(self, found: Callable[[], Iterable[ListedReplica]]) -> None:
-        """Read the list at the start. A directory of an older release has none: it gets one.
-
-        Args:
-            found: the replicas whose logs lie there, of a directory without a list.
-
-        Raises:
-            DiskError: the disk refused.
-        """
+    def read(self) -> None:
+        """Read the list at the start. A directory of an older release has none: it gets one. Raises DiskError."""
         properties = self._directory.read_meta_properties()
         if properties is not None and properties.has_replica_list:
             listed = self._directory.read_replica_list()
             self.is_lost = listed is None
             self._replicas, self.found_lost = (set(), set()) if listed is None else map(set, listed)
             return
-        self._write(set(found()), set())
+        self._write(set(self._found()), set())
         if properties is not None:
             self._directory.write_meta_properties(replace(properties, has_replica_list=True))
 
@@ -65,11 +62,12 @@ class ListedReplicas:
             if replica not in self.found_lost:
                 self._replace(self._replicas | {replica}, self.found_lost | {replica})
 
-    def renew(self, found: Iterable[ListedReplica]) -> None:
+    def renew(self) -> None:
         """A list in the place of the lost one: what it named has been told as lost. Raises DiskError."""
         invariant(self.is_lost, "{}: its list of replicas is not lost", self._directory.path)
+        found = set(self._found())
         with self._lock:
-            self._write(set(found), set())
+            self._write(found, set())
             self.is_lost = False
 
     def _replace(self, replicas: set[ListedReplica], found_lost: set[ListedReplica]) -> None:

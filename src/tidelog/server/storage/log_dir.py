@@ -14,7 +14,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import NamedTuple, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from tidelog.base.errors import CorruptLogError, DiskError
@@ -26,11 +26,12 @@ from tidelog.log.files.checkpoint import format_partition_metadata, parse_partit
 from tidelog.log.files.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
 from tidelog.log.files.lineage_file import read_lineage
 from tidelog.log.files.replica_list import ListedReplica
-from tidelog.log.recovery import PARTITION_METADATA_FILE, first_segment, lost_segments, set_aside_from
+from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.replica.truncation import OwnLog
 from tidelog.server.storage.checkpoints import Checkpoints, Replica
 from tidelog.server.storage.disk_health import DiskHealth
 from tidelog.server.storage.listed_replicas import ListedReplicas
+from tidelog.server.storage.log_losses import LogLosses
 from tidelog.server.storage.removed_replicas import RemovedReplicas
 from tidelog.server.storage.run_evidence import RunEvidence
 
@@ -42,14 +43,6 @@ class LockedReplica(Replica, Protocol):
 
     @property
     def log_lock(self) -> asyncio.Lock: ...
-
-
-class LogLoss(NamedTuple):
-    """What a log lacks of what it had."""
-
-    reason: str
-    is_whole: bool = False
-    """Nothing is left of it, or nothing that the start has not made."""
 
 
 class LogDir:
@@ -66,6 +59,7 @@ class LogDir:
         listed: the replicas that have, or had, a log here.
         health: whether its disk can be relied on, and has room.
         checkpoints: how far the logs are synced and committed, and where they start.
+        losses: what the logs lack of what they had.
     """
 
     def __init__(self, directory: LogDirectory, directory_id: UUID, *, disk: Disk, rng: Rng) -> None:
@@ -74,13 +68,13 @@ class LogDir:
         self.evidence = RunEvidence(disk, directory.path)
         self.partition_count = len(directory.partitions())
         self.logs: dict[TopicPartition, Log] = {}
-        self.listed = ListedReplicas(directory)
+        self.listed = ListedReplicas(directory, self.replicas)
         self.health = DiskHealth(disk, directory.path)
         self._directory = directory
         self._disk = disk
         self._rng = rng
-        self._accepted_losses: set[ListedReplica] = set()
         self.checkpoints = Checkpoints(directory, self.logs)
+        self.losses = LogLosses(directory, self.evidence, self.listed, self.checkpoints, disk=disk)
         for fault in directory.faults:
             logger.warning("%s; it is taken for missing", fault)
 
@@ -170,82 +164,6 @@ class LogDir:
         for fact in log.recovery.lines():
             logger.warning("%s: %s", log.topic_partition, fact)
         return log
-
-    def loss_before(self, topic_partition: TopicPartition, replica: ListedReplica) -> LogLoss | None:
-        """What a log that is yet to be opened lacks of what it had, as far as its files tell; see `loss_of`."""
-        if replica in self.listed.found_lost:
-            return LogLoss("records of it were found to be gone", is_whole=True)
-        if (
-            self.evidence.previous.broker_epoch is None
-            or replica in self._accepted_losses
-            or not self.holds(topic_partition)
-        ):
-            return None
-        lost_from = self._lost_from(topic_partition)
-        return None if lost_from is None else LogLoss(f"the file of records from offset {lost_from} on is gone")
-
-    def end_before_loss(self, topic_partition: TopicPartition, *, is_only_replica: bool) -> None:
-        """Let a log that lacks a segment end there: others have what it lacks, and what follows.
-
-        Args:
-            is_only_replica: nobody has what a log that lacks its beginning lacks; so what follows is kept.
-
-        Raises:
-            DiskError: the disk refused.
-        """
-        path = self.log_path(topic_partition)
-        lost_from = self._lost_from(topic_partition, knows_beginning=not is_only_replica)
-        kept = [] if lost_from is None else set_aside_from(self._disk, path, lost_from)
-        if kept:
-            logger.warning(
-                "%s: the log ends at offset %d, where a file of it is gone; what followed is kept in %s",
-                *(topic_partition, lost_from, ", ".join(kept)),
-            )
-
-    def _lost_from(self, topic_partition: TopicPartition, *, knows_beginning: bool = True) -> Offset | None:
-        """Where the first segment began that is gone from a log that lies here, as far as can be told.
-
-        Its indexes tell, if they are left. The first one is gone, too, where the log was noted to start below the
-        first that is there: no segment goes before that start is noted.
-        """
-        if not self.holds(topic_partition):
-            return None
-        path = self.log_path(topic_partition)
-        lost = lost_segments(self._disk, path)
-        if knows_beginning and self.checkpoints.were_log_starts_noted:
-            started_at = self.checkpoints.log_start(topic_partition)
-            first = first_segment(self._disk, path)
-            if started_at is not None and first is not None and started_at < first:
-                lost.append(started_at)
-        return min(lost, default=None)
-
-    def loss_of(self, log: Log, replica: ListedReplica) -> LogLoss | None:
-        """What a log that was opened lacks of what it had, as far as this directory can tell; None for nothing.
-
-        Nobody asks where the last run cannot show that it lost nothing: it is registered as one that did, and a log
-        that a loss of power has shortened is no surprise.
-        """
-        if self.evidence.previous.broker_epoch is None or replica in self._accepted_losses:
-            return None
-        if log.recovery.had_no_segment and replica in self.listed:
-            return LogLoss("no file of it with records is left", is_whole=True)
-        synced_end_offset = self.checkpoints.recovery_point(log.topic_partition)
-        if self.evidence.was_clean and log.log_end_offset < synced_end_offset:
-            return LogLoss(f"it ends at offset {log.log_end_offset}, and was closed at {synced_end_offset}")
-        truncation = log.recovery.truncation
-        if truncation is not None and truncation.kept_as:
-            return LogLoss(f"what came after offset {log.log_end_offset} cannot be read any more")
-        high_watermark = self.checkpoints.high_watermark(log.topic_partition) or Offset(0)
-        if log.log_end_offset < high_watermark:
-            return LogLoss(f"it ends at offset {log.log_end_offset}, and {high_watermark} was committed")
-        return None
-
-    def accept_losses(self, replicas: Iterable[ListedReplica]) -> None:
-        """That these logs are gone is committed: from now on they may begin anew. Raises DiskError."""
-        self._accepted_losses.update(replicas)
-        if self.listed.is_lost:
-            self.listed.renew(self.replicas())
-        self.listed.remove(replicas)
 
     # Copies of logs in other directories.
 

@@ -40,9 +40,10 @@ from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.disk_health import is_full
 from tidelog.server.storage.incarnations import Incarnations
-from tidelog.server.storage.log_dir import LockedReplica, LogDir, LogLoss, close_logs
+from tidelog.server.storage.log_dir import LockedReplica, LogDir, close_logs
 from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLog
 from tidelog.server.storage.log_directories import LogDirectories
+from tidelog.server.storage.log_losses import LogLoss
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.storage.removed_replicas import RemovedReplicas
 
@@ -160,7 +161,7 @@ class LogFiles:
             try:
                 log_dir.evidence.take_clean_shutdown()
                 log_dir.remove_unmade()
-                log_dir.listed.read(log_dir.replicas)
+                log_dir.listed.read()
                 if log_dir.listed.is_lost:
                     logger.error(
                         "%s: its list of replicas (%s) is gone or damaged: a replica of this node that has no log "
@@ -256,14 +257,14 @@ class LogFiles:
             return log_dir
         topic_partition = wanted.topic_partition
         try:
-            loss = self._counted(log_dir.loss_before(topic_partition, wanted.replica), wanted)
+            loss = self._counted(log_dir.losses.before_opening(topic_partition, wanted.replica), wanted)
             if loss is None:
                 if (
                     not wanted.is_only_replica or "compact" in config.cleanup_policy
                 ):  # where a hole is no sign of a loss
-                    log_dir.end_before_loss(topic_partition, is_only_replica=wanted.is_only_replica)
+                    log_dir.losses.end_before(topic_partition, is_only_replica=wanted.is_only_replica)
                 log = log_dir.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
-                loss = self._counted(log_dir.loss_of(log, wanted.replica), wanted)
+                loss = self._counted(log_dir.losses.of(log, wanted.replica), wanted)
             if loss is not None:  # recovery removes what tells of it, so the list has to
                 log_dir.listed.note_lost(wanted.replica)
                 return LostLogError(f"its log in {log_dir.path} is not what it was: {loss.reason}")
@@ -296,7 +297,7 @@ class LogFiles:
         """That these logs are gone is committed: they may begin anew. Raises DiskError."""
         every = list(replicas)
         for log_dir in self.online:
-            await self._executor.run(partial(log_dir.accept_losses, every))
+            await self._executor.run(partial(log_dir.losses.accept, every))
 
     async def assign_leader_epochs(
         self, assignments: Sequence[tuple[Log, LeaderEpoch]]
