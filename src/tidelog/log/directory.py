@@ -32,6 +32,7 @@ from tidelog.log.files.checkpoint import (
     format_partition_metadata,
     parse_meta_properties,
     parse_offsets,
+    parse_partition_metadata,
 )
 from tidelog.log.files.future_mark import FUTURE_MARK_FILE, FutureMark, format_future_mark
 from tidelog.log.files.lineage_file import LINEAGE_FILE
@@ -168,6 +169,11 @@ class LogDirectory:
             return True
         names = self._disk.list(path)
         return LINEAGE_FILE in names or any(parse_file_name(name, LOG_SUFFIX) is not None for name in names)
+
+    def topic_id_in(self, path: str) -> TopicId | None:
+        """Of the topic that a log's directory belongs to, if it says so. Raises `CorruptLogError`."""
+        file = f"{path}/{PARTITION_METADATA_FILE}"
+        return parse_partition_metadata(self._disk.read_bytes(file), file) if self._disk.exists(file) else None
 
     def mark_for_deletion(self, topic_partition: TopicPartition, rng: Rng) -> str:
         """Rename a log's directory, so that it is gone for every start to come. Returns the new path.

@@ -52,6 +52,11 @@ def read_future_mark(disk: Disk, directory: str) -> FutureMark | None:
     return parse_future_mark(disk.read_bytes(path), path) if disk.exists(path) else None
 
 
+def is_unfinished(disk: Disk, directory: str) -> bool:
+    """Whether a log is a copy that is being made. Raises `CorruptLogError`, DiskError."""
+    return read_future_mark(disk, directory) not in (None, FutureMark.COMPLETE)
+
+
 def write_future_mark(disk: Disk, directory: str, mark: FutureMark) -> None:
     """Synced when it returns. Raises DiskError: it is the former one, or this."""
     disk.write_atomically(f"{directory}/{FUTURE_MARK_FILE}", format_future_mark(mark))

@@ -180,7 +180,7 @@ class ReplicaLogDirMove:
         """Unless its topic was deleted meanwhile, and it has gone with that."""
         target, topic_partition = self.target, self.partition.topic_partition
         if target.holds(topic_partition) and target.topic_id_of(topic_partition) == log.topic_id:
-            target.mark_for_deletion(topic_partition)
+            target.removal.mark_for_deletion(topic_partition)
 
     @property
     def _where(self) -> tuple[TopicPartition, str]:
@@ -339,7 +339,7 @@ class ReplicaLogDirMove:
         topic_partition, target = self.partition.topic_partition, self.target
 
         def remove() -> None:
-            former.mark_for_deletion(topic_partition)
+            former.removal.mark_for_deletion(topic_partition)
             target.remove_future_mark(topic_partition)
 
         try:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Protocol
 from uuid import UUID
@@ -22,9 +22,14 @@ from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, Offset, TopicId, Top
 from tidelog.base.ports import Disk, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.directory import LogDirectory
-from tidelog.log.files.checkpoint import format_partition_metadata, parse_partition_metadata
-from tidelog.log.files.future_mark import FutureMark, read_future_mark, remove_future_mark, write_future_mark
-from tidelog.log.files.lineage_file import read_lineage
+from tidelog.log.files.checkpoint import format_partition_metadata
+from tidelog.log.files.future_mark import (
+    FutureMark,
+    is_unfinished,
+    read_future_mark,
+    remove_future_mark,
+    write_future_mark,
+)
 from tidelog.log.files.replica_list import ListedReplica
 from tidelog.log.recovery import PARTITION_METADATA_FILE
 from tidelog.replica.truncation import OwnLog
@@ -32,7 +37,7 @@ from tidelog.server.storage.checkpoints import Checkpoints, Replica
 from tidelog.server.storage.disk_health import DiskHealth
 from tidelog.server.storage.listed_replicas import ListedReplicas
 from tidelog.server.storage.log_losses import LogLosses
-from tidelog.server.storage.removed_replicas import RemovedReplicas
+from tidelog.server.storage.log_removal import LogRemoval
 from tidelog.server.storage.run_evidence import RunEvidence
 
 logger = logging.getLogger("tidelog.server.log_files")
@@ -60,6 +65,7 @@ class LogDir:
         health: whether its disk can be relied on, and has room.
         checkpoints: how far the logs are synced and committed, and where they start.
         losses: what the logs lack of what they had.
+        removal: takes logs out of it.
     """
 
     def __init__(self, directory: LogDirectory, directory_id: UUID, *, disk: Disk, rng: Rng) -> None:
@@ -75,6 +81,7 @@ class LogDir:
         self._rng = rng
         self.checkpoints = Checkpoints(directory, self.logs)
         self.losses = LogLosses(directory, self.evidence, self.listed, self.checkpoints, disk=disk)
+        self.removal = LogRemoval(self, directory, disk=disk, rng=rng)
         for fault in directory.faults:
             logger.warning("%s; it is taken for missing", fault)
 
@@ -91,11 +98,7 @@ class LogDir:
 
     def topic_id_of(self, topic_partition: TopicPartition) -> TopicId | None:
         """Of the topic that a log's directory belongs to, if it says so. Raises CorruptLogError."""
-        return self._topic_id_in(self.log_path(topic_partition))
-
-    def _topic_id_in(self, path: str) -> TopicId | None:
-        file = f"{path}/{PARTITION_METADATA_FILE}"
-        return parse_partition_metadata(self._disk.read_bytes(file), file) if self._disk.exists(file) else None
+        return self._directory.topic_id_in(self.log_path(topic_partition))
 
     def partitions(self) -> list[TopicPartition]:
         """The logs that lie here, whoever they belong to. A directory that merely has such a name is none."""
@@ -107,7 +110,7 @@ class LogDir:
         for topic_partition in self.partitions():
             try:
                 topic_id = self.topic_id_of(topic_partition)
-                if topic_id is not None and not self._is_unfinished(topic_partition):
+                if topic_id is not None and not is_unfinished(self._disk, self.log_path(topic_partition)):
                     found.append((topic_id, topic_partition.partition))
             except CorruptLogError as error:
                 logger.warning("%s: whose log it is cannot be told: %s", topic_partition, error)
@@ -183,7 +186,7 @@ class LogDir:
         """Make and open a log that is to become the copy of another. Raises DiskError: there is none."""
         self.checkpoints.forget([topic_partition])
         if self.holds(topic_partition):  # of a move that was ended
-            self.mark_for_deletion(topic_partition)
+            self.removal.mark_for_deletion(topic_partition)
         self._directory.make_future(topic_partition, topic_id, self._rng)
         self.partition_count += 1
         return self._open_future(topic_partition, config, topic_id, log_start_offset=log_start_offset, now_ms=now_ms)
@@ -242,29 +245,6 @@ class LogDir:
         self.evidence.failed_logs.add(topic_partition)
         self.evidence.forget_incarnation()
 
-    def mark_for_deletion(self, topic_partition: TopicPartition) -> None:
-        """Rename a log's directory, to be removed by `remove_marked`. Raises DiskError."""
-        self._unlist(topic_partition)
-        log = self.checkpoints.let_go_of(topic_partition)
-        if log is not None:
-            log.retire()
-        self._directory.mark_for_deletion(topic_partition, self._rng)
-        self.evidence.failed_logs.discard(topic_partition)
-        self.partition_count -= 1
-
-    def _unlist(self, topic_partition: TopicPartition) -> None:
-        """Before its log goes: else a crash in between would leave a loss."""
-        try:
-            topic_id = None if self._is_unfinished(topic_partition) else self.topic_id_of(topic_partition)
-        except CorruptLogError:
-            return  # whose it is nobody knows
-        if topic_id is not None:
-            self.listed.remove([(topic_id, topic_partition.partition)])
-
-    def _is_unfinished(self, topic_partition: TopicPartition) -> bool:
-        """Whether it is a copy that is being made. Raises CorruptLogError, DiskError."""
-        return self.future_mark_of(topic_partition) not in (None, FutureMark.COMPLETE)
-
     @property
     def has_quorum_state(self) -> bool:
         """Whether a `quorum-state` was written here, and has to be there. Raises CorruptLogError, DiskError."""
@@ -276,75 +256,6 @@ class LogDir:
         properties = self._directory.read_meta_properties()
         if properties is not None and not properties.has_quorum_state:
             self._directory.write_meta_properties(replace(properties, has_quorum_state=True))
-
-    def remove_marked(self) -> None:
-        """Remove the files of what was deleted. May take long."""
-        self._directory.remove_marked()
-
-    def set_strays_aside(self, is_ours: Callable[[TopicPartition], bool], removed: RemovedReplicas) -> None:
-        """Rename the logs that are nobody's here, so that they are in nobody's way, nor lost.
-
-        Those that the metadata log has removed, and strays of topics that it has removed, are to be deleted.
-        """
-        for topic_partition in self._directory.partitions():
-            if topic_partition == CLUSTER_METADATA or is_ours(topic_partition):
-                continue
-            if self._directory.is_log(topic_partition):  # else it is somebody's own, like `backup-2024`
-                self.mark_for_deletion_or_set_aside(
-                    topic_partition, removed, "is in no topic that the metadata assigns to this node"
-                )
-        self.mark_strays_for_deletion(removed.has_topic_of)
-
-    def mark_strays_for_deletion(self, is_removed: Callable[[ListedReplica], bool]) -> None:
-        """Have the strays deleted whose topics the metadata log has removed. Raises DiskError."""
-        for path, topic_partition in self._directory.strays():
-            try:
-                topic_id = self._topic_id_in(path)
-            except CorruptLogError as error:
-                logger.warning("%s: whose log it is cannot be told: %s", path, error)
-                continue
-            if topic_id is not None and is_removed((topic_id, topic_partition.partition)):
-                marked = self._directory.mark_stray_for_deletion(path, topic_partition, self._rng)
-                logger.info("%s is of a topic that the metadata log has removed: renamed to %s", path, marked)
-
-    def mark_for_deletion_or_set_aside(
-        self, topic_partition: TopicPartition, removed: RemovedReplicas, why: str
-    ) -> None:
-        """Have a log that is nobody's here deleted, if the metadata log has removed it; else keep it under another
-        name. Raises DiskError.
-        """
-        if not self._is_removed(topic_partition, removed):
-            self.set_aside(topic_partition, why)
-            return
-        self.mark_for_deletion(topic_partition)
-        logger.info("%s: the metadata log has removed it from this node, and its log goes", topic_partition)
-
-    def _is_removed(self, topic_partition: TopicPartition, removed: RemovedReplicas) -> bool:
-        try:
-            topic_id = self.topic_id_of(topic_partition)
-            if topic_id is None:
-                return False
-            replica = topic_id, topic_partition.partition
-            removed_in = removed.removed_in(replica)
-            if removed.has_topic_of(replica) or removed_in is None:
-                return removed.has_topic_of(replica)
-            latest = read_lineage(self._disk, self.log_path(topic_partition)).latest_leader_epoch
-        except CorruptLogError as error:
-            logger.warning("%s: whose log it is, or how old, cannot be told: %s", topic_partition, error)
-            return False
-        return latest is None or latest < removed_in
-
-    def set_aside(self, topic_partition: TopicPartition, why: str) -> None:
-        """Rename a log. Raises DiskError."""
-        self._unlist(topic_partition)
-        path = self.log_path(topic_partition)
-        log = self.logs.pop(topic_partition, None)
-        if log is not None:
-            log.retire()
-        aside = self._directory.set_aside(topic_partition, self._rng)
-        self.evidence.failed_logs.discard(topic_partition)
-        self.partition_count -= 1
-        logger.warning("%s %s: renamed to %s; remove it once you are sure that nobody misses it", path, why, aside)
 
     # Stop.
 

@@ -148,7 +148,7 @@ class LogDirAssignment:
                 if held_id is not None and held_id != topic_id and not makes:
                     return None
                 if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
-                    log_dir.mark_for_deletion_or_set_aside(
+                    log_dir.removal.mark_for_deletion_or_set_aside(
                         topic_partition, self._files.removed, "is of an older topic of this name"
                     )
                 else:
@@ -212,7 +212,7 @@ class LogDirAssignment:
         if not ordinary:
             if not self._out_of_use:
                 for log_dir in holders:
-                    log_dir.set_aside(topic_partition, "is a copy that was not complete, of a log that is gone")
+                    log_dir.removal.set_aside(topic_partition, "is a copy that was not complete, of a log that is gone")
             return []
         [current] = ordinary
         for log_dir, mark in marks.items():
@@ -223,7 +223,7 @@ class LogDirAssignment:
                 self._let_take_over(wanted, log_dir, holders)
                 return [log_dir]
         for log_dir in marks:
-            log_dir.mark_for_deletion(topic_partition)
+            log_dir.removal.mark_for_deletion(topic_partition)
             self.interrupted[topic_partition] = log_dir
         return ordinary
 
@@ -232,7 +232,7 @@ class LogDirAssignment:
         copy.listed.add([wanted.replica])
         for log_dir in holders:
             if log_dir is not copy:
-                log_dir.mark_for_deletion(topic_partition)
+                log_dir.removal.mark_for_deletion(topic_partition)
         if not self._out_of_use:  # else the former log may yet come back, and is to be known for what it is
             copy.remove_future_mark(topic_partition)
         logger.info("%s: the move to %s, which was interrupted, is complete", topic_partition, copy.path)

@@ -397,7 +397,7 @@ class LogFiles:
             for log_dir in self.directories:
                 try:
                     if log_dir.topic_id_of(topic_partition) == topic_id:
-                        log_dir.mark_for_deletion(topic_partition)
+                        log_dir.removal.mark_for_deletion(topic_partition)
                 except (DiskError, CorruptLogError) as error:
                     logger.error("%s: its files stay behind: %s", topic_partition, error)
 
@@ -407,7 +407,7 @@ class LogFiles:
         def mark_for_deletion() -> None:
             for log_dir in self.online:
                 try:
-                    log_dir.mark_strays_for_deletion(lambda replica: replica[0] in topic_ids)
+                    log_dir.removal.mark_strays_for_deletion(lambda replica: replica[0] in topic_ids)
                 except DiskError as error:
                     logger.error("%s: strays stay: %s", log_dir.path, error)
 
@@ -423,7 +423,7 @@ class LogFiles:
 
     def _remove_marked(self) -> None:
         for log_dir in self.online:
-            task = asyncio.ensure_future(self.in_background(log_dir.remove_marked))
+            task = asyncio.ensure_future(self.in_background(log_dir.removal.remove_marked))
             self._removing.add(task)
             task.add_done_callback(self._removing.discard)
 
@@ -443,7 +443,7 @@ class LogFiles:
                     for topic_id, index in self.removed
                     if not self._is_assigned(image, topic_id, index)
                 )
-                log_dir.set_strays_aside(is_ours, self.removed)
+                log_dir.removal.set_strays_aside(is_ours, self.removed)
             except DiskError as error:  # they are in nobody's way; the next start tries again
                 logger.error("%s: what is not served there stays: %s", log_dir.path, error)
         for topic_partition, log_dir in list(self._log_dir_of.items()):
