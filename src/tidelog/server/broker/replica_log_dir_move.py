@@ -201,7 +201,7 @@ class ReplicaLogDirMove:
         self._check_wanted()
 
         def make() -> None:
-            log = self.target.make_future(
+            log = self.target.futures.make(
                 partition.topic_partition,
                 current.config,
                 partition.topic_id,
@@ -295,7 +295,7 @@ class ReplicaLogDirMove:
                 await self._copy_piece(future)
             else:
                 await moves.off_the_loop(
-                    partial(self.target.write_future_mark, partition.topic_partition, FutureMark.COPYING)
+                    partial(self.target.futures.write_mark, partition.topic_partition, FutureMark.COPYING)
                 )
                 return False
             former = moves.files.directory_of(partition.topic_partition)
@@ -340,7 +340,7 @@ class ReplicaLogDirMove:
 
         def remove() -> None:
             former.removal.mark_for_deletion(topic_partition)
-            target.remove_future_mark(topic_partition)
+            target.futures.remove_mark(topic_partition)
 
         try:
             await self._moves.off_the_loop(remove)
@@ -355,7 +355,7 @@ def _complete(partition: Partition, target: LogDir) -> None:
     target.listed.add([(partition.topic_id, partition.topic_partition.partition)])
     target.checkpoints.write_recovery_points([partition])
     target.checkpoints.write_high_watermarks([partition])
-    target.write_future_mark(partition.topic_partition, FutureMark.COMPLETE)
+    target.futures.write_mark(partition.topic_partition, FutureMark.COMPLETE)
 
 
 async def to_its_end(work: Coroutine[object, object, T]) -> T:

@@ -78,7 +78,7 @@ class ReplicaLogDirMover:
         if current is None:
             raise refusal(Code.KAFKA_STORAGE_ERROR, f"{partition.topic_partition} is offline")
         try:
-            mark = await self._executor.run(partial(current.future_mark_of, partition.topic_partition))
+            mark = await self._executor.run(partial(current.futures.mark_of, partition.topic_partition))
         except (DiskError, CorruptLogError) as error:
             raise refusal(Code.KAFKA_STORAGE_ERROR, str(error)) from error
         if mark is not None:

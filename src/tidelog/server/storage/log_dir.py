@@ -23,18 +23,12 @@ from tidelog.base.ports import Disk, Rng
 from tidelog.log import Log, LogConfig
 from tidelog.log.directory import LogDirectory
 from tidelog.log.files.checkpoint import format_partition_metadata
-from tidelog.log.files.future_mark import (
-    FutureMark,
-    is_unfinished,
-    read_future_mark,
-    remove_future_mark,
-    write_future_mark,
-)
+from tidelog.log.files.future_mark import is_unfinished
 from tidelog.log.files.replica_list import ListedReplica
 from tidelog.log.recovery import PARTITION_METADATA_FILE
-from tidelog.replica.truncation import OwnLog
 from tidelog.server.storage.checkpoints import Checkpoints, Replica
 from tidelog.server.storage.disk_health import DiskHealth
+from tidelog.server.storage.future_logs import FutureLogs
 from tidelog.server.storage.listed_replicas import ListedReplicas
 from tidelog.server.storage.log_losses import LogLosses
 from tidelog.server.storage.log_removal import LogRemoval
@@ -66,6 +60,7 @@ class LogDir:
         checkpoints: how far the logs are synced and committed, and where they start.
         losses: what the logs lack of what they had.
         removal: takes logs out of it.
+        futures: the logs in it that are copies of others.
     """
 
     def __init__(self, directory: LogDirectory, directory_id: UUID, *, disk: Disk, rng: Rng) -> None:
@@ -82,6 +77,7 @@ class LogDir:
         self.checkpoints = Checkpoints(directory, self.logs)
         self.losses = LogLosses(directory, self.evidence, self.listed, self.checkpoints, disk=disk)
         self.removal = LogRemoval(self, directory, disk=disk, rng=rng)
+        self.futures = FutureLogs(self, directory, disk=disk, rng=rng)
         for fault in directory.faults:
             logger.warning("%s; it is taken for missing", fault)
 
@@ -168,77 +164,9 @@ class LogDir:
             logger.warning("%s: %s", log.topic_partition, fact)
         return log
 
-    # Copies of logs in other directories.
-
-    def future_mark_of(self, topic_partition: TopicPartition) -> FutureMark | None:
-        """What a log that lies here is; None for an ordinary one. Raises CorruptLogError, DiskError."""
-        return read_future_mark(self._disk, self.log_path(topic_partition))
-
-    def make_future(
-        self,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        topic_id: TopicId,
-        *,
-        log_start_offset: Offset,
-        now_ms: int,
-    ) -> Log:
-        """Make and open a log that is to become the copy of another. Raises DiskError: there is none."""
-        self.checkpoints.forget([topic_partition])
-        if self.holds(topic_partition):  # of a move that was ended
-            self.removal.mark_for_deletion(topic_partition)
-        self._directory.make_future(topic_partition, topic_id, self._rng)
-        self.partition_count += 1
-        return self._open_future(topic_partition, config, topic_id, log_start_offset=log_start_offset, now_ms=now_ms)
-
-    def _open_future(
-        self,
-        topic_partition: TopicPartition,
-        config: LogConfig,
-        topic_id: TopicId,
-        log_start_offset: Offset,
-        now_ms: int,
-    ) -> Log:
-        return Log.open(
-            self._disk,
-            self.log_path(topic_partition),
-            topic_partition,
-            config,
-            topic_id=topic_id,
-            clean_shutdown=False,
-            now_ms=now_ms,
-            log_start_offset=log_start_offset,
-            rng=self._rng,
-        )
-
-    def recover(
-        self, topic_partition: TopicPartition, config: LogConfig, topic_id: TopicId, now_ms: int, *, is_future: bool
-    ) -> OwnLog:
-        """Recover a log that is one of two, and let go of it. Raises CorruptLogError, DiskError."""
-        if is_future:
-            log = self._open_future(topic_partition, config, topic_id, log_start_offset=Offset(0), now_ms=now_ms)
-        else:
-            log = self.open_log(topic_partition, config, topic_id=topic_id, now_ms=now_ms)
-            del self.logs[topic_partition]
-        found = OwnLog(log.log_start_offset, log.log_end_offset, log.log_start_offset, log.lineage)
-        log.close()
-        return found
-
     def adopt(self, topic_partition: TopicPartition, log: Log) -> None:
         """A copy took over: it is the log of the partition, and lies here. On the loop."""
         self.logs[topic_partition] = log
-
-    def write_future_mark(self, topic_partition: TopicPartition, mark: FutureMark) -> None:
-        """Synced when it returns. Raises DiskError: it is the former one, or this."""
-        write_future_mark(self._disk, self.log_path(topic_partition), mark)
-
-    def remove_future_mark(self, topic_partition: TopicPartition) -> None:
-        """A log that lies here is a log like any other. Raises DiskError."""
-        remove_future_mark(self._disk, self.log_path(topic_partition))
-
-    def remove_unmade(self) -> None:
-        """Remove copies that were being made at the last stop; at the start alone. Raises DiskError."""
-        self._directory.remove_unmade()
 
     def on_failed(self, topic_partition: TopicPartition) -> None:
         """The log is not to be trusted: the next start has to look at it, however this run ends."""

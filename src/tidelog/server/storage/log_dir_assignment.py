@@ -153,7 +153,7 @@ class LogDirAssignment:
                     )
                 else:
                     holders.append(log_dir)
-        marks = {log_dir: mark for log_dir in holders if (mark := log_dir.future_mark_of(topic_partition)) is not None}
+        marks = {log_dir: mark for log_dir in holders if (mark := log_dir.futures.mark_of(topic_partition)) is not None}
         if marks:
             holders = self._finish_assignment(wanted, holders, marks, config)
         if len(holders) > 1:
@@ -219,7 +219,7 @@ class LogDirAssignment:
             copy = self._if_ahead(wanted, log_dir, current, config) if mark == FutureMark.LEVEL else None
             if copy is not None:
                 log_dir.checkpoints.adopt(topic_partition, current.checkpoints, copy.log_start_offset)
-                log_dir.write_future_mark(topic_partition, FutureMark.COMPLETE)
+                log_dir.futures.write_mark(topic_partition, FutureMark.COMPLETE)
                 self._let_take_over(wanted, log_dir, holders)
                 return [log_dir]
         for log_dir in marks:
@@ -234,15 +234,15 @@ class LogDirAssignment:
             if log_dir is not copy:
                 log_dir.removal.mark_for_deletion(topic_partition)
         if not self._out_of_use:  # else the former log may yet come back, and is to be known for what it is
-            copy.remove_future_mark(topic_partition)
+            copy.futures.remove_mark(topic_partition)
         logger.info("%s: the move to %s, which was interrupted, is complete", topic_partition, copy.path)
 
     def _if_ahead(self, wanted: WantedLog, copy: LogDir, current: LogDir, config: LogConfig) -> OwnLog | None:
         """The copy, if it has all that the log has, and more."""
         topic_partition, topic_id = wanted.topic_partition, wanted.topic_id
         now_ms = self._clock.wall_ms()
-        own = current.recover(topic_partition, config, topic_id, now_ms, is_future=False)
-        other = copy.recover(topic_partition, config, topic_id, now_ms, is_future=True)
+        own = current.futures.recover(topic_partition, config, topic_id, now_ms, is_future=False)
+        other = copy.futures.recover(topic_partition, config, topic_id, now_ms, is_future=True)
         return other if other.log_end_offset > own.log_end_offset and _is_prefix(own, other) else None
 
 

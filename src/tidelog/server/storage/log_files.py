@@ -160,7 +160,7 @@ class LogFiles:
         for log_dir in self._directories.log_dir.values():
             try:
                 log_dir.evidence.take_clean_shutdown()
-                log_dir.remove_unmade()
+                log_dir.futures.remove_unmade()
                 log_dir.listed.read()
                 if log_dir.listed.is_lost:
                     logger.error(
