@@ -452,7 +452,7 @@ async def obey_at_once(self: StopOrders, order: StopOrder) -> None:
     partition = self._broker.replica_of(order.topic_partition)
     if partition is not None:
         self._broker._forget(order.topic_partition, partition.topic_id)
-        await self._files.delete([(order.topic_partition, partition.topic_id)])
+        await self._files.deletions.delete([(order.topic_partition, partition.topic_id)])
 
 
 @pytest.mark.parametrize(

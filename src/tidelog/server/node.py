@@ -146,7 +146,7 @@ class Node:
         for follower in (
             PartitionSettings(self.broker),
             self.connections,
-            self.files,
+            self.files.deletions,
             self.broker.replication,
             self.broker.moves,
             self.listeners,

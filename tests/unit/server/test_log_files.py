@@ -82,7 +82,7 @@ def disk_with_a_log_that_starts_at_5(disk: MemoryDisk) -> None:
 async def deleted_by_the_node(disk: MemoryDisk) -> LogFiles:
     files = start(disk)
     open_log(files, OLD)
-    files.mark_for_deletion([(PARTITION, OLD)])
+    files.deletions.mark_for_deletion([(PARTITION, OLD)])
     return files
 
 
@@ -125,7 +125,7 @@ def test_a_stray_of_any_name_is_set_aside_under_one_that_fits() -> None:
     disk.write_atomically(f"logs/{name}-0/partition.metadata", b"")
     disk.make_dirs("logs/backup-2024")  # somebody's own
     disk.write_atomically("logs/backup-2024/notes.txt", b"")
-    files.set_strays_aside(MetadataImage.empty())
+    files.deletions.set_strays_aside(MetadataImage.empty())
     (aside,) = [path for path in disk.directories if path.startswith("logs/nnn")]
     assert aside.endswith("-stray")
     assert len(aside.removeprefix("logs/")) <= 255
@@ -154,7 +154,7 @@ def test_a_chore_of_a_deleted_topic_that_comes_late_does_not_touch_its_namesake(
         old.roll(NOW_MS)
         append(old, 3)
         old.advance_log_start_offset(Offset(3))
-        files.mark_for_deletion([(PARTITION, OLD)])
+        files.deletions.mark_for_deletion([(PARTITION, OLD)])
         new = open_log(files, NEW)
         append(new, 5)
         before = {path: bytes(file.data) for path, file in disk.files.items()}

@@ -229,8 +229,8 @@ def test_a_replica_that_was_assigned_to_others_goes_if_all_of_its_log_is_older(
     disk = MemoryDisk()
     files = with_a_log(disk, latest)
     epoch = None if removed_in is None else LeaderEpoch(removed_in)
-    files.removed.note(LostReplica(BrokerId(1), FLIGHTS, TOPIC, epoch))
-    files.set_strays_aside(MetadataImage.empty())
+    files.deletions.removed.note(LostReplica(BrokerId(1), FLIGHTS, TOPIC, epoch))
+    files.deletions.set_strays_aside(MetadataImage.empty())
     assert named(disk) == [f"flights-0.*-{kept_as}"]
 
 
@@ -238,8 +238,8 @@ def test_what_cannot_be_read_proves_nothing() -> None:
     disk = MemoryDisk()
     files = with_a_log(disk, 4)
     disk.write_atomically(f"{LOG}/leader-epoch-checkpoint", b"rot")
-    files.removed.note(LostReplica(BrokerId(1), FLIGHTS, TOPIC, LeaderEpoch(5)))
-    files.set_strays_aside(MetadataImage.empty())
+    files.deletions.removed.note(LostReplica(BrokerId(1), FLIGHTS, TOPIC, LeaderEpoch(5)))
+    files.deletions.set_strays_aside(MetadataImage.empty())
     assert named(disk) == ["flights-0.*-stray"]
 
 

@@ -221,10 +221,10 @@ class Broker:
         Those that the metadata log has removed go for good, later: from here on, at once when they are removed.
         """
         async with self.image_lock:
-            await self._executor.run(partial(self._files.set_strays_aside, self.image))
+            await self._executor.run(partial(self._files.deletions.set_strays_aside, self.image))
             self._are_strays_aside = True
-            self._files.removed.clear()
-        self._files.remove_marked_later()
+            self._files.deletions.removed.clear()
+        self._files.deletions.remove_marked_later()
 
     def on_disk_error(self, partition: Partition, error: DiskError) -> None:
         """The disk failed under a partition: it goes offline, and the others serve on.
@@ -314,9 +314,9 @@ class Broker:
             await self.moves.end(topic_partition)
         if not was_registered:
             removed = []  # it may be assigned again further on: `set_strays_aside` looks at what is left then
-        await self._files.delete([*removed, *self.stops.take_strays()])
+        await self._files.deletions.delete([*removed, *self.stops.take_strays()])
         if self._are_strays_aside and not committed.from_snapshot:
-            await self._files.delete_strays(delta.deleted_topics.keys())
+            await self._files.deletions.delete_strays(delta.deleted_topics.keys())
         ours = assigned(self.broker_id, delta, image, all_there_are=self._has_just_registered)
         ours += [one for one in self.stops.take_resumed() if one not in ours]
         self._has_just_registered = False
@@ -335,7 +335,7 @@ class Broker:
     def _note_removals(self, before: MetadataView, record: object) -> None:
         for lost in lost_replicas(before, record):
             if lost.broker_id == self.broker_id:
-                self._files.removed.note(lost)
+                self._files.deletions.removed.note(lost)
 
     async def _open_missing(self, ours: Sequence[Assigned], image: MetadataImage) -> None:
         """Open the logs that are not open yet. Before the metadata tells of the registration of this process none is

@@ -172,7 +172,7 @@ class ReplicaLogDirMove:
             return
         try:
             await self._moves.off_the_loop(partial(self._mark_for_deletion, future.log))
-            self._moves.files.remove_marked_later()
+            self._moves.files.deletions.remove_marked_later()
         except (DiskError, CorruptLogError) as error:
             logger.error("%s: the copy in %s stays behind: %s", *self._where, error)
 
@@ -344,7 +344,7 @@ class ReplicaLogDirMove:
 
         try:
             await self._moves.off_the_loop(remove)
-            self._moves.files.remove_marked_later()
+            self._moves.files.deletions.remove_marked_later()
         except DiskError as error:
             logger.error("%s: the log in %s stays behind: %s", topic_partition, former.path, error)
             self._moves.broker.on_suspicion(former)

@@ -175,4 +175,4 @@ class StopOrders:
         self.obeyed += 1
         if self._process_ready():
             self._wait_for_metadata(replica)
-        await self._files.delete(self.take_strays())
+        await self._files.deletions.delete(self.take_strays())

@@ -149,7 +149,7 @@ class LogDirAssignment:
                     return None
                 if held_id is not None and held_id != topic_id and held_id not in image.topics_by_id:
                     log_dir.removal.mark_for_deletion_or_set_aside(
-                        topic_partition, self._files.removed, "is of an older topic of this name"
+                        topic_partition, self._files.deletions.removed, "is of an older topic of this name"
                     )
                 else:
                     holders.append(log_dir)

@@ -8,9 +8,8 @@ Kafka: `LogManager`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
@@ -21,7 +20,6 @@ from tidelog.base.ids import (
     ClusterId,
     LeaderEpoch,
     Offset,
-    PartitionIndex,
     TopicId,
     TopicPartition,
 )
@@ -30,8 +28,6 @@ from tidelog.log import Log, LogConfig
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica
 from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
-from tidelog.metadata.configs import BrokerSettings
-from tidelog.metadata.configs.broker import LOG_SEGMENT_DELETE_DELAY_MS
 from tidelog.quorum import QuorumState
 from tidelog.replica import Truncation
 from tidelog.server.settings.config import NodeConfig
@@ -40,12 +36,12 @@ from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.disk_health import is_full
 from tidelog.server.storage.incarnations import Incarnations
+from tidelog.server.storage.log_deletions import LogDeletions
 from tidelog.server.storage.log_dir import LockedReplica, LogDir, close_logs
 from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLog
 from tidelog.server.storage.log_directories import LogDirectories
 from tidelog.server.storage.log_losses import LogLoss
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
-from tidelog.server.storage.removed_replicas import RemovedReplicas
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -63,9 +59,8 @@ class LogFiles:
 
     Attributes:
         log_dir_assignment: where each log lies, or is to be made.
-        file_delete_delay_ms: how long files stay on the disk that were deleted; changes while the node runs.
         incarnations: who wrote in the directories before this run, and who does in this one.
-        removed: replicas of this node that the metadata log has removed since it began to be replayed.
+        deletions: of logs that are nobody's here any more.
         serves_what_is_left: whether a log that lacks records is served, as that of an only replica.
     """
 
@@ -80,19 +75,16 @@ class LogFiles:
         room_for_logs: Callable[[], int | None],
     ) -> None:
         self._config = config
-        self.file_delete_delay_ms = BrokerSettings.of(config.static)[LOG_SEGMENT_DELETE_DELAY_MS]
         self._disk = disk
         self._clock = clock
         self._executor = executor
         self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
         self.log_dir_assignment = LogDirAssignment(self, clock=clock, room=room_for_logs)
         self.incarnations = Incarnations(self, executor=executor)
-        self.removed = RemovedReplicas()
         self.serves_what_is_left = False
         self._metadata: MetadataFiles | None = None
         self._log_dir_of: dict[TopicPartition, LogDir] = {}  # where each open log lies
-        self._removals: list[asyncio.TimerHandle] = []
-        self._removing: set[asyncio.Task[None]] = set()
+        self.deletions = LogDeletions(self, self._log_dir_of, config, executor=executor)
 
     # Start.
 
@@ -345,10 +337,6 @@ class LogFiles:
         """The settings at this broker as of an image, which may be yet to be published."""
         return SettingsInForce.of(self._config.static, image.configs, self._config.node_id)
 
-    def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
-        """Files that are deleted from now on may have another time to stay."""
-        self.file_delete_delay_ms = new.broker[LOG_SEGMENT_DELETE_DELAY_MS]
-
     async def write_high_watermarks(self, partitions: Sequence[Replica]) -> None:
         """Write those of some partitions now, each beside the others of its directory. Raises DiskError."""
         for log_dir in {self._log_dir_of[each.topic_partition]: None for each in partitions}:
@@ -378,81 +366,6 @@ class LogFiles:
     def must_stop(self) -> bool:
         """Whether a directory failed without which the node cannot go on."""
         return self.metadata_directory.failure is not None or not self.online
-
-    async def delete(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
-        """Logs are to go: out of everybody's way when this returns, and from the disk later."""
-        if deleted:
-            await self._executor.run(partial(self.mark_for_deletion, deleted))
-            self.remove_marked_later()
-
-    def mark_for_deletion(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
-        """Topics are deleted: rename the directories of their partitions, those that are offline included."""
-        for log_dir in self.directories:
-            try:
-                log_dir.listed.remove((topic_id, topic_partition.partition) for topic_partition, topic_id in deleted)
-            except DiskError as error:
-                logger.error("%s: what is deleted stays in its list: %s", log_dir.path, error)
-        for topic_partition, topic_id in deleted:
-            self._log_dir_of.pop(topic_partition, None)
-            for log_dir in self.directories:
-                try:
-                    if log_dir.topic_id_of(topic_partition) == topic_id:
-                        log_dir.removal.mark_for_deletion(topic_partition)
-                except (DiskError, CorruptLogError) as error:
-                    logger.error("%s: its files stay behind: %s", topic_partition, error)
-
-    async def delete_strays(self, topic_ids: Collection[TopicId]) -> None:
-        """The metadata log has just removed these topics: what was set aside of them goes as well, later."""
-
-        def mark_for_deletion() -> None:
-            for log_dir in self.online:
-                try:
-                    log_dir.removal.mark_strays_for_deletion(lambda replica: replica[0] in topic_ids)
-                except DiskError as error:
-                    logger.error("%s: strays stay: %s", log_dir.path, error)
-
-        if topic_ids:
-            await self._executor.run(mark_for_deletion)
-            self.remove_marked_later()
-
-    def remove_marked_later(self) -> None:
-        """Remove the files of what was deleted, after `log.segment.delete.delay.ms`."""
-        loop = asyncio.get_running_loop()
-        self._removals = [timer for timer in self._removals if not timer.cancelled() and timer.when() > loop.time()]
-        self._removals.append(loop.call_later(self.file_delete_delay_ms / 1000, self._remove_marked))
-
-    def _remove_marked(self) -> None:
-        for log_dir in self.online:
-            task = asyncio.ensure_future(self.in_background(log_dir.removal.remove_marked))
-            self._removing.add(task)
-            task.add_done_callback(self._removing.discard)
-
-    def set_strays_aside(self, image: MetadataImage) -> None:
-        """Rename the logs that the metadata assigns to nobody here: to be removed, if its log says that they were
-        removed, else to be kept.
-        """
-
-        def is_ours(topic_partition: TopicPartition) -> bool:
-            state = image.partition(topic_partition.topic, topic_partition.partition)
-            return state is not None and self._config.node_id in state.replicas
-
-        for log_dir in self.online:
-            try:
-                log_dir.listed.remove(
-                    (topic_id, index)
-                    for topic_id, index in self.removed
-                    if not self._is_assigned(image, topic_id, index)
-                )
-                log_dir.removal.set_strays_aside(is_ours, self.removed)
-            except DiskError as error:  # they are in nobody's way; the next start tries again
-                logger.error("%s: what is not served there stays: %s", log_dir.path, error)
-        for topic_partition, log_dir in list(self._log_dir_of.items()):
-            if topic_partition not in log_dir.logs:
-                del self._log_dir_of[topic_partition]
-
-    def _is_assigned(self, image: MetadataImage, topic_id: TopicId, index: PartitionIndex) -> bool:
-        topic = image.topic_by_id(topic_id)
-        return topic is not None and self._config.node_id in topic.partitions[index].replicas
 
     # While it runs.
 
@@ -532,8 +445,7 @@ class LogFiles:
                 closed[index] &= await self._executor.run(partial(each.leave, partitions, epoch))
             return all(closed)
         finally:
-            for timer in self._removals:
-                timer.cancel()
+            self.deletions.cancel()
             self._directories.close()
 
     async def _close_logs_in(self, log_dir: LogDir, partitions: Sequence[Replica]) -> bool:
