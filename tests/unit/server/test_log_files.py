@@ -53,7 +53,7 @@ def start(disk: MemoryDisk) -> LogFiles:
 
 
 def open_log(files: LogFiles, topic_id: TopicId) -> Log:
-    opening = files.open_logs([WantedLog(PARTITION, topic_id, is_new=True)], MetadataImage.empty())
+    opening = files.opening.open([WantedLog(PARTITION, topic_id, is_new=True)], MetadataImage.empty())
     with pytest.raises(StopIteration) as opened:  # nothing waits on this executor
         opening.send(None)
     (log,) = opened.value.value

@@ -256,14 +256,14 @@ def test_a_directory_that_fails_takes_its_partitions_along_and_no_others(
 def test_what_was_opened_in_a_directory_that_failed_meanwhile_is_not_served(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scenario() -> None:
         node = await started(MemoryDisk())
-        open_logs = node.files.open_logs
+        open_logs = node.files.opening.open
 
         async def open_slowly(*args: Any, **more: Any) -> list[Log | TidelogError | None]:
             opened = await open_logs(*args, **more)
             node.files.on_directory_failed(node.files.directories[1], "meanwhile")
             return opened
 
-        monkeypatch.setattr(node.files, "open_logs", open_slowly)
+        monkeypatch.setattr(node.files.opening, "open", open_slowly)
         await create(node, "flights", 3)
         codes = [await produce(node, "flights", index, b"v") for index in range(3)]
         assert sorted(codes) == [Code.NONE, Code.NONE, Code.KAFKA_STORAGE_ERROR]

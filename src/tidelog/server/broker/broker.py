@@ -350,7 +350,7 @@ class Broker:
             WantedLog(a.topic_partition, a.topic_id, self._is_new(a), is_only_replica=len(a.state.replicas) == 1)
             for a in missing
         ]
-        opened_logs = await self._files.open_logs(wanted, image, makes=self._is_registered)
+        opened_logs = await self._files.opening.open(wanted, image, makes=self._is_registered)
         async for one, opened in in_turns(zip(missing, opened_logs, strict=True)):
             before = self.lost.pop((one.topic_id, one.topic_partition.partition), None)
             if opened is None:
@@ -390,7 +390,7 @@ class Broker:
             DiskError: that they may be made anew could not be noted.
         """
         async with self.image_lock:
-            await self._files.accept_losses(replicas)
+            await self._files.opening.accept_losses(replicas)
             ours = []
             for topic_id, index in replicas:
                 lost = self.lost.pop((topic_id, index), None)

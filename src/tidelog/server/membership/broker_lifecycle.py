@@ -102,7 +102,7 @@ class BrokerLifecycle(BrokerListener):
         Raises:
             TidelogError: it is not taken in; the text says why and what to do.
         """
-        if not self._files.serves_what_is_left:
+        if not self._files.opening.serves_what_is_left:
             self._presents = self._files.incarnations.previous_broker_epoch
         await self._register(self._config.broker_registration_timeout_ms)
         loop = asyncio.get_running_loop()
@@ -322,7 +322,7 @@ class BrokerLifecycle(BrokerListener):
                     await self._broker.applied(Offset(self.broker_epoch + 1))
             except TimeoutError:
                 return
-        if self._broker.lost or self._files.has_lost_list:
+        if self._broker.lost or self._files.opening.has_lost_list:
             await self._resolve_losses()
 
     async def _resolve_losses(self) -> None:

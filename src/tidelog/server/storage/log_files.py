@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from uuid import UUID
 
-from tidelog.base.errors import CorruptLogError, DiskError, KafkaError, LostLogError, TidelogError
+from tidelog.base.errors import CorruptLogError, DiskError
 from tidelog.base.ids import (
     CLUSTER_METADATA,
     BrokerEpoch,
@@ -24,8 +24,8 @@ from tidelog.base.ids import (
     TopicPartition,
 )
 from tidelog.base.ports import Clock, Disk, Executor, Rng
-from tidelog.log import Log, LogConfig
-from tidelog.log.files.replica_list import REPLICA_LIST_FILE, ListedReplica
+from tidelog.log import Log
+from tidelog.log.files.replica_list import REPLICA_LIST_FILE
 from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
 from tidelog.quorum import QuorumState
@@ -34,19 +34,16 @@ from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
-from tidelog.server.storage.disk_health import is_full
 from tidelog.server.storage.incarnations import Incarnations
 from tidelog.server.storage.log_deletions import LogDeletions
 from tidelog.server.storage.log_dir import LockedReplica, LogDir, close_logs
-from tidelog.server.storage.log_dir_assignment import LogDirAssignment, WantedLog
+from tidelog.server.storage.log_dir_assignment import LogDirAssignment
 from tidelog.server.storage.log_directories import LogDirectories
-from tidelog.server.storage.log_losses import LogLoss
+from tidelog.server.storage.log_opening import OPENED_TOGETHER_MAX, LogOpening
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 
 logger = logging.getLogger("tidelog.server.log_files")
 
-OPENED_TOGETHER_MAX = 256
-"""Logs that one thread opens in one go: few enough that the threads end together, many enough to be worth it."""
 WRITTEN_TOGETHER_MAX = 1024
 """Logs whose leader epochs are written by one thread, and synced together."""
 
@@ -60,8 +57,8 @@ class LogFiles:
     Attributes:
         log_dir_assignment: where each log lies, or is to be made.
         incarnations: who wrote in the directories before this run, and who does in this one.
+        opening: of the logs that the node is to have.
         deletions: of logs that are nobody's here any more.
-        serves_what_is_left: whether a log that lacks records is served, as that of an only replica.
     """
 
     def __init__(
@@ -81,9 +78,9 @@ class LogFiles:
         self._directories = LogDirectories(config.node_id, disk=disk, rng=rng)
         self.log_dir_assignment = LogDirAssignment(self, clock=clock, room=room_for_logs)
         self.incarnations = Incarnations(self, executor=executor)
-        self.serves_what_is_left = False
         self._metadata: MetadataFiles | None = None
         self._log_dir_of: dict[TopicPartition, LogDir] = {}  # where each open log lies
+        self.opening = LogOpening(self, self._log_dir_of, clock=clock, executor=executor)
         self.deletions = LogDeletions(self, self._log_dir_of, config, executor=executor)
 
     # Start.
@@ -186,110 +183,6 @@ class LogFiles:
         return self._metadata
 
     # Logs.
-
-    async def open_logs(
-        self, wanted: Sequence[WantedLog], image: MetadataImage, *, makes: bool = True
-    ) -> list[Log | TidelogError | None]:
-        """Open, recover or make logs, on several threads. What is wrong with one does not keep the others from serving.
-
-        A directory that holds a topic of the same name which was deleted while this node was down is removed.
-
-        Order: each log is there; its directory notes where it starts and lists it, synced; this returns, and it may be
-        led or followed. So who is listed and has no log has lost it.
-
-        Args:
-            makes: see `LogDirAssignment.place`.
-
-        Returns:
-            LostLogError for a log that is gone, or the end of it; None for one that is not to be made yet.
-        """
-        settings = self.in_force(image)
-        configs = {topic: settings.log_config(topic) for topic in {each.topic_partition.topic for each in wanted}}
-        placed = await self._executor.run(partial(self.log_dir_assignment.place, wanted, image, configs, makes=makes))
-
-        def open_some(start: int) -> list[Log | TidelogError | None]:
-            stop = start + OPENED_TOGETHER_MAX
-            return [
-                self._open_log(each, log_dir, configs[each.topic_partition.topic])
-                for each, log_dir in zip(wanted[start:stop], placed[start:stop], strict=True)
-            ]
-
-        jobs = [self._executor.run(partial(open_some, start)) for start in range(0, len(wanted), OPENED_TOGETHER_MAX)]
-        opened = [one for job in jobs for one in await job]
-        return await self._executor.run(partial(self._list, wanted, opened))
-
-    def _list(
-        self, wanted: Sequence[WantedLog], opened: Sequence[Log | TidelogError | None]
-    ) -> list[Log | TidelogError | None]:
-        """Have each directory list the logs that were opened there."""
-        listed = list(opened)
-        at: dict[LogDir, list[int]] = {}
-        for index, one in enumerate(opened):
-            if isinstance(one, Log):
-                at.setdefault(self._log_dir_of[one.topic_partition], []).append(index)
-        for log_dir, indexes in at.items():
-            try:
-                log_dir.checkpoints.note_log_starts(log_dir.logs[wanted[index].topic_partition] for index in indexes)
-                log_dir.listed.add(wanted[index].replica for index in indexes)
-            except DiskError as error:
-                for index in indexes:
-                    listed[index] = self._not_opened(log_dir, wanted[index].topic_partition, error)
-        return listed
-
-    def _not_opened(self, log_dir: LogDir, topic_partition: TopicPartition, error: TidelogError) -> TidelogError:
-        if isinstance(error, DiskError) and is_full(error):
-            log_dir.health.on_full()
-        log_dir.on_failed(topic_partition)
-        return error
-
-    def _open_log(
-        self, wanted: WantedLog, log_dir: LogDir | TidelogError | None, config: LogConfig
-    ) -> Log | TidelogError | None:
-        if not isinstance(log_dir, LogDir):
-            return log_dir
-        topic_partition = wanted.topic_partition
-        try:
-            loss = self._counted(log_dir.losses.before_opening(topic_partition, wanted.replica), wanted)
-            if loss is None:
-                if (
-                    not wanted.is_only_replica or "compact" in config.cleanup_policy
-                ):  # where a hole is no sign of a loss
-                    log_dir.losses.end_before(topic_partition, is_only_replica=wanted.is_only_replica)
-                log = log_dir.open_log(topic_partition, config, topic_id=wanted.topic_id, now_ms=self._clock.wall_ms())
-                loss = self._counted(log_dir.losses.of(log, wanted.replica), wanted)
-            if loss is not None:  # recovery removes what tells of it, so the list has to
-                log_dir.listed.note_lost(wanted.replica)
-                return LostLogError(f"its log in {log_dir.path} is not what it was: {loss.reason}")
-        except (DiskError, CorruptLogError, KafkaError) as error:
-            return self._not_opened(log_dir, topic_partition, error)
-        self._log_dir_of[topic_partition] = log_dir
-        return log
-
-    def _counted(self, loss: LogLoss | None, wanted: WantedLog) -> LogLoss | None:
-        """The loss of a replica. What is left of an only one is all that there is: it is served, in a new leader epoch.
-
-        By later metadata others may have it too: so the node registers as one that may have lost anything.
-        """
-        if loss is None or loss.is_whole or not wanted.is_only_replica:
-            return loss
-        self.serves_what_is_left = True
-        logger.error(
-            "%s: RECORDS ARE LOST: of its only replica %s. What is left is served; if the files were moved, stop this "
-            "node and put them back before it starts again",
-            *(wanted.topic_partition, loss.reason),
-        )
-        return None
-
-    @property
-    def has_lost_list(self) -> bool:
-        """Whether a directory in use does not know any more which logs it had."""
-        return any(log_dir.listed.is_lost for log_dir in self.online)
-
-    async def accept_losses(self, replicas: Iterable[ListedReplica]) -> None:
-        """That these logs are gone is committed: they may begin anew. Raises DiskError."""
-        every = list(replicas)
-        for log_dir in self.online:
-            await self._executor.run(partial(log_dir.losses.accept, every))
 
     async def assign_leader_epochs(
         self, assignments: Sequence[tuple[Log, LeaderEpoch]]
