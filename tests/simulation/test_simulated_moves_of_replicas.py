@@ -112,7 +112,7 @@ class Story:
             partition.delete_records(self.random.randrange(partition.log.log_start_offset, high_watermark + 1))
         except KafkaError:
             return
-        await broker.machine.do(lambda: broker.files.persist_log_starts(broker.broker.partitions))
+        await broker.machine.do(lambda: broker.files.served.persist_log_starts(broker.broker.partitions))
 
     async def heal(self) -> None:
         await self.cluster.in_sync(*self.cluster.brokers)

@@ -52,12 +52,12 @@ async def delete_records(
             outcomes.append(error)
     if moved:
         try:
-            await node.files.persist_log_starts(node.broker.partitions)
+            await node.files.served.persist_log_starts(node.broker.partitions)
         except DiskError as error:
             return [refusal(Code.KAFKA_STORAGE_ERROR, f"the log start could not be written: {error}")] * len(outcomes)
     for partition in moved:
         try:
-            await node.files.delete_segments(partition)
+            await node.files.served.delete_segments(partition)
         except DiskError as error:  # the records are gone all the same
             node.broker.on_disk_error(partition, error)
     for index, one in enumerate(wanted):

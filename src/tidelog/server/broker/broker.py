@@ -454,7 +454,7 @@ class Broker:
             if known is not None and partition.high_watermark < known:
                 lower.append(partition)
         if lower:
-            await self._files.write_high_watermarks(lower)
+            await self._files.served.write_high_watermarks(lower)
 
     async def _cut_off(self, *stopped: Partition | None) -> None:
         """Return once no thread works on the logs of partitions that were stopped."""
@@ -516,7 +516,7 @@ class Broker:
         for one, partition in to_lead:
             if one.state.is_recovering and one.state.unclean_epoch == one.state.leader_epoch:
                 _log_what_is_left(one, partition)
-        errors = await self._files.assign_leader_epochs(
+        errors = await self._files.served.assign_leader_epochs(
             [(partition.log, one.state.leader_epoch) for one, partition in to_lead]
         )
         topics = {one.topic_partition.topic for one, _ in to_lead}

@@ -220,11 +220,11 @@ class Replication:
 
     async def truncate(self, partition: Partition, truncation: Truncation) -> None:
         """Truncate a log. Raises CorruptLogError, DiskError."""
-        await self._files.truncate(partition, truncation, on_log_truncating=self._broker.on_log_truncating)
+        await self._files.served.truncate(partition, truncation, on_log_truncating=self._broker.on_log_truncating)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
-        await self._files.flush(partition)
+        await self._files.served.flush(partition)
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
         """A log cannot be written any more, or has no room."""

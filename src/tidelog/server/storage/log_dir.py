@@ -10,11 +10,9 @@ Kafka: `LogManager`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Protocol
 from uuid import UUID
 
 from tidelog.base.errors import CorruptLogError, DiskError
@@ -35,13 +33,6 @@ from tidelog.server.storage.log_removal import LogRemoval
 from tidelog.server.storage.run_evidence import RunEvidence
 
 logger = logging.getLogger("tidelog.server.log_files")
-
-
-class LockedReplica(Replica, Protocol):
-    """A replica whose log others work on as well: who truncates it or removes parts of it holds its lock."""
-
-    @property
-    def log_lock(self) -> asyncio.Lock: ...
 
 
 class LogDir:

@@ -9,43 +9,30 @@ Kafka: `LogManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from uuid import UUID
 
 from tidelog.base.errors import CorruptLogError, DiskError
-from tidelog.base.ids import (
-    CLUSTER_METADATA,
-    BrokerEpoch,
-    ClusterId,
-    LeaderEpoch,
-    Offset,
-    TopicId,
-    TopicPartition,
-)
+from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, ClusterId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Clock, Disk, Executor, Rng
-from tidelog.log import Log
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE
-from tidelog.log.leader_epochs import assign_leader_epochs
 from tidelog.metadata import MetadataImage
 from tidelog.quorum import QuorumState
-from tidelog.replica import Truncation
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.incarnations import Incarnations
 from tidelog.server.storage.log_deletions import LogDeletions
-from tidelog.server.storage.log_dir import LockedReplica, LogDir, close_logs
+from tidelog.server.storage.log_dir import LogDir, close_logs
 from tidelog.server.storage.log_dir_assignment import LogDirAssignment
 from tidelog.server.storage.log_directories import LogDirectories
 from tidelog.server.storage.log_opening import OPENED_TOGETHER_MAX, LogOpening
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
+from tidelog.server.storage.served_logs import ServedLogs
 
 logger = logging.getLogger("tidelog.server.log_files")
-
-WRITTEN_TOGETHER_MAX = 1024
-"""Logs whose leader epochs are written by one thread, and synced together."""
 
 
 class LogFiles:
@@ -58,6 +45,7 @@ class LogFiles:
         log_dir_assignment: where each log lies, or is to be made.
         incarnations: who wrote in the directories before this run, and who does in this one.
         opening: of the logs that the node is to have.
+        served: the logs that are open, and what is done to them.
         deletions: of logs that are nobody's here any more.
     """
 
@@ -81,6 +69,7 @@ class LogFiles:
         self._metadata: MetadataFiles | None = None
         self._log_dir_of: dict[TopicPartition, LogDir] = {}  # where each open log lies
         self.opening = LogOpening(self, self._log_dir_of, clock=clock, executor=executor)
+        self.served = ServedLogs(self, self._log_dir_of, clock=clock, executor=executor)
         self.deletions = LogDeletions(self, self._log_dir_of, config, executor=executor)
 
     # Start.
@@ -184,19 +173,6 @@ class LogFiles:
 
     # Logs.
 
-    async def assign_leader_epochs(
-        self, assignments: Sequence[tuple[Log, LeaderEpoch]]
-    ) -> list[CorruptLogError | DiskError | None]:
-        """Write down that an epoch starts at the end of each log; see the function of that name."""
-        # Neighbours belong to one topic, so to several directories: each thread has its share of each disk.
-        jobs = [
-            self._executor.run(
-                partial(assign_leader_epochs, self._disk, assignments[start : start + WRITTEN_TOGETHER_MAX])
-            )
-            for start in range(0, len(assignments), WRITTEN_TOGETHER_MAX)
-        ]
-        return [outcome for job in jobs for outcome in await job]
-
     def directory_of(self, topic_partition: TopicPartition) -> LogDir | None:
         """Where the log of a partition lies, if it is open here."""
         return self._log_dir_of.get(topic_partition)
@@ -230,12 +206,7 @@ class LogFiles:
         """The settings at this broker as of an image, which may be yet to be published."""
         return SettingsInForce.of(self._config.static, image.configs, self._config.node_id)
 
-    async def write_high_watermarks(self, partitions: Sequence[Replica]) -> None:
-        """Write those of some partitions now, each beside the others of its directory. Raises DiskError."""
-        for log_dir in {self._log_dir_of[each.topic_partition]: None for each in partitions}:
-            await self._executor.run(partial(log_dir.checkpoints.write_high_watermarks, partitions))
-
-    # What goes wrong, and what goes away.
+    # What goes wrong.
 
     def on_failed(self, topic_partition: TopicPartition) -> None:
         """The log is not to be trusted: the next start has to look at it, however this run ends."""
@@ -261,50 +232,6 @@ class LogFiles:
         return self.metadata_directory.failure is not None or not self.online
 
     # While it runs.
-
-    async def flush(self, partition: LockedReplica) -> None:
-        """Return once all that was appended is synced. Raises DiskError."""
-        async with partition.log_lock:
-            await self._executor.run(partition.log.flush)
-
-    async def truncate(
-        self, partition: LockedReplica, truncation: Truncation, *, on_log_truncating: Callable[[Replica, Offset], None]
-    ) -> None:
-        """Truncate a log that follows another; return once that outlasts a loss of power.
-
-        Order: what was thought committed, and is not to be kept, is so no more; the records go; the log counts as
-        synced no further than it now is. Whoever syncs or compacts it waits.
-
-        Args:
-            on_log_truncating: told on the loop where, when nobody else has the log.
-
-        Raises:
-            CorruptLogError: what is left cannot be read; DiskError: the log is out of use.
-        """
-        async with partition.log_lock:
-            log_dir = self._log_dir_of[partition.topic_partition]
-            on_log_truncating(partition, Offset(0) if truncation.starts_anew else truncation.end_offset)
-            await self._executor.run(partial(_truncate, log_dir, partition, truncation))
-
-    async def persist_log_starts(self, partitions: Iterable[Replica]) -> None:
-        """Return once no crash can bring back what lies below the log starts. Raises DiskError.
-
-        Args:
-            partitions: all that are served: a checkpoint names every log of its directory.
-        """
-        every = list(partitions)
-        for log_dir in self.online:
-            await self._executor.run(partial(log_dir.checkpoints.write_recovery_points, every))
-
-    async def delete_segments(self, partition: LockedReplica) -> None:
-        """Give back the space of what lies below the log start, which is persisted already. Raises DiskError."""
-        async with partition.log_lock:
-            log = partition.log
-            log_start_offset = self._log_dir_of[partition.topic_partition].checkpoints.noted_log_start(log)
-            if log_start_offset == log.log_end_offset:
-                log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
-            log.delete_segments_before(log_start_offset)
-            await self.in_background(log.remove_deleted_files)
 
     async def in_background(self, work: Callable[[], object]) -> None:
         """Run a chore off the loop. If the disk refuses, the next turn tries again; recovery covers the rest."""
@@ -348,15 +275,3 @@ class LogFiles:
             for start in range(0, len(logs), OPENED_TOGETHER_MAX)
         ]
         return all([await job for job in jobs])
-
-
-def _truncate(log_dir: LogDir, partition: Replica, truncation: Truncation) -> None:
-    """On a thread, which has the log for itself."""
-    log = partition.log
-    if truncation.below_high_watermark is not None:
-        log_dir.checkpoints.write_high_watermarks([partition])
-    if truncation.starts_anew:
-        log_dir.checkpoints.start_anew(log, truncation.end_offset)
-    else:
-        log.truncate_to(truncation.end_offset)
-    log_dir.checkpoints.write_recovery_points([partition])

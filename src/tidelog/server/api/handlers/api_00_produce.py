@@ -176,7 +176,7 @@ async def _answer_when_safe(
 ) -> ProduceResponse | None:
     for partition, row in owed.unsynced:
         try:
-            await node.files.flush(partition)
+            await node.files.served.flush(partition)
         except DiskError as error:
             node.broker.on_disk_error(partition, error)
             row.error_code, row.base_offset, row.error_message = Code.KAFKA_STORAGE_ERROR, -1, str(error)
