@@ -489,14 +489,14 @@ class Node:
         """Make what takes part in the cluster, of what is on disk. Raises TidelogError: the files cannot be read."""
         config, node_id = self.config, self.config.node_id
         opened = await self._executor.run(self.files.open_metadata_log)
-        first_levels = await self._executor.run(self.files.read_bootstrap_levels)
+        first_levels = await self._executor.run(self.files.metadata.read_bootstrap_levels)
         told = [self.listener(one.name) for one in config.controller_listeners]
         quorum = MetadataQuorum(
             node_id,
             self.cluster_id,
             config.quorum,
             opened,
-            self.files,
+            self.files.metadata,
             endpoints=tuple((one.name, one.host, one.port) for one in told),
             new_controller=lambda quorum: Controller(
                 ControllerState(self._controller_settings()),

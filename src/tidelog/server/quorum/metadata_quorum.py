@@ -47,8 +47,7 @@ from tidelog.server.quorum.notifier import Notifier
 from tidelog.server.quorum.pending_peer_requests import PendingPeerRequests
 from tidelog.server.quorum.quorum_peers import Namesake, QuorumPeers
 from tidelog.server.settings.quorum_config import Endpoints, QuorumConfig
-from tidelog.server.storage.log_files import LogFiles
-from tidelog.server.storage.metadata_files import OpenedMetadata
+from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 
 R = TypeVar("R")
 
@@ -87,7 +86,7 @@ class MetadataQuorum:
         cluster_id: ClusterId,
         config: QuorumConfig,
         opened: OpenedMetadata,
-        files: LogFiles,
+        files: MetadataFiles,
         *,
         endpoints: Endpoints,
         new_controller: Callable[[MetadataQuorum], Controller],

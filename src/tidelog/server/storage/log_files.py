@@ -18,10 +18,8 @@ from tidelog.base.ids import CLUSTER_METADATA, BrokerEpoch, ClusterId, Offset, T
 from tidelog.base.ports import Clock, Disk, Executor, Rng
 from tidelog.log.files.replica_list import REPLICA_LIST_FILE
 from tidelog.metadata import MetadataImage
-from tidelog.quorum import QuorumState
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
-from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.incarnations import Incarnations
 from tidelog.server.storage.log_deletions import LogDeletions
@@ -134,7 +132,7 @@ class LogFiles:
             except DiskError as error:
                 self.give_up(log_dir, error)
         if self._config.quorum.is_standalone:
-            self._files_of_metadata.check_not_lost(orphans)
+            self.metadata.check_not_lost(orphans)
         for log_dir in self._directories.log_dir.values():
             try:
                 log_dir.evidence.take_clean_shutdown()
@@ -148,7 +146,7 @@ class LogFiles:
                     )
             except DiskError as error:
                 self.give_up(log_dir, error)
-        return self._files_of_metadata.open(
+        return self.metadata.open(
             now_ms=self._clock.wall_ms(), has_run=any(each != CLUSTER_METADATA for each in orphans)
         )
 
@@ -158,16 +156,9 @@ class LogFiles:
         if self.must_stop:
             raise error
 
-    def read_bootstrap_levels(self) -> dict[str, int]:
-        """Of features, for a new cluster. Raises CorruptLogError, DiskError."""
-        return read_bootstrap_levels(self._disk, self.metadata_directory.path)
-
-    def write_quorum_state(self, state: QuorumState) -> None:
-        """Return once it would survive a loss of power."""
-        self._files_of_metadata.write_quorum_state(state)
-
     @property
-    def _files_of_metadata(self) -> MetadataFiles:
+    def metadata(self) -> MetadataFiles:
+        """The files of the metadata log, once the directories are in use."""
         assert self._metadata is not None
         return self._metadata
 

@@ -22,6 +22,7 @@ from tidelog.log.recovery import TRUNCATED_SUFFIX, lost_segments
 from tidelog.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, file_name, parse_file_name
 from tidelog.quorum import QuorumLog, QuorumState, format_quorum_state, parse_quorum_state
 from tidelog.quorum.state_file import NOTHING_VOTED
+from tidelog.server.storage.bootstrap_file import read_bootstrap_levels
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.metadata_snapshots import MetadataSnapshots, Snapshot
 
@@ -218,6 +219,10 @@ class MetadataFiles:
             logger.warning("%s: what was cut off was never synced, and nobody was told of it", log.directory)
             for path in truncation.kept_as:
                 self._disk.remove(path)
+
+    def read_bootstrap_levels(self) -> dict[str, int]:
+        """Of features, for a new cluster. Raises CorruptLogError, DiskError."""
+        return read_bootstrap_levels(self._disk, self._directory.path)
 
     def write_quorum_state(self, state: QuorumState) -> None:
         """Return once it would survive a loss of power."""
