@@ -101,7 +101,7 @@ class Node:
             lambda broker: Replication(
                 broker,
                 config.node_id,
-                self.files,
+                self.files.served,
                 self._alter_partitions,
                 fetch_settings,
                 network=network,

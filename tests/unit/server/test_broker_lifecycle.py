@@ -114,7 +114,7 @@ class World:
         self.files = LogFiles(config, disk=disk, rng=SystemRng(), room_for_logs=lambda: None, **parts)
         self.files.open()
         self.files.open_metadata_log()
-        replication = lone_replication(config.node_id, self.files, parts["clock"])
+        replication = lone_replication(config.node_id, self.files.served, parts["clock"])
         self.broker = Broker(config.node_id, UUID(int=US), self.files, replication, on_failed=self.fail, **parts)
         self.channel = ControllerChannel(
             config.node_id,

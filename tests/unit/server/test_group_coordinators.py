@@ -52,7 +52,7 @@ def groups(
         BrokerId(1),
         ZERO_UUID,
         files,
-        lone_replication(BrokerId(1), files, SetClock()),
+        lone_replication(BrokerId(1), None, SetClock()),
         clock=SetClock(),
         executor=InlineExecutor(),
         on_failed=pytest.fail,

@@ -272,7 +272,7 @@ def test_only_records_of_the_log_are_a_proof(runs: list[tuple[object, ...]], fro
             BrokerId(1),
             UUID(int=1),
             files,
-            lone_replication(BrokerId(1), files, SystemClock()),
+            lone_replication(BrokerId(1), files.served, SystemClock()),
             clock=SystemClock(),
             executor=InlineExecutor(),
             on_failed=lambda reason: None,

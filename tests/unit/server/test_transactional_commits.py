@@ -83,7 +83,7 @@ class World:
             BROKER,
             ZERO_UUID,
             files,
-            lone_replication(BROKER, files, clock),
+            lone_replication(BROKER, None, clock),
             clock=clock,
             executor=InlineExecutor(),
             on_failed=pytest.fail,

@@ -32,7 +32,7 @@ from tidelog.server.replication.silent_followers import SilentFollowers
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.storage.checkpoints import Replica
-from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.storage.served_logs import ServedLogs
 
 CONNECT_BACKOFF_FIRST_MS = 20
 CONNECT_BACKOFF_LONGEST_MS = 1_000
@@ -76,7 +76,7 @@ class Replication:
         self,
         broker: Replicated,
         broker_id: BrokerId,
-        files: LogFiles,
+        logs: ServedLogs,
         alter_partitions: AlterPartitions,
         settings: ReplicaFetchSettings,
         *,
@@ -91,7 +91,7 @@ class Replication:
         self.truncated = TruncatedRecords()
         self._broker = broker
         self._broker_id = broker_id
-        self._files = files
+        self._logs = logs
         self._settings = settings
         self._clock = clock
         self._deadlines = Deadlines(clock)
@@ -220,11 +220,11 @@ class Replication:
 
     async def truncate(self, partition: Partition, truncation: Truncation) -> None:
         """Truncate a log. Raises CorruptLogError, DiskError."""
-        await self._files.served.truncate(partition, truncation, on_log_truncating=self._broker.on_log_truncating)
+        await self._logs.truncate(partition, truncation, on_log_truncating=self._broker.on_log_truncating)
 
     async def flush(self, partition: Partition) -> None:
         """Return once all that was appended is synced. Raises DiskError."""
-        await self._files.served.flush(partition)
+        await self._logs.flush(partition)
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
         """A log cannot be written any more, or has no room."""
