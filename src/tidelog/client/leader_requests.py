@@ -79,7 +79,7 @@ class Leaders:
                 row = rows.get(partition)
                 code = Code.UNKNOWN_SERVER_ERROR if row is None else code_of(row.error_code)
                 if row is None or code is not Code.NONE:
-                    found[partition] = _refusal("list offsets", partition, code)
+                    found[partition] = refusal_of("list offsets", partition, code)
                 elif row.offset < 0:
                     found[partition] = None
                 else:
@@ -88,7 +88,7 @@ class Leaders:
                     found[partition] = OffsetAndEpoch(row.offset, epoch, timestamp)
             return found
 
-        answers = await self._request_all("list offsets", timestamps, send_request)
+        answers = await self.request_all("list offsets", timestamps, send_request)
         found: dict[TopicPartition, OffsetAndEpoch | None] = {}
         for partition in timestamps:
             answer = answers[partition]
@@ -127,11 +127,13 @@ class Leaders:
             found: Answers[tuple[LeaderEpoch, Offset] | None] = {}
             for partition in requested:
                 code, answer = rows.get(partition, (Code.UNKNOWN_SERVER_ERROR, None))
-                found[partition] = answer if code is Code.NONE else _refusal("offset for leader epoch", partition, code)
+                found[partition] = (
+                    answer if code is Code.NONE else refusal_of("offset for leader epoch", partition, code)
+                )
             return found
 
         fenced = {partition for partition, (current, _) in questions.items() if current is not None}
-        answers = await self._request_all("offset for leader epoch", questions, send_request, fenced=fenced)
+        answers = await self.request_all("offset for leader epoch", questions, send_request, fenced=fenced)
         return {partition: answers[partition] for partition in questions}
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
@@ -162,12 +164,12 @@ class Leaders:
                 answer = rows.get((partition.topic, partition.partition))
                 code = Code.UNKNOWN_SERVER_ERROR if answer is None else code_of(answer.error_code)
                 if answer is None or code is not Code.NONE:
-                    found[partition] = _refusal("delete records", partition, code)
+                    found[partition] = refusal_of("delete records", partition, code)
                 else:
                     found[partition] = Offset(answer.low_watermark)
             return found
 
-        answers = await self._request_all("delete records", before, send_request)
+        answers = await self.request_all("delete records", before, send_request)
         found: dict[TopicPartition, Offset] = {}
         for partition in before:
             answer = answers[partition]
@@ -176,7 +178,7 @@ class Leaders:
             found[partition] = answer
         return found
 
-    async def _request_all(
+    async def request_all(
         self,
         what: str,
         partitions: Iterable[TopicPartition],
@@ -184,7 +186,16 @@ class Leaders:
         *,
         fenced: Iterable[TopicPartition] = (),
     ) -> Answers[A]:
-        """Send to every leader, and again what was refused for a reason that passes."""
+        """Send to every leader, and again what was refused for a reason that passes.
+
+        Args:
+            what: named in errors.
+            send_request: asks one leader for some of the partitions, and answers for each of them.
+            fenced: partitions whose sender gave a leader epoch: what is wrong with that is the answer.
+
+        Raises:
+            TimedOutError: not within the time; names the last reason.
+        """
         left = list(dict.fromkeys(partitions))
         own_fence = set(fenced)
         answers: Answers[A] = {}
@@ -265,7 +276,7 @@ class Leaders:
             self._times_unknown += 1
             if self._times_unknown >= _TIMES_UNKNOWN_MAX:
                 return UnknownTopicError(f"there is no partition {partition}")
-        return _refusal("metadata", partition, code)
+        return refusal_of("metadata", partition, code)
 
     def _leader_epoch(self, partition: TopicPartition) -> LeaderEpoch | None:
         view = self._cluster.metadata.partition(partition)
@@ -277,5 +288,6 @@ _TIMES_UNKNOWN_MAX = 6  # with the back-off between them that is a second or two
 _EPOCH_ERRORS = (Code.FENCED_LEADER_EPOCH, Code.UNKNOWN_LEADER_EPOCH)
 
 
-def _refusal(what: str, partition: TopicPartition, code: Code) -> KafkaError:
+def refusal_of(what: str, partition: TopicPartition, code: Code) -> KafkaError:
+    """The error of a leader's answer about one partition."""
     return KafkaError(f"{what}: {partition}: {code.meaning} ({code.name})", code=code)

@@ -9,6 +9,7 @@ from typing import TypeVar
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.client.admin.admin_messages import raise_first, refused
+from tidelog.client.admin.coordinators import Coordinators
 from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing, GroupMember
 from tidelog.client.cluster import Cluster
 from tidelog.net.connection import Connection
@@ -26,7 +27,7 @@ from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseTopic,
 )
-from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.api_10_find_coordinator import KEY_TYPE_GROUP
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 from tidelog.wire.messages.api_16_list_groups import ListGroupsRequest, ListGroupsResponse
 from tidelog.wire.messages.api_42_delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -41,7 +42,6 @@ from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE, assigned_part
 R = TypeVar("R")
 A = TypeVar("A")
 
-_FIRST_WITH_SEVERAL_KEYS = 4
 _FIRST_WITH_SEVERAL_GROUPS = 8
 _STATE_OF_NO_GROUP = "Dead"
 """How DescribeGroups before version 6 says that there is no such group."""
@@ -57,6 +57,7 @@ class GroupAdministration:
     def __init__(self, cluster: Cluster, *, request_timeout_ms: int) -> None:
         self._cluster = cluster
         self._request_timeout_ms = request_timeout_ms
+        self._coordinators = Coordinators(cluster, KEY_TYPE_GROUP, noun="group", request_timeout_ms=request_timeout_ms)
 
     async def list_groups(self, states: Iterable[str]) -> list[GroupListing]:
         request = ListGroupsRequest(states_filter=list(states))
@@ -181,28 +182,7 @@ class GroupAdministration:
     async def _at_coordinator(
         self, what: str, group_id: str, send_request: Callable[[BrokerId, Connection], Awaitable[A]]
     ) -> A:
-        """Find the group's coordinator and ask it; again, with a new look, while a retry can help."""
-
-        async def attempt() -> A:
-            coordinator = await self._find(group_id)
-            if coordinator not in self._cluster.metadata.brokers:
-                await self._cluster.fetch_metadata([])
-            return await send_request(coordinator, await self._cluster.broker(coordinator))
-
-        return await self._cluster.retrying(what, attempt)
-
-    async def _find(self, group_id: str) -> BrokerId:
-        connection = await self._cluster.any_broker()
-        if connection.versions.version(ApiKey.FIND_COORDINATOR) >= _FIRST_WITH_SEVERAL_KEYS:
-            request = FindCoordinatorRequest(coordinator_keys=[group_id])
-            response = await self._request(connection, request, FindCoordinatorResponse)
-            raise_first(
-                refused(row.error_code, f"group {group_id!r}", row.error_message) for row in response.coordinators
-            )
-            return BrokerId(response.coordinators[0].node_id)
-        response = await self._request(connection, FindCoordinatorRequest(key=group_id), FindCoordinatorResponse)
-        raise_first([refused(response.error_code, f"group {group_id!r}", response.error_message)])
-        return BrokerId(response.node_id)
+        return await self._coordinators.request(what, group_id, send_request)
 
     async def _request(self, connection: Connection, request: object, response: type[R]) -> R:
         return await connection.request(request, response, timeout_ms=self._request_timeout_ms)
