@@ -1,7 +1,7 @@
-"""DescribeProducers 0: the idempotent and transactional producers that the leader of a partition remembers (KIP-664).
+"""DescribeProducers 0: the idempotent and transactional producers that a replica of a partition remembers (KIP-664).
 
-Behaviour: answered by leaders alone. The last sequence is -1 for a producer that has written nothing in its epoch, the
-start of its transaction -1 where none is open.
+Behaviour: answered by followers too, who may be behind. The last sequence is -1 for a producer that has written nothing
+in its epoch, the start of its transaction -1 where none is open.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ def handle(node: DataApi, request: DescribeProducersRequest, context: RequestCon
 def _row(node: DataApi, topic: str, index: int) -> DescribedProducersPartition:
     try:
         partition = node.broker.partition(topic, index)
-        partition.leader()
     except KafkaError as error:
         code = code_of(error, f"DescribeProducers {topic}-{index}")
         return DescribedProducersPartition(partition_index=index, error_code=code, error_message=str(error))
