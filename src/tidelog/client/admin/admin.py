@@ -31,6 +31,7 @@ from tidelog.client.admin.descriptions import (
 from tidelog.client.admin.group_descriptions import CommittedOffset, GroupDescription, GroupListing
 from tidelog.client.admin.log_dirs import LogDirDescription
 from tidelog.client.admin.reassignment import PartitionReassignment, ReassignmentOutcome
+from tidelog.client.admin.transaction_admin import TransactionAdmin
 from tidelog.client.cluster import World
 from tidelog.client.consistency import ConsistencyContextStore
 from tidelog.client.core.values import OffsetAndEpoch
@@ -38,7 +39,7 @@ from tidelog.client.loop_thread import LoopThread
 from tidelog.client.options import AdminConfig, AdminOptions, parse_options
 
 
-class Admin:
+class Admin(TransactionAdmin):
     """Creates, deletes and describes what a cluster holds.
 
         with Admin("127.0.0.1:9092") as admin:
@@ -65,7 +66,7 @@ class Admin:
         consistency: ConsistencyContextStore | None = None,
     ) -> None:
         self._is_closed = False
-        self._async = AsyncAdmin.__new__(AsyncAdmin)
+        self._async: AsyncAdmin = AsyncAdmin.__new__(AsyncAdmin)
         self._async._start(bootstrap_servers, config, world=world, consistency=consistency)
         self._thread = LoopThread(f"tidelog-admin-{config.client_id}")
 

@@ -11,6 +11,7 @@ from tidelog.base.errors import Code, KafkaError, UnsupportedVersionError
 from tidelog.base.ids import LeaderEpoch, TopicPartition
 from tidelog.client.admin.admin_messages import creatable, created, described, id_text, raise_first, refused
 from tidelog.client.admin.async_replica_admin import AsyncReplicaAdmin
+from tidelog.client.admin.async_transaction_admin import AsyncTransactionAdmin
 from tidelog.client.admin.cluster_administration import ClusterAdministration
 from tidelog.client.admin.cluster_descriptions import (
     ElectionType,
@@ -60,7 +61,7 @@ _SPECIAL_OFFSETS = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP, 
 _FIRST_DELETE_VERSION_WITH_STATES = 6
 
 
-class AsyncAdmin(AsyncReplicaAdmin):
+class AsyncAdmin(AsyncReplicaAdmin, AsyncTransactionAdmin):
     """Creates, deletes and describes what a cluster holds.
 
         async with aio.Admin("127.0.0.1:9092") as admin:
@@ -87,9 +88,9 @@ class AsyncAdmin(AsyncReplicaAdmin):
         consistency: ConsistencyContextStore | None = None,
     ) -> None:
         self._config = config
-        self._cluster = Cluster(
-            parse_bootstrap(bootstrap_servers), config, world or real_world(), consistency=consistency
-        )
+        world = world or real_world()
+        self._clock = world.clock
+        self._cluster = Cluster(parse_bootstrap(bootstrap_servers), config, world, consistency=consistency)
 
     async def __aenter__(self) -> AsyncAdmin:
         return self
