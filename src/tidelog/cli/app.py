@@ -29,6 +29,13 @@ COMMANDS: dict[str, str | dict[str, str]] = {
         "delete": "tidelog.cli.groups:DeleteGroups",
         "reset-offsets": "tidelog.cli.group_offsets:ResetOffsets",
     },
+    "transactions": {
+        "list": "tidelog.cli.transactions:ListTransactions",
+        "describe": "tidelog.cli.transactions:DescribeTransactions",
+        "producers": "tidelog.cli.transactions:DescribeProducers",
+        "find-hanging": "tidelog.cli.transactions:FindHanging",
+        "abort": "tidelog.cli.transactions:AbortTransaction",
+    },
     "configs": {
         "describe": "tidelog.cli.configs:DescribeConfigs",
         "alter": "tidelog.cli.configs:AlterConfigs",
@@ -74,6 +81,7 @@ COMMANDS: dict[str, str | dict[str, str]] = {
 GROUP_HELP = {
     "topics": "Create, list, describe, alter and delete topics.",
     "groups": "See how far consumer groups have read, and change it.",
+    "transactions": "See which transactions are open, and abort those that hang.",
     "configs": "See and change the settings of topics and brokers.",
     "reassign": "Move partitions to other brokers.",
     "cluster": "See the brokers, and forget one that is gone.",

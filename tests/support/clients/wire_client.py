@@ -126,9 +126,17 @@ class WireClient:
         return self.ask(ApiKey.METADATA, 12, request, MetadataResponse).topics[0]
 
     def produce(
-        self, topic: str, batches: Buffer | None, *, partition: int = 0, acks: int = 1, version: int = PRODUCE_VERSION
+        self,
+        topic: str,
+        batches: Buffer | None,
+        *,
+        partition: int = 0,
+        acks: int = 1,
+        version: int = PRODUCE_VERSION,
+        transactional_id: str | None = None,
     ) -> PartitionProduceResponse:
         request = ProduceRequest(
+            transactional_id=transactional_id,
             acks=acks,
             timeout_ms=10_000,
             topic_data=[
