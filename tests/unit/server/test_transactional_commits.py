@@ -297,6 +297,30 @@ def test_an_offset_does_not_come_in_behind_the_marker_of_its_transaction(was_ope
     run(story)
 
 
+@pytest.mark.parametrize("then", [Code.NONE, Code.TRANSACTION_ABORTABLE])
+def test_the_marker_of_the_transaction_before_may_come_late(then: Code) -> None:
+    """The coordinator answered EndTxn before that, and its producer went on: what it says of the next one counts."""
+
+    async def story(world: World) -> None:
+        await world.commit(4, producer_epoch=0)
+
+        async def late_marker() -> None:
+            world.transactions.meanwhile = say
+            await world.marker(producer_epoch=1, transaction_version=2)
+
+        async def say() -> None:
+            world.transactions.code = then
+
+        world.transactions.meanwhile = late_marker
+        assert await world.commit(5, producer_epoch=1) == [then]
+        asked = [producer_epoch for _, _, producer_epoch, _, _ in world.transactions.asked]
+        assert asked == [0, 1, 1]
+        await world.marker(producer_epoch=2, transaction_version=2)
+        assert await world.fetched() == {0: 5 if then is Code.NONE else 4}
+
+    run(story)
+
+
 def test_two_requests_that_verify_at_once_are_both_taken_in() -> None:
     async def story(world: World) -> None:
         world.transactions.meanwhile = lambda: asyncio.sleep(0)

@@ -1,5 +1,8 @@
 """The batches of a Produce that begin a transaction on their partition: their coordinator is asked first (KIP-890).
 
+The marker of the transaction before may come while the coordinator is asked about the next one: EndTxn is answered as
+soon as the end is decided. It takes the guard of the batch back, so the coordinator is asked once more.
+
 Kafka: `ReplicaManager.handleProduceAppend`.
 """
 
@@ -24,6 +27,9 @@ TOPIC_IDS_FROM_VERSION = 13
 ADDS_FROM_VERSION = 12
 """A producer of version 2 of transactions, which announces no partition."""
 ABORTABLE_FROM_VERSION = 11
+
+ASKED_MAX = 3
+"""How often a coordinator is asked for one batch. Each end of a transaction has one marker on a partition."""
 
 UNREACHABLE = frozenset((Code.COORDINATOR_LOAD_IN_PROGRESS, Code.COORDINATOR_NOT_AVAILABLE, Code.NOT_COORDINATOR))
 
@@ -86,21 +92,46 @@ def _beginnings(node: TransactionsApi, request: ProduceRequest, version: int) ->
             except (KafkaError, MalformedBatchError):
                 continue
             if header.is_transactional:
-                guard = partition.log.producers.begin_verification(
-                    header.producer_id,
-                    header.base_sequence,
-                    header.producer_epoch,
-                    supports_epoch_bump=version >= ADDS_FROM_VERSION,
-                    now_ms=now_ms,
-                )
+                guard = _guard(partition, header, version, now_ms)
                 if guard is not None:
                     yield Beginning(data, partition, header, guard)
+
+
+def _guard(partition: Partition, header: BatchHeader, version: int, now_ms: int) -> VerificationGuard | None:
+    return partition.log.producers.begin_verification(
+        header.producer_id,
+        header.base_sequence,
+        header.producer_epoch,
+        supports_epoch_bump=version >= ADDS_FROM_VERSION,
+        now_ms=now_ms,
+    )
 
 
 async def verified(
     node: TransactionsApi, request: ProduceRequest, context: RequestContext, asked: list[Beginning]
 ) -> Verdicts:
     """Ask the coordinator of the request's transactional id."""
+    verdicts: Verdicts = {}
+    for _ in range(ASKED_MAX):
+        verdicts |= await _verified_once(node, request, context, asked)
+        now_ms = node.clock.wall_ms()
+        taken_back = []
+        for one in asked:
+            if verdicts[id(one.data)].refusal is None:
+                guard = _guard(one.partition, one.header, context.api_version, now_ms)
+                if guard is None:  # another of its batches has begun the transaction
+                    verdicts[id(one.data)] = CONTINUES
+                elif guard is not one.guard:
+                    taken_back.append(one._replace(guard=guard))
+        if not taken_back:
+            break
+        asked = taken_back
+    return verdicts
+
+
+async def _verified_once(
+    node: TransactionsApi, request: ProduceRequest, context: RequestContext, asked: list[Beginning]
+) -> Verdicts:
     adds = context.api_version >= ADDS_FROM_VERSION
     transactional_id = request.transactional_id
     assert transactional_id is not None

@@ -6,6 +6,9 @@
                        a marker that comes here ────┘  takes the guard back: the answer is about what was before
 ```
 
+A marker may come late, when its producer has begun the next transaction already: the coordinator answered as soon as
+the end was decided. Then it is asked once more, about that one.
+
 An offset that came in behind its marker would be pending for ever, and consumers that wait for it with it.
 While the producer's transaction is open on the partition, nobody needs to be asked.
 
@@ -35,6 +38,8 @@ ABORTABLE_SINCE = 4
 """The version from which on they understand TRANSACTION_ABORTABLE."""
 ADDS_PARTITION_SINCE = 5
 """The version of producers that leave it to the broker to add the group's partition to the transaction."""
+ASKED_MAX = 3
+"""How often a coordinator is asked for one request. Each end of a transaction has one marker here."""
 
 Verify = Callable[[TopicPartition, bool], Awaitable[Code]]
 """Asks whether a partition is in the transaction, or adds it. Raises KafkaError."""
@@ -74,8 +79,10 @@ async def commit(
                 f"group {request.group_id!r}: the transaction of producer {request.producer_id} ended meanwhile",
             )
 
-    guard = begin(groups.producers_at(place.partition))
-    if guard is not None:
+    for _ in range(ASKED_MAX):
+        guard = begin(groups.producers_at(place.partition))
+        if guard is None:
+            break
         try:
             code = await verify(place, adds)
         except KafkaError as error:
@@ -85,6 +92,8 @@ async def commit(
                 as_answered(code, api_version),
                 f"group {request.group_id!r}: {place} is in no transaction of {request.transactional_id!r}",
             )
+        if begin(groups.producers_at(place.partition)) in (None, guard):
+            break
 
     def hand_in(coordinator: GroupCoordinator, request_id: RequestId, now_ms: int, wall_ms: int) -> None:
         coordinator.on_txn_offset_commit(request_id, request, api_version=api_version, now_ms=now_ms, wall_ms=wall_ms)
