@@ -1,4 +1,4 @@
-"""The Python of the README and of docs/clients.md is run as it stands, against a real node."""
+"""The Python of the README and of two pages of docs is run as it stands, against a real node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ def snippets(path: Path) -> list[str]:
     return [text for text in re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL) if "spark." not in text]
 
 
-@pytest.mark.parametrize("path", [ROOT / "README.md", ROOT / "docs" / "clients.md"], ids=lambda path: path.name)
+PAGES = [ROOT / "README.md", ROOT / "docs" / "clients.md", ROOT / "docs" / "transactions.md"]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_the_python_of_a_page_runs_from_top_to_bottom(shared_node: NodeProcess, path: Path) -> None:
     assert snippets(path)
     for snippet in snippets(path):
