@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import confluent_kafka
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -142,6 +143,37 @@ def test_requests_errors_and_topics_are_counted(watched: NodeProcess) -> None:
     assert after["tidelog_disk_sync_duration_seconds_count", ()] > 0
     assert grown["tidelog_metadata_applied_offset", ()] == 0
     assert after["tidelog_metadata_lag_records", ()] == 0
+
+
+def test_transactions_are_counted(watched: NodeProcess) -> None:
+    topic = "in-transactions"
+    with WireClient(watched.port) as client:
+        client.create_topic(topic)
+    settings = {"bootstrap.servers": watched.bootstrap, "transactional.id": "counted", "transaction.timeout.ms": 1_000}
+    producer = confluent_kafka.Producer(settings)
+    producer.init_transactions(SECONDS_MAX)
+    producer.begin_transaction()
+    producer.produce(topic, b"open", partition=0)
+    producer.flush(SECONDS_MAX)
+    found = samples(watched)
+    assert found["tidelog_transaction_coordinators", ("serving",)] > 0
+    assert found["tidelog_transaction_coordinators", ("refusing",)] == 0
+    assert found["tidelog_transactions", ("Ongoing",)] == 1
+    assert found["tidelog_partitions_unstable", ()] == 1
+    assert found["tidelog_partitions_with_late_transactions", ()] == 0
+    assert found["tidelog_partition_last_stable_offset", ("0", topic)] == 0
+    assert found["tidelog_partition_high_watermark", ("0", topic)] == 1
+
+    wait_until(
+        lambda: samples(watched)["tidelog_transactions_timed_out_total", ()] == 1, "the transaction is open too long"
+    )
+    wait_until(lambda: samples(watched)["tidelog_transaction_markers_waiting", ()] == 0, "its marker is written")
+    found = samples(watched)
+    assert found["tidelog_transactions", ("Ongoing",)] == 0
+    assert found["tidelog_transactions", ("CompleteAbort",)] == 1
+    assert found["tidelog_transactions_fenced_total", ()] == 1
+    assert found["tidelog_partitions_unstable", ()] == 0
+    assert found["tidelog_partition_last_stable_offset", ("0", topic)] == 2
 
 
 def test_topics_beyond_the_limit_are_added_up(watched: NodeProcess) -> None:

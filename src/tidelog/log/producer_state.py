@@ -258,6 +258,11 @@ class ProducerStates:
             self._completed = [entry for entry in self._completed if entry[1] >= high_watermark]
 
     @property
+    def oldest_transaction_started_ms(self) -> int | None:
+        """When the open transaction was first seen here that was seen first, ms since 1970; None if none is open."""
+        return min((self._states[one].transaction_started_ms for one in self._open_transactions), default=None)
+
+    @property
     def open_transactions(self) -> list[OpenTransaction]:
         """All that are not decided here, the oldest first: for DescribeProducers, and to find those that hang."""
         states = [self._states[producer_id] for producer_id in self._open_transactions]

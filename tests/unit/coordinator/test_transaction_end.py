@@ -369,3 +369,15 @@ def test_a_transaction_is_described_and_listed() -> None:
     world.begun(transactional_id="u")
     assert world.answers[world.describe()] == world.transaction
     assert {one.transactional_id for one in world.listed()} == {"t", "u"}
+
+
+def test_markers_are_counted_until_they_are_written() -> None:
+    world = CoordinatedTransactions()
+    producer = world.opened(A, B)
+    assert world.coordinator.markers_waiting == 0
+    world.ended(producer)
+    assert world.coordinator.markers_waiting == 2
+    world.mark(A)
+    assert world.coordinator.markers_waiting == 1
+    world.mark()
+    assert world.coordinator.markers_waiting == 0

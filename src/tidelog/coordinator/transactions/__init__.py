@@ -1,6 +1,6 @@
 """The coordinator of transactions, pure: its machine, its state, its records."""
 
-from tidelog.coordinator.transactions.coordinator import TransactionCoordinator
+from tidelog.coordinator.transactions.coordinator import TransactionCoordinator, TransactionFacts
 from tidelog.coordinator.transactions.settings import TransactionSettings
 from tidelog.coordinator.transactions.transaction import Transaction, TransactionState
 from tidelog.coordinator.transactions.values import (
@@ -17,6 +17,7 @@ __all__ = [
     "ProducerIdentity",
     "Transaction",
     "TransactionCoordinator",
+    "TransactionFacts",
     "TransactionSettings",
     "TransactionState",
 ]

@@ -119,6 +119,11 @@ class TransactionCoordinator:
         return self._journal.is_active
 
     @property
+    def markers_waiting(self) -> int:
+        """How many markers are not known to be written."""
+        return len(self._sends)
+
+    @property
     def transactions(self) -> dict[str, Transaction]:
         """By transactional id. Only to be read."""
         return self._journal.state.transactions

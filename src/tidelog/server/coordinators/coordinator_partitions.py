@@ -234,12 +234,16 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         if before is not None and (partition.replica is not None or before.partition is partition):
             del self._here[index]
             before.stop()
+            self._on_ended(before.coordinator)
         if partition.replica is not None:
             self._led[index] = partition
             if self._has_begun:
                 self._start(index, partition, *(pending_events or (self._first_event(),)))
         elif self._led.get(index) is partition:
             del self._led[index]
+
+    def _on_ended(self, machine: M) -> None:
+        """A coordinator is one no more: what it has counted is to be kept."""
 
     def notify_all(self, event: Event[M]) -> None:
         """Apply an event to every coordinator here, those too that are being loaded; see `CoordinatorPartition`."""

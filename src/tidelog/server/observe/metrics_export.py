@@ -20,6 +20,7 @@ from prometheus_client.exposition import choose_encoder
 from tidelog.base.errors import Code
 from tidelog.base.version import __version__
 from tidelog.coordinator.groups.group import GroupState
+from tidelog.coordinator.transactions import TransactionState
 from tidelog.records import KERNEL_IS_COMPILED
 from tidelog.server.settings.metrics import BUCKET_SHIFT, NodeMetrics, RequestTimes
 from tidelog.server.transport.connections import Refused
@@ -32,6 +33,17 @@ if TYPE_CHECKING:
 SHOWN_BUCKETS = 21
 """Up to 69 seconds; longer is +Inf."""
 _BOUNDS = [repr((1 << BUCKET_SHIFT + index) / 1e9) for index in range(SHOWN_BUCKETS)]
+
+SHOWN_STATES = (
+    TransactionState.EMPTY,
+    TransactionState.ONGOING,
+    TransactionState.PREPARE_COMMIT,
+    TransactionState.PREPARE_ABORT,
+    TransactionState.COMPLETE_COMMIT,
+    TransactionState.COMPLETE_ABORT,
+)
+LATE_MS = 300_000
+"""Beyond transaction.max.timeout.ms: then no coordinator ends a transaction any more, or its markers do not come."""
 
 _process = ProcessCollector(registry=None)
 
@@ -62,6 +74,7 @@ def collect(node: ObservedNode, room: Mapping[str, tuple[int, int]]) -> _Familie
         *_about_partitions(node),
         *_about_metadata(node),
         *_about_groups(node),
+        *_about_transactions(node),
         *_about_disks(node, metrics, room),
         *_about_machine(metrics),
     ]
@@ -334,6 +347,7 @@ def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
     start = rows("tidelog_partition_log_start_offset", "The first offset.")
     end = rows("tidelog_partition_log_end_offset", "The offset after the last.")
     high_watermark = rows("tidelog_partition_high_watermark", "The offset after the last committed one.")
+    last_stable = rows("tidelog_partition_last_stable_offset", "Where readers of committed transactions stop.")
     isr = rows("tidelog_partition_isr", "Replicas in sync, where this node leads.")
 
     def in_order(partition: Partition) -> tuple[str, int]:
@@ -349,7 +363,8 @@ def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
         high_watermark.add_metric(labels, partition.high_watermark)
         if partition.replica is not None:
             isr.add_metric(labels, len(partition.replica.isr))
-    yield from (size, segments, start, end, high_watermark, isr)
+            last_stable.add_metric(labels, partition.last_stable_offset)
+    yield from (size, segments, start, end, high_watermark, last_stable, isr)
 
 
 # The cluster's metadata.
@@ -408,6 +423,58 @@ def _about_groups(node: ObservedNode) -> Iterator[Metric]:
         "tidelog_group_memory_bytes",
         "About the memory of the groups that are coordinated here.",
         0 if memory is None else memory.used_bytes,
+    )
+
+
+# Transactions.
+
+
+def _about_transactions(node: ObservedNode) -> Iterator[Metric]:
+    serving = refusing = markers = 0
+    states = dict.fromkeys(SHOWN_STATES, 0)
+    for one in node.transactions.here:
+        if one.refusal is not None:
+            refusing += 1
+            continue
+        serving += 1
+        markers += one.coordinator.markers_waiting
+        for transaction in one.coordinator.transactions.values():
+            states[transaction.state] += 1
+    yield _gauges(
+        "tidelog_transaction_coordinators",
+        "Partitions of __transaction_state that this node leads.",
+        "state",
+        (("serving", serving), ("refusing", refusing)),
+    )
+    yield _gauges(
+        "tidelog_transactions",
+        "Transactional ids that are coordinated here.",
+        "state",
+        ((state.label, count) for state, count in states.items()),
+    )
+    yield _gauge("tidelog_transaction_markers_waiting", "Markers that are not known to be written.", markers)
+    facts = node.transactions.facts
+    yield _counter(
+        "tidelog_transactions_timed_out",
+        "Transactions that were aborted because they were open too long.",
+        facts.timed_out,
+    )
+    yield _counter(
+        "tidelog_transactions_fenced", "Transactions that were aborted, and their producers fenced.", facts.fenced
+    )
+    yield _counter(
+        "tidelog_transactions_with_lost_records", "Transactions that an unclean election took records from.", facts.lost
+    )
+    unstable = late = 0
+    oldest_ms = node.clock.wall_ms() - node.transactions.timeout_ms_max - LATE_MS
+    for partition in node.broker.partitions:
+        if partition.replica is not None:
+            unstable += partition.last_stable_offset < partition.high_watermark
+            started_ms = partition.log.producers.oldest_transaction_started_ms
+            late += started_ms is not None and started_ms < oldest_ms
+    yield _gauge("tidelog_partitions_unstable", "Led, with records of transactions that are not decided.", unstable)
+    yield _gauge(
+        "tidelog_partitions_with_late_transactions", "Led, with a transaction that is open for too long.", late
     )
 
 

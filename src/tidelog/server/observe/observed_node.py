@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from tidelog.base.ports import Clock
     from tidelog.metadata import MetadataImage
     from tidelog.server.api.fetch_sessions import FetchSessions
     from tidelog.server.broker.broker import Broker
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from tidelog.server.settings.config import NodeConfig
     from tidelog.server.settings.metrics import NodeMetrics
     from tidelog.server.storage.log_files import LogFiles
+    from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
     from tidelog.server.transport.connections import Connections
     from tidelog.server.transport.listeners import Listeners
 
@@ -24,6 +26,8 @@ class ObservedNode(Protocol):
     def active_controller(self) -> Controller | None: ...
     @property
     def broker(self) -> Broker: ...
+    @property
+    def clock(self) -> Clock: ...
     @property
     def config(self) -> NodeConfig: ...
     @property
@@ -47,5 +51,7 @@ class ObservedNode(Protocol):
         """Why the node does not serve at present; None while it does."""
         ...
 
+    @property
+    def transactions(self) -> TransactionCoordinators: ...
     @property
     def unclean_elections(self) -> int: ...

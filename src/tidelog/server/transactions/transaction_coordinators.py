@@ -22,7 +22,7 @@ from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartit
 from tidelog.server.coordinators.retried_sends import SendToLeader
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.transactions import TransactionCoordinator, TransactionSettings
+    from tidelog.coordinator.transactions import TransactionCoordinator, TransactionFacts, TransactionSettings
 
 FLEXIBLE_VALUES_SINCE = 1
 """The level of transaction.version from which on values have the layout with tagged fields."""
@@ -47,6 +47,8 @@ TRANSACTIONS = CoordinatorKind(
 
 class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
     """Finds the coordinator of a transactional id, and keeps those that live here."""
+
+    _facts_of_ended: TransactionFacts | None = None
 
     def __init__(
         self,
@@ -81,6 +83,25 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
                 if (topic := image.topics_by_id.get(topic_id)) is not None
             }
             self.notify_all(partial(_lose_records, lost))
+
+    @property
+    def facts(self) -> TransactionFacts:
+        """What became of transactions here since the node started."""
+        from tidelog.coordinator.transactions import TransactionFacts
+
+        facts = [one.coordinator.facts for one in self._here.values()]
+        return TransactionFacts(*map(sum, zip(self._facts_of_ended or TransactionFacts(), *facts, strict=True)))
+
+    @property
+    def timeout_ms_max(self) -> int:
+        """The largest time-out that a producer may ask for."""
+        return int(self._own_values()[keys.TRANSACTION_MAX_TIMEOUT_MS])
+
+    def _on_ended(self, machine: TransactionCoordinator) -> None:
+        from tidelog.coordinator.transactions import TransactionFacts
+
+        before = self._facts_of_ended or TransactionFacts()
+        self._facts_of_ended = TransactionFacts(*map(sum, zip(before, machine.facts, strict=True)))
 
     def _new_machine(self, index: int) -> TransactionCoordinator:
         from tidelog.coordinator.transactions import TransactionCoordinator
