@@ -19,7 +19,11 @@ from tidelog.cli.properties import parse_properties
 from tidelog.client.admin.admin import Admin
 from tidelog.client.admin.descriptions import NewTopic, PartitionDescription
 from tidelog.wire import ApiKey
-from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.api_10_find_coordinator import (
+    KEY_TYPE_GROUP,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from tidelog.wire.messages.api_60_describe_cluster import (
     ENDPOINT_CONTROLLERS,
     DescribeClusterRequest,
@@ -229,9 +233,9 @@ class Cluster:
         followers = [self.nodes[node_id] for node_id in in_sync if node_id != leader.node_id]
         return next((node for node in followers if node is not controller), followers[0])
 
-    def coordinator_of(self, group: str) -> ClusterNode:
-        """Who coordinates a group now; waits until somebody does who runs."""
-        request = FindCoordinatorRequest(coordinator_keys=[group])
+    def coordinator_of(self, key: str, *, key_type: int = KEY_TYPE_GROUP) -> ClusterNode:
+        """Who coordinates a group (or a transactional id) now; waits until somebody does who runs."""
+        request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
 
         def coordinator() -> ClusterNode | None:
             for asked in self.running:
