@@ -223,7 +223,7 @@ APIS: dict[int, Api] = {
         Api(ApiKey.BROKER_HEARTBEAT, "BrokerHeartbeat", 0, 1, 0, declared_max_version=2),
         Api(ApiKey.UNREGISTER_BROKER, "UnregisterBroker", 0, 0, 0),
         Api(ApiKey.DESCRIBE_TRANSACTIONS, "DescribeTransactions", 0, 0, 0),
-        Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 1, 0, declared_max_version=2),
+        Api(ApiKey.LIST_TRANSACTIONS, "ListTransactions", 0, 2, 0),
         Api(ApiKey.ALLOCATE_PRODUCER_IDS, "AllocateProducerIds", 0, 0, 0),
         Api(ApiKey.CONSUMER_GROUP_HEARTBEAT, "ConsumerGroupHeartbeat", 0, 1, 0),
         Api(ApiKey.CONSUMER_GROUP_DESCRIBE, "ConsumerGroupDescribe", 0, 1, 0),

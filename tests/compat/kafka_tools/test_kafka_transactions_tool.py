@@ -10,6 +10,7 @@ import confluent_kafka
 import pytest
 
 from support.clients.confluent import read_from
+from support.clients.kafka_peer import KafkaPeer
 from support.clients.kafka_tools import KafkaTools
 from support.clients.wire_client import WireClient, batch_of
 from support.fixtures.waiting import wait_until
@@ -28,7 +29,7 @@ def cluster(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield started
 
 
-def told(tools: KafkaTools, cluster: ClusterProcesses, *arguments: str) -> list[dict[str, str]]:
+def told(tools: KafkaTools, cluster: ClusterProcesses | KafkaPeer, *arguments: str) -> list[dict[str, str]]:
     """The rows of the tool's table, by the names of its columns."""
     said = tools.run("kafka-transactions", "--bootstrap-server", cluster.bootstrap, *arguments).output
     lines = [re.split(r"\t+", line.strip()) for line in said.splitlines() if line.strip()]
@@ -36,19 +37,12 @@ def told(tools: KafkaTools, cluster: ClusterProcesses, *arguments: str) -> list[
     return [dict(zip(names, (cell.strip() for cell in line), strict=False)) for line in lines[1:]]
 
 
-def transactional(cluster: ClusterProcesses, name: str) -> confluent_kafka.Producer:
+def transactional(cluster: ClusterProcesses | KafkaPeer, name: str) -> confluent_kafka.Producer:
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, "transaction.timeout.ms": 600_000}
     )
     producer.init_transactions(TIMEOUT_SECONDS)
     return producer
-
-
-def leader_of(cluster: ClusterProcesses, topic: str) -> int:
-    with Admin(cluster.bootstrap) as admin:
-        leader = admin.describe_topics([topic])[topic].partitions[0].leader
-    assert leader is not None
-    return leader
 
 
 def test_open_transactions_are_listed_and_described_alike(tools: KafkaTools, cluster: ClusterProcesses) -> None:
@@ -87,6 +81,27 @@ def test_open_transactions_are_listed_and_described_alike(tools: KafkaTools, clu
     producer.commit_transaction(TIMEOUT_SECONDS)
 
 
+@pytest.mark.parametrize("broker", ["cluster", "kafka_peer"])
+def test_patterns_are_of_the_whole_id(tools: KafkaTools, broker: str, request: pytest.FixtureRequest) -> None:
+    found = request.getfixturevalue(broker)
+    for name in ("pattern-1", "pattern-22", "not-a-pattern-1"):
+        transactional(found, name)
+
+    def matching(pattern: str) -> set[str]:
+        by_kafka = told(tools, found, "list", "--transactional-id-pattern", pattern)
+        assert {each["TransactionalId"] for each in by_kafka} == {
+            each["transactional_id"]
+            for each in rows(tidelog(found, "transactions", "list", "--pattern", pattern, "-o", "json"))
+        }
+        return {each["TransactionalId"] for each in by_kafka}
+
+    assert matching("pattern-1") == {"pattern-1"}
+    assert matching("pattern") == set()
+    assert matching("(?i)PATTERN-[0-9]{1,2}$") == {"pattern-1", "pattern-22"}
+    assert matching(r".*pattern-\d") == {"pattern-1", "not-a-pattern-1"}
+    assert "INVALID_REGULAR_EXPRESSION" in tidelog(found, "transactions", "list", "--pattern", "pattern-(", status=1)
+
+
 @pytest.mark.parametrize("by_kafka", [True, False])
 def test_what_hangs_is_found_by_both_and_aborted_by_either(
     tools: KafkaTools, cluster: ClusterProcesses, by_kafka: bool
@@ -94,10 +109,14 @@ def test_what_hangs_is_found_by_both_and_aborted_by_either(
     topic = f"hanging-{by_kafka}".lower()
     with Admin(cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(topic, num_partitions=1, replication_factor=3)])
-    leader = leader_of(cluster, topic)
+        leader = admin.describe_topics([topic])[topic].partitions[0].leader
+    assert leader is not None
     with WireClient(cluster.nodes[leader].port) as client:
         batch = batch_of(b"nobody's", producer=(8_000_000, 0), base_sequence=0, transactional=True)
-        assert client.produce(topic, batch, transactional_id="nobody", acks=-1).error_code == 0
+        wait_until(
+            lambda: client.produce(topic, batch, transactional_id="nobody", acks=-1).error_code == 0,
+            "its leader knows the topic",
+        )
         assert client.produce(topic, batch_of(b"behind"), acks=-1).error_code == 0
 
     def found(*where: str) -> list[tuple[str, str]]:
