@@ -1,25 +1,28 @@
 """Search for requests that hold a node's event loop: `python tests/fuzz/fuzz_slow.py SECONDS [SEED]`.
 
+`python tests/fuzz/fuzz_slow.py largest [API ...]` measures instead, for every API that a node serves (or for some, by
+key), the longest requests that it may be sent, and prints the longest step of each API.
+
 Requests of every API that a broker serves, whose lists are long: one list of each at first, with values of some kinds;
 then what was slowest is changed and tried again (a longer list, another one beside it, other values, another version).
-What is measured is how much CPU the node's main thread takes in one turn, as the kernel counts it: between two
-looks at its clock, each as soon as a bystander's request is answered. The last lines are the slowest requests found.
+What is measured is how much CPU the longest step of the node's event loop takes, as the kernel counts it for that
+thread (`timed_steps/`). The last lines are the slowest requests found.
 
-A table and no verdict, because a machine under load has slower turns; `STEP_MS_MAX` beyond which it ends with status 1
-is far above what a turn may take.
+A table and no verdict, because a machine under load has slower steps; `STEP_MS_MAX` beyond which it ends with status 1
+is far above what a step may take.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -27,12 +30,16 @@ from uuid import UUID
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.clients.wire_client import WireClient, batch_of
+from support.load.group_member import commit, commit_request, wait_for_coordinator
 from support.nodes.node import NodeProcess
-from tidelog.server.api.dispatch import advertised
-from tidelog.server.transport.listener_roles import BROKER
-from tidelog.wire import encode_request
+from tidelog.server.api.apis import APIS
+from tidelog.server.api.dispatch import ELEMENTS_AT_ONCE_MAX, advertised
+from tidelog.server.transport.listener_roles import BROKER, CONTROLLER
+from tidelog.wire import ConsistencyState, encode_request
 from tidelog.wire.api import ApiKey, api
-from tidelog.wire.messages.api_18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from tidelog.wire.limits import ELEMENTS_MAX, lists_little, request_size_bytes_max
+from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.schema import FieldSpec, Layout, WireType, layout_of
 
 STEP_MS_MAX = 250.0
@@ -41,7 +48,10 @@ TOPIC = "slow"
 KINDS = ("known", "unknown", "same", "empty")
 LEFT_OUT = frozenset({ApiKey.STOP_REPLICA, ApiKey.UPDATE_FEATURES, ApiKey.UNREGISTER_BROKER})
 BEST_KEPT = 12
-TRIES = 3
+NEVER_REACHED = ConsistencyState(None, 1 << 40)
+TRANSACTION = 1
+"""The type of key that FindCoordinator asks for."""
+LARGEST_TOPIC_PARTITIONS = 1_000
 
 Path_ = tuple[str, ...]
 
@@ -82,10 +92,16 @@ def lists_of(layout: Layout, version: int, path: Path_ = ()) -> Iterator[Path_]:
 
 
 class Maker:
-    """Makes the messages of candidates."""
+    """Makes the messages of candidates.
 
-    def __init__(self, topic_id: UUID) -> None:
+    Args:
+        producer: id and epoch of a producer with the transactional id `TOPIC`.
+    """
+
+    def __init__(self, topic_id: UUID, partition_count: int = 4, producer: tuple[int, int] = (-1, -1)) -> None:
         self._topic_id = topic_id
+        self._partition_count = partition_count
+        self._producer = producer
 
     def message(self, candidate: Candidate) -> Any:
         return self._struct(layout_of(api(candidate.key).request), candidate, (), 0)
@@ -116,7 +132,13 @@ class Maker:
             return bytes(batch_of(b"v")) if kind == "known" else b""
         if wire_type.code == "?":
             return kind == "unknown"
-        return index % 4 if "partition" in spec.name or "index" in spec.name else candidate.number
+        if kind == "known" and spec.name.endswith(("producer_id", "producer_epoch")):
+            return self._producer[spec.name.endswith("epoch")]
+        if spec.name == "acks":
+            return -1  # without, there is no answer to wait for
+        if "partition" in spec.name or "index" in spec.name:
+            return index % self._partition_count
+        return candidate.number
 
 
 @dataclass
@@ -124,65 +146,142 @@ class Found:
     """What a candidate costs.
 
     Attributes:
-        step_ms: CPU of the longest turn while it was answered, the least of several tries.
+        step_ms: CPU of the longest step while it was answered.
         size_bytes: of its frame.
+        answer_bytes: 0 where the node hung up.
+        step: what took that long.
     """
 
     candidate: Candidate
     step_ms: float
     size_bytes: int = 0
+    answer_bytes: int = 0
+    step: str = ""
 
 
-@dataclass
-class Bystander:
-    """Asks again and again, and remembers how much CPU the node's main thread took between two answers at most."""
+class Steps:
+    """The longest steps of a node's event loop: it is started while this is its environment.
 
-    node: NodeProcess
-    longest_ms: float = 0.0
-    _ended: threading.Event = field(default_factory=threading.Event)
+    Args:
+        directory: for the file that the node writes.
+    """
 
-    def __enter__(self) -> Bystander:
-        self._thread = threading.Thread(target=self._ask)
-        self._thread.start()
-        return self
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "steps"
+        self._path.touch()
+        self._position = 0
+        os.environ["TIMED_STEPS"] = str(self._path)
+        folder = str(Path(__file__).parent / "timed_steps")
+        os.environ["PYTHONPATH"] = os.pathsep.join([folder, *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
-
-    def _cpu_ms(self) -> float:
-        pid = self.node.pid
-        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e6
-
-    def _ask(self) -> None:
-        with WireClient(self.node.port, timeout_seconds=120) as client:
-            while not self._ended.is_set():
-                before_ms = self._cpu_ms()
-                client.ask(ApiKey.API_VERSIONS, 0, ApiVersionsRequest(), ApiVersionsResponse)
-                self.longest_ms = max(self.longest_ms, self._cpu_ms() - before_ms)
+    def longest(self) -> tuple[float, str]:
+        """Of those since the last call: how many ms it took without collecting garbage, and what it was."""
+        with self._path.open() as steps:
+            steps.seek(self._position)
+            lines = steps.read().splitlines()
+            self._position = steps.tell()
+        taken = ((line.split(" ", 2), line) for line in lines)
+        return max(
+            ((float(of_all) - float(of_garbage), line) for (of_all, of_garbage, _), line in taken), default=(0.0, "")
+        )
 
 
-def measure(node: NodeProcess, candidate: Candidate, maker: Maker) -> Found | None:
+def frame_of(candidate: Candidate, maker: Maker, state: ConsistencyState | None = None) -> bytes | None:
     """None if it cannot be said."""
     try:
-        pieces: list[Any] = encode_request(candidate.key, candidate.version, 1, "slow", maker.message(candidate))
-        frame = b"".join(pieces)
+        pieces: list[Any] = encode_request(
+            candidate.key, candidate.version, 1, "slow", maker.message(candidate), consistency_state=state
+        )
+        return b"".join(pieces)
     except (ValueError, Exception):  # what its version cannot carry
         return None
-    least_ms = float("inf")
-    for _ in range(TRIES):
-        with Bystander(node) as bystander, suppress(OSError):
-            bystander.longest_ms = 0.0
-            with socket.create_connection(("127.0.0.1", node.port), timeout=20) as stream:
-                stream.sendall(frame)
-                left = int.from_bytes(stream.recv(4, socket.MSG_WAITALL))
-                while left > 0 and (data := stream.recv(min(left, 1 << 20))):
-                    left -= len(data)
-            time.sleep(0.005)
-        least_ms = min(least_ms, bystander.longest_ms)
-        if least_ms < 5:
-            break
-    return Found(candidate, least_ms, len(frame))
+
+
+def measure(
+    steps: Steps, candidate: Candidate, maker: Maker, port: int, state: ConsistencyState | None = None
+) -> Found | None:
+    """None if it cannot be said."""
+    frame = frame_of(candidate, maker, state)
+    if frame is None:
+        return None
+    steps.longest()
+    answer_bytes = 0
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=60) as stream:
+        stream.sendall(frame)
+        answer_bytes = left = int.from_bytes(stream.recv(4, socket.MSG_WAITALL))
+        while left > 0 and (data := stream.recv(min(left, 1 << 20))):
+            left -= len(data)
+    time.sleep(0.01)
+    step_ms, step = steps.longest()
+    return Found(candidate, step_ms, len(frame), answer_bytes, step)
+
+
+def largest_of(key: ApiKey, version: int, maker: Maker) -> Iterator[Candidate]:
+    """The longest requests of an API: one list of each as long as it may be, or two that lie in one another."""
+    paths = list(lists_of(layout_of(api(key).request), version))
+    elements_max = (ELEMENTS_AT_ONCE_MAX if lists_little(key) else ELEMENTS_MAX) - 64
+    size_bytes_max = (request_size_bytes_max(key) or 8 << 20) - 256
+    if not paths:
+        yield Candidate(key, version, (), "known")
+    for path in paths:
+        for kind in ("known", "unknown"):
+            length = elements_max // (1 + sum(other[: len(path)] == path for other in paths if other != path))
+            sample = frame_of(Candidate(key, version, ((path, 1_000),), kind), maker)
+            if sample is not None:
+                length = min(length, 1_000 * size_bytes_max // len(sample))
+                yield Candidate(key, version, ((path, length),), kind)
+            inner = next((other for other in paths if other[:-1] == path), None)
+            if inner is not None and kind == "known":
+                yield Candidate(key, version, ((path, 500), (inner, min(length, elements_max) // 501)), kind)
+
+
+def measure_largest(keys: set[int]) -> None:
+    """Print the longest step of each API, and of which request."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = {"auto.create.topics.enable": "false", "metadata.consistency.wait.ms.max": "100"}
+        steps = Steps(Path(directory))
+        node = NodeProcess(Path(directory) / "data", config=config)
+        node.start()
+        try:
+            maker = made_ready(node)
+            (controller_port,) = node.ports - {node.port}
+            ports = {BROKER: node.port, CONTROLLER: controller_port}
+            for key, served in sorted(APIS.items()):
+                if (keys and key not in keys) or key in LEFT_OUT:
+                    continue
+                role = BROKER if BROKER in served.roles else CONTROLLER
+                asked = [(one, None) for one in largest_of(ApiKey(key), api(key).max_version, maker)]
+                if served.are_denied or served.refuse:
+                    asked += [(one, NEVER_REACHED) for one, _ in asked if one.kind == "known"][-1:]
+                measured = [measure(steps, one, maker, ports[role], state) for one, state in asked]
+                found = [one for one in measured if one is not None]
+                assert node.is_running, f"{ApiKey(key).name}: the node went down\n{node.log[-5_000:]}"
+                for one in sorted(found, key=lambda one: -one.step_ms)[:2]:
+                    sizes = f"{one.size_bytes:>9} bytes {one.answer_bytes:>9} answered"
+                    print(f"{one.step_ms:8.1f} ms  {sizes}  {one.candidate}\n    {one.step}", flush=True)
+        finally:
+            node.close()
+
+
+def made_ready(node: NodeProcess) -> Maker:
+    """What makes requests about a topic, a group and a transactional id that are there."""
+    with WireClient(node.port) as client:
+        client.create_topic(TOPIC, partitions=LARGEST_TOPIC_PARTITIONS)
+        described = client.describe_topic(TOPIC)
+        wait_for_coordinator(client, TOPIC)
+        commit(client, commit_request(TOPIC, {(TOPIC, 0): 0}))
+        asked = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[TOPIC])
+        while True:
+            client.ask(ApiKey.FIND_COORDINATOR, 4, asked, FindCoordinatorResponse)
+            begun = client.ask(
+                ApiKey.INIT_PRODUCER_ID,
+                4,
+                InitProducerIdRequest(transactional_id=TOPIC, transaction_timeout_ms=60_000),
+                InitProducerIdResponse,
+            )
+            if not begun.error_code:
+                break
+    return Maker(described.topic_id, LARGEST_TOPIC_PARTITIONS, (begun.producer_id, begun.producer_epoch))
 
 
 def first_ones() -> Iterator[Candidate]:
@@ -214,6 +313,7 @@ def search(seconds: float, seed: int) -> list[Found]:
     rng = random.Random(seed)
     best: list[Found] = []
     with tempfile.TemporaryDirectory() as directory:
+        steps = Steps(Path(directory))
         node = NodeProcess(Path(directory) / "data", config={"auto.create.topics.enable": "false"})
         node.start()
         try:
@@ -228,7 +328,7 @@ def search(seconds: float, seed: int) -> list[Found]:
                 if candidate in seen:
                     continue
                 seen.add(candidate)
-                found = measure(node, candidate, maker)
+                found = measure(steps, candidate, maker, node.port)
                 assert node.is_running, f"{candidate}: the node went down\n{node.log[-5_000:]}"
                 if found is None:
                     continue
@@ -247,6 +347,9 @@ def search(seconds: float, seed: int) -> list[Found]:
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["largest"]:
+        measure_largest({int(key) for key in sys.argv[2:]})
+        return
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(1 << 32)
     print(f"seed {seed}")
