@@ -250,7 +250,8 @@ def measure_largest(keys: set[int]) -> None:
                 if (keys and key not in keys) or key in LEFT_OUT:
                     continue
                 role = BROKER if BROKER in served.roles else CONTROLLER
-                asked = [(one, None) for one in largest_of(ApiKey(key), api(key).max_version, maker)]
+                of_api = largest_of(ApiKey(key), api(key).max_version, maker)
+                asked: list[tuple[Candidate, ConsistencyState | None]] = [(one, None) for one in of_api]
                 if served.are_denied or served.refuse:
                     asked += [(one, NEVER_REACHED) for one, _ in asked if one.kind == "known"][-1:]
                 measured = [measure(steps, one, maker, ports[role], state) for one, state in asked]
