@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.clients.wire_client import WireClient, batch_of
+from support.fixtures.waiting import wait_until
 from support.load.group_member import commit, commit_request, wait_for_coordinator
 from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
@@ -31,13 +32,31 @@ from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchResponse,
 )
+from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from tidelog.wire.messages.api_24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from tidelog.wire.messages.api_27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from tidelog.wire.messages.api_34_alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
+)
+from tidelog.wire.messages.api_65_describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
 )
 from tidelog.wire.messages.api_75_describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -160,3 +179,109 @@ def test_missing_topics_are_made_in_portions(start_node: StartNode) -> None:
         answer = client.ask(ApiKey.METADATA, 12, request, MetadataResponse)
         assert [(one.name, one.error_code) for one in answer.topics] == [(name, 0) for name in names]
     node.close()
+
+
+def begun(client: WireClient, transactional_id: str) -> InitProducerIdResponse:
+    """A producer of a transactional id, once its coordinator serves."""
+    answers: list[InitProducerIdResponse] = []
+
+    def is_served() -> bool:
+        asked = FindCoordinatorRequest(key_type=1, coordinator_keys=[transactional_id])
+        client.ask(ApiKey.FIND_COORDINATOR, 4, asked, FindCoordinatorResponse)
+        wanted = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
+        answers.append(client.ask(ApiKey.INIT_PRODUCER_ID, 4, wanted, InitProducerIdResponse))
+        return not answers[-1].error_code
+
+    wait_until(is_served, f"{transactional_id} has a coordinator")
+    return answers[-1]
+
+
+def joining(transactional_id: str, producer: InitProducerIdResponse, indexes: range) -> AddPartitionsToTxnTransaction:
+    return AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        topics=[AddPartitionsToTxnTopic(name="long-joined", partitions=list(indexes))],
+    )
+
+
+def test_partitions_join_a_transaction_all_or_none(node_client: WireClient) -> None:
+    assert node_client.create_topic("long-joined", partitions=600).error_code == 0
+    producer = begun(node_client, "long-producer")
+
+    def add(count: int, version: int) -> list[int]:
+        one = joining("long-producer", producer, range(count))
+        if version > 3:
+            request = AddPartitionsToTxnRequest(transactions=[one])
+        else:
+            request = AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id="long-producer",
+                v3_and_below_producer_id=producer.producer_id,
+                v3_and_below_producer_epoch=producer.producer_epoch,
+                v3_and_below_topics=one.topics,
+            )
+        answer = node_client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, request, AddPartitionsToTxnResponse)
+        (topic,) = answer.results_by_topic_v3_and_below or answer.results_by_transaction[0].topic_results
+        assert [row.partition_index for row in topic.results_by_partition] == list(range(count))
+        return [row.partition_error_code for row in topic.results_by_partition]
+
+    refused = [Code.OPERATION_NOT_ATTEMPTED] * 600 + [Code.UNKNOWN_TOPIC_OR_PARTITION] * (COUNT - 600)
+    assert add(COUNT, 3) == refused
+    assert add(COUNT, 5) == refused
+    assert add(600, 3) == [Code.NONE] * 600
+    (described,) = node_client.ask(
+        ApiKey.DESCRIBE_TRANSACTIONS,
+        0,
+        DescribeTransactionsRequest(transactional_ids=["long-producer"]),
+        DescribeTransactionsResponse,
+    ).transaction_states
+    assert [(one.topic, one.partitions) for one in described.topics] == [("long-joined", list(range(600)))]
+    verified = joining("long-producer", producer, range(COUNT))
+    verified.verify_only = True
+    strangers = [joining(f"nobody-{number}", producer, range(1)) for number in range(COUNT)]
+    request = AddPartitionsToTxnRequest(transactions=[*strangers, verified])
+    answer = node_client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 5, request, AddPartitionsToTxnResponse)
+    told = {
+        one.transactional_id: [row.partition_error_code for row in one.topic_results[0].results_by_partition]
+        for one in answer.results_by_transaction
+    }
+    assert told.pop("long-producer") == [0] * 600 + [Code.TRANSACTION_ABORTABLE] * (COUNT - 600)
+    assert list(told) == [one.transactional_id for one in strangers]
+    assert {code for codes in told.values() for code in codes} == {Code.INVALID_PRODUCER_ID_MAPPING}
+
+
+def test_ids_that_nobody_has_are_described_one_by_one(node_client: WireClient) -> None:
+    begun(node_client, "long-id")
+    names = [f"no-id-{number}" for number in range(COUNT)]
+    request = DescribeTransactionsRequest(transactional_ids=[*names, "long-id"])
+    answer = node_client.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, request, DescribeTransactionsResponse)
+    assert [(one.transactional_id, one.error_code) for one in answer.transaction_states] == [
+        *((name, Code.TRANSACTIONAL_ID_NOT_FOUND) for name in names),
+        ("long-id", Code.NONE),
+    ]
+
+
+def test_markers_are_answered_partition_by_partition(node_client: WireClient) -> None:
+    assert node_client.create_topic("long-marked", partitions=100).error_code == 0
+    markers = [
+        WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=0,
+            transaction_result=False,
+            coordinator_epoch=0,
+            topics=[WritableTxnMarkerTopic(name="long-marked", partition_indexes=list(range(300)))],
+        )
+        for producer_id in (1_000_000, 1_000_001)
+    ]
+    request = WriteTxnMarkersRequest(markers=markers)
+    answer = node_client.ask(ApiKey.WRITE_TXN_MARKERS, 1, request, WriteTxnMarkersResponse)
+    for marker, asked in zip(answer.markers, markers, strict=True):
+        assert marker.producer_id == asked.producer_id
+        (topic,) = marker.topics
+        assert [(row.partition_index, row.error_code) for row in topic.partitions] == [
+            (index, Code.NONE if index < 100 else Code.UNKNOWN_TOPIC_OR_PARTITION) for index in range(300)
+        ]
+    ends = [ListOffsetsPartition(partition_index=index, timestamp=LATEST_TIMESTAMP) for index in range(100)]
+    asked_ends = ListOffsetsRequest(topics=[ListOffsetsTopic(name="long-marked", partitions=ends)])
+    (ended,) = node_client.ask(ApiKey.LIST_OFFSETS, 7, asked_ends, ListOffsetsResponse).topics
+    assert {row.offset for row in ended.partitions} == {2}

@@ -96,11 +96,26 @@ def test_a_transaction_of_more_partitions_than_a_batch_holds_is_refused_and_goes
     assert world.state() is TransactionState.COMPLETE_COMMIT
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_no_partitions_begin_no_transaction(version: int) -> None:
+    """Kafka begins one, which times out unless somebody ends it."""
+    world = CoordinatedTransactions()
+    producer = world.begun()
+    batches = len(world.batches)
+    assert world.taken(world.add(producer, adds_nothing=True, version=version), Code) is Code.NONE
+    assert (world.state(), len(world.batches)) == (TransactionState.EMPTY, batches)
+    assert world.refused(world.add(identity(7, 0), adds_nothing=True)) is Code.INVALID_PRODUCER_ID_MAPPING
+    following = world.ended(world.opened(A, version=version), version=version)
+    assert world.taken(world.add(following, adds_nothing=True, version=version), Code) is Code.NONE, (
+        "nothing to wait for"
+    )
+
+
 def test_a_partition_is_verified_while_the_transaction_is_open_there() -> None:
     world = CoordinatedTransactions()
     producer = world.opened(A)
     batches = len(world.batches)
-    assert world.answers[world.verify(producer, A, B)] == {A: Code.NONE, B: Code.TRANSACTION_ABORTABLE}
+    assert world.answers[world.verify(producer)] == {A}
     assert len(world.batches) == batches
 
 
@@ -108,13 +123,13 @@ def test_a_partition_is_verified_while_the_transaction_is_open_there() -> None:
 def test_nothing_is_verified_where_nothing_is_open(state: TransactionState) -> None:
     world = CoordinatedTransactions()
     world.seed(recorded(state))
-    assert world.answers[world.verify(identity(1_000, 0), A)] == {A: Code.TRANSACTION_ABORTABLE}
+    assert world.answers[world.verify(identity(1_000, 0))] == frozenset()
 
 
 def test_the_next_transaction_is_not_verified_while_the_one_before_is_marked() -> None:
     world = CoordinatedTransactions()
     following = world.ended(world.opened(A))
-    assert world.refused(world.verify(following, A)) is Code.CONCURRENT_TRANSACTIONS
+    assert world.refused(world.verify(following)) is Code.CONCURRENT_TRANSACTIONS
 
 
 def test_a_producer_whose_epochs_ran_out_may_ask_under_its_next_id_before_all_is_marked() -> None:
@@ -123,10 +138,10 @@ def test_a_producer_whose_epochs_ran_out_may_ask_under_its_next_id_before_all_is
     world.seed(recorded(TransactionState.ONGOING, 7, EPOCH_MAX - 1, partitions=(A,)))
     following = world.ended(identity(7, EPOCH_MAX - 1))
     assert following == (world.last_producer_id, 0)
-    assert world.refused(world.verify(following, A)) is Code.CONCURRENT_TRANSACTIONS
+    assert world.refused(world.verify(following)) is Code.CONCURRENT_TRANSACTIONS
     request = world.add(following, A)
     assert request not in world.answers
-    assert world.refused(world.verify(identity(following.producer_id, 1), A)) is Code.INVALID_PRODUCER_ID_MAPPING
+    assert world.refused(world.verify(identity(following.producer_id, 1))) is Code.INVALID_PRODUCER_ID_MAPPING
     world.mark()
     assert world.answers[request] == Code.NONE
     assert world.transaction.producer_id == following.producer_id

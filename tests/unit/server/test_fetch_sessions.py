@@ -410,7 +410,7 @@ def test_what_was_not_read_yet_when_a_fetch_ended_is_read_by_the_next(monkeypatc
         for index in range(3):
             node.broker.append(index)
         partway = asyncio.ensure_future(node.fetch(reader.request()))
-        for _ in range(3):
+        for _ in range(2):
             await asyncio.sleep(0)
         partway.cancel()
         await asyncio.gather(partway, return_exceptions=True)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from functools import partial
 from typing import Any
 
 import pytest
 
+from support.fixtures.loop_steps import Steps
+from tidelog.base.ports import Executor
+from tidelog.io.executor import InlineExecutor, ThreadExecutor
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.division import Division
-from tidelog.server.api.long_requests import is_long
+from tidelog.server.api.long_requests import in_pieces, is_long, let_go
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_00_produce import (
     NodeEndpoint,
@@ -17,7 +23,14 @@ from tidelog.wire.messages.api_00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from tidelog.wire.messages.api_02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tidelog.wire.messages.api_02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
 from tidelog.wire.messages.api_03_metadata import MetadataRequest, MetadataRequestTopic
 from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchRequest,
@@ -28,8 +41,23 @@ from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
+from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest, MemberIdentity
 from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from tidelog.wire.messages.api_24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from tidelog.wire.messages.api_27_write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopic,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -235,3 +263,184 @@ def test_answers_are_joined_where_they_were_divided() -> None:
     assert DIVISIONS[ApiKey.ELECT_LEADERS].joined(answers) == elected(
         41, ("a", range(3)), ("b", range(4)), ("c", range(1))
     )
+
+
+class Counted:
+    """Counts, by step of the loop, how many of those of its kind are freed there. Other threads do not count."""
+
+    steps: Steps
+    loop_thread = 0
+
+    def __del__(self) -> None:
+        if threading.get_ident() == Counted.loop_thread:
+            Counted.steps.count()
+
+
+class Asked(Counted, ListOffsetsPartition):
+    pass
+
+
+class Told(Counted, ListOffsetsPartitionResponse):
+    pass
+
+
+class Answering:
+    """What `in_pieces` needs of a node."""
+
+    consistency_state = None
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+
+
+class Context:
+    reflects = None
+
+
+def answered(node: Any, request: ListOffsetsRequest, context: Any) -> ListOffsetsResponse:
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name, partitions=[Told(partition_index=one.partition_index) for one in topic.partitions]
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def asked_and_answered(node: Any, counts: tuple[int, ...]) -> list[tuple[str, int]]:
+    """Ask for so many partitions, and have all that was asked and answered freed."""
+    known = api(ApiKey.LIST_OFFSETS)
+
+    def read() -> ListOffsetsRequest:
+        request = ListOffsetsRequest(topics=topics(*counts))
+        for topic in request.topics:
+            topic.partitions = [Asked(partition_index=one.partition_index, timestamp=0) for one in topic.partitions]
+        return request
+
+    message = await in_pieces(known, answered)(node, await node.executor.compute(read), Context())  # type: ignore[arg-type]
+    said = [(topic.name, one.partition_index) for topic in message.topics for one in topic.partitions]
+    await node.executor.compute(partial(let_go, known, message))
+    assert message.topics == []
+    return said
+
+
+@pytest.mark.parametrize("counts", [(5_000,), (10,) * 500], ids=["one topic", "many topics"])
+def test_what_a_long_request_lists_is_freed_in_pieces_too(counts: tuple[int, ...]) -> None:
+    """To free a hundred thousand objects takes as long as to answer a dozen requests."""
+
+    async def story() -> None:
+        executor = ThreadExecutor()
+        Counted.steps, Counted.loop_thread = Steps(), threading.get_ident()
+        try:
+            said = await asked_and_answered(Answering(executor), counts)
+        finally:
+            executor.close()
+        Counted.loop_thread = 0
+        assert said == [(f"t{number}", at) for number, count in enumerate(counts) for at in range(count)]
+        assert sum(Counted.steps.counts) == sum(counts), "what was asked is freed with its piece, answers elsewhere"
+        assert max(Counted.steps.counts) <= 256
+
+    asyncio.run(story())
+
+
+def test_others_have_their_turn_between_pieces_and_what_is_given_up_is_freed_elsewhere() -> None:
+    async def story() -> None:
+        executor = ThreadExecutor()
+        Counted.steps, Counted.loop_thread = Steps(), threading.get_ident()
+        asked = asyncio.ensure_future(asked_and_answered(Answering(executor), (5_000,)))
+        while not Counted.steps.counts:  # the first piece
+            await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not asked.done()
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        executor.close()
+        Counted.loop_thread = 0
+        assert sum(Counted.steps.counts) < 2_500
+
+    asyncio.run(story())
+
+
+def test_a_request_without_a_division_lists_nothing_once_it_is_answered() -> None:
+    """Its lists may be somebody else's by then: a member's, say."""
+    members = [MemberIdentity(member_id=str(number)) for number in range(3)]
+    request = LeaveGroupRequest(group_id="g", members=members)
+
+    async def story() -> object:
+        known = api(ApiKey.LEAVE_GROUP)
+        return await in_pieces(known, lambda node, request, context: len(request.members))(
+            Answering(InlineExecutor()),  # type: ignore[arg-type]
+            request,
+            Context(),  # type: ignore[arg-type]
+        )
+
+    assert asyncio.run(story()) == 3
+    assert (len(members), request.members) == (3, [])
+
+
+def test_a_transaction_is_never_divided() -> None:
+    """All its partitions are added to it, or none."""
+    heavy = [AddPartitionsToTxnTopic(name="t", partitions=list(range(1_000)))]
+    earlier = AddPartitionsToTxnRequest(v3_and_below_transactional_id="one", v3_and_below_topics=heavy)
+    assert is_long(api(ApiKey.ADD_PARTITIONS_TO_TXN), earlier, 100_000)
+    division = DIVISIONS[ApiKey.ADD_PARTITIONS_TO_TXN]
+    assert division.of(earlier).pieces_of(earlier) == [earlier]
+    light = [AddPartitionsToTxnTopic(name="t", partitions=list(range(100)))]
+    several = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=str(number), producer_id=number, producer_epoch=0, topics=topics
+            )
+            for number, topics in enumerate((light, light, heavy, light))
+        ]
+    )
+    pieces = [[one.transactional_id for one in piece.transactions] for piece in division.pieces_of(several)]
+    assert pieces == [["0", "1"], ["2"], ["3"]]
+
+
+def test_markers_of_one_producer_are_one_row() -> None:
+    division = DIVISIONS[ApiKey.WRITE_TXN_MARKERS]
+    request = WriteTxnMarkersRequest(
+        markers=[
+            WritableTxnMarker(
+                producer_id=producer_id,
+                producer_epoch=0,
+                transaction_result=True,
+                coordinator_epoch=0,
+                topics=[WritableTxnMarkerTopic(name="t", partition_indexes=list(range(100)))],
+            )
+            for producer_id in (7, 8)
+        ]
+    )
+    answers = [
+        WriteTxnMarkersResponse(
+            markers=[
+                WritableTxnMarkerResult(
+                    producer_id=marker.producer_id,
+                    topics=[
+                        WritableTxnMarkerTopicResult(
+                            name=topic.name,
+                            partitions=[
+                                WritableTxnMarkerPartitionResult(partition_index=index, error_code=0)
+                                for index in topic.partition_indexes
+                            ],
+                        )
+                        for topic in marker.topics
+                    ],
+                )
+                for marker in piece.markers
+            ]
+        )
+        for piece in division.pieces_of(request)
+    ]
+    assert len(answers) > 2
+    joined = division.joined(answers)
+    told = [
+        (one.producer_id, [row.partition_index for topic in one.topics for row in topic.partitions])
+        for one in joined.markers
+    ]
+    assert told == [(7, list(range(100))), (8, list(range(100)))]
+    division.let_go(joined)
+    assert joined.markers == []

@@ -252,7 +252,7 @@ class TransactionCoordinator:
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """Answered with `Code.NONE` once records may be written to the partitions.
+        """Answered with `Code.NONE` once records may be written to the partitions. No partitions begin no transaction.
 
         Args:
             client_version: of transactions: 2 where the leader of a partition asks, for a producer of that version.
@@ -260,15 +260,19 @@ class TransactionCoordinator:
                 one that waits would hold up the others.
         """
 
+        added = frozenset(partitions)
+
         def add(now_ms: int, wall_ms: int) -> None:
             transaction = self._of(transactional_id, producer)
+            if not added:  # Kafka begins a transaction of no partitions
+                self._journal.answer(request_id, Code.NONE)
+                return
             if transaction.state in PREPARED:
                 if not may_wait:
                     raise self._not_complete(transaction)
                 self._park(transactional_id, request_id, add, now_ms)
                 return
             is_ongoing = transaction.state is TransactionState.ONGOING
-            added = frozenset(partitions)
             if is_ongoing and added <= transaction.partitions and transaction.client_version == client_version:
                 self._journal.answer(request_id, Code.NONE)
                 return
@@ -290,23 +294,17 @@ class TransactionCoordinator:
         request_id: RequestId,
         transactional_id: str,
         producer: ProducerIdentity,
-        partitions: Collection[TopicPartition],
         *,
         now_ms: int,
         wall_ms: int,
     ) -> None:
-        """Answered with a dict of `Code` by partition: TRANSACTION_ABORTABLE for one that no transaction is open on."""
+        """Answered with the frozenset of the partitions that the producer's transaction is open on."""
 
         def verify(now_ms: int, wall_ms: int) -> None:
             transaction = self._of(transactional_id, producer)
             if transaction.state in PREPARED:
                 raise self._not_complete(transaction)
-            is_ongoing = transaction.state is TransactionState.ONGOING
-            answer = {
-                one: Code.NONE if is_ongoing and one in transaction.partitions else Code.TRANSACTION_ABORTABLE
-                for one in partitions
-            }
-            self._journal.answer(request_id, answer)
+            self._journal.answer(request_id, transaction.partitions)
 
         self._run(request_id, transactional_id, verify, now_ms, wall_ms)
 

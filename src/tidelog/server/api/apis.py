@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.server.api.division import Division, ordered_partitions, ordered_topic, orders
+from tidelog.server.api.division import (
+    WRITES_MAX,
+    Division,
+    added_partitions,
+    ordered_partitions,
+    ordered_topic,
+    orders,
+)
 from tidelog.server.api.gated_apis import (
     AreDenied,
     Refuse,
@@ -122,17 +129,40 @@ APIS: dict[int, ServedApi] = {
         division=Division("topics", "topics", PARTITIONS, waits_for_all=True),
     ),
     ApiKey.INIT_PRODUCER_ID: ServedApi("api_22_init_producer_id", (BROKER,)),
-    ApiKey.ADD_PARTITIONS_TO_TXN: ServedApi("api_24_add_partitions_to_txn", (BROKER,), are_denied=names_unknown(added)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: ServedApi(
+        "api_24_add_partitions_to_txn",
+        (BROKER,),
+        are_denied=names_unknown(added),
+        division=Division(
+            "transactions",
+            "results_by_transaction",
+            orders=added_partitions,
+            earlier=Division(
+                "v3_and_below_topics",
+                "results_by_topic_v3_and_below",
+                Division("partitions", "results_by_partition"),
+                is_whole=True,
+            ),
+        ),
+    ),
     ApiKey.ADD_OFFSETS_TO_TXN: ServedApi("api_25_add_offsets_to_txn", (BROKER,)),
     ApiKey.END_TXN: ServedApi("api_26_end_txn", (BROKER,)),
-    ApiKey.WRITE_TXN_MARKERS: ServedApi("api_27_write_txn_markers", (BROKER,)),
+    ApiKey.WRITE_TXN_MARKERS: ServedApi(
+        "api_27_write_txn_markers",
+        (BROKER,),
+        division=Division("markers", "markers", INDEXES_BY_TOPIC, weight_max=WRITES_MAX, waits_for_all=True),
+    ),
     ApiKey.DESCRIBE_PRODUCERS: ServedApi(
         "api_61_describe_producers",
         (BROKER,),
         are_denied=of_topics("topics", partitions="partition_indexes"),
-        division=Division("topics", "topics", Division("partition_indexes", "partitions")),
+        division=INDEXES_BY_TOPIC,
     ),
-    ApiKey.DESCRIBE_TRANSACTIONS: ServedApi("api_65_describe_transactions", (BROKER,)),
+    ApiKey.DESCRIBE_TRANSACTIONS: ServedApi(
+        "api_65_describe_transactions",
+        (BROKER,),
+        division=Division("transactional_ids", "transaction_states"),
+    ),
     ApiKey.LIST_TRANSACTIONS: ServedApi("api_66_list_transactions", (BROKER,)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(
         "api_23_offset_for_leader_epoch",

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidelog.base.errors import Code, KafkaError, MalformedMessageError, TooManyElementsError
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.forwarding import forwarding
-from tidelog.server.api.long_requests import in_pieces, is_long, kept_bytes, no_room
+from tidelog.server.api.long_requests import forget_lists, in_pieces, is_long, kept_bytes, let_go, no_room
 from tidelog.server.api.tokens import TokenGate, read_elsewhere
 from tidelog.server.transport.listener_roles import BROKER, CONTROLLER, INTER_BROKER
 from tidelog.wire import ConsistencyState, RequestHeader, decode, decode_request_header, encode_response
@@ -213,7 +213,7 @@ class Dispatcher:
                 response = handle(self._node, request, context)
                 del request
                 return await response if isinstance(response, Awaitable) else response
-            del request
+            self._node.executor.compute(partial(forget_lists, request))  # what is kept meanwhile are its bytes
         return await tokens.hold(known, handle, context, (frame, position))
 
     def _answer_later(
@@ -231,8 +231,15 @@ class Dispatcher:
         self, message: Any, context: RequestContext, times: RequestTimes | None
     ) -> tuple[Answer, Noted | None]:
         if context.is_long:
-            return await self._node.executor.compute(partial(self._encode_answer, message, context, times))
+            return await self._node.executor.compute(partial(self._encode_long_answer, message, context, times))
         return self._encode_answer(message, context, times)
+
+    def _encode_long_answer(
+        self, message: Any, context: RequestContext, times: RequestTimes | None
+    ) -> tuple[Answer, Noted | None]:
+        encoded = self._encode_answer(message, context, times)
+        let_go(api(context.header.api_key), message)
+        return encoded
 
     def _encode_answer(
         self, message: Any, context: RequestContext, times: RequestTimes | None

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 ELEMENTS_MAX = 256
 """In a piece. The dearest take some ten microseconds each."""
+WRITES_MAX = 64
+"""In a piece of which each element is a write to a log of its own."""
 RECORDS_MAX = 64
 """In a piece that becomes records of the metadata log: each takes some hundred microseconds here, and at every node."""
 
@@ -24,6 +26,7 @@ class Division(NamedTuple):
         orders: what one of those listed weighs, where that is more than what it lists.
         earlier: how requests of earlier versions are divided, where they list in another field.
         waits_for_all: whether its pieces wait for something, and none is to wait for another.
+        is_whole: what it lists counts together: its handler is given all of it, and does on another thread what it can.
     """
 
     listed: str
@@ -34,6 +37,7 @@ class Division(NamedTuple):
     orders: Callable[[Any], int] | None = None
     earlier: Division | None = None
     waits_for_all: bool = False
+    is_whole: bool = False
 
     def of(self, request: Any) -> Division:
         """The division for the version of this request."""
@@ -56,9 +60,17 @@ class Division(NamedTuple):
     def pieces_of(self, request: Any) -> list[Any]:
         """The requests that make up this one, at least one."""
         listed = getattr(request, self.listed)
-        if not listed:
+        if not listed or self.is_whole:
             return [request]
         return [with_value(request, self.listed, piece) for piece in self._packed(_by_name(listed), self.weight_max)]
+
+    def taken_from(self, request: Any) -> list[Any]:
+        """As `pieces_of`, the last one first; the request lists nothing any more, so each piece frees what it lists."""
+        pieces = self.pieces_of(request)
+        if len(pieces) > 1:
+            setattr(request, self.listed, [])
+        pieces.reverse()
+        return pieces
 
     def _packed(self, groups: Iterable[list[Any]], weight_max: int) -> list[list[Any]]:
         pieces: list[list[Any]] = []
@@ -98,12 +110,25 @@ class Division(NamedTuple):
             pieces = self._packed(([one] for one in listed), weight_max)
         return [with_value(message, self.listed, piece) for piece in pieces]
 
-    def joined(self, answers: Sequence[Any]) -> Any:
-        """One answer of those to the pieces; the first error that counts for a whole piece counts for it all."""
-        whole = answers[0]
-        for answer in answers[1:]:
-            self._join(whole, answer)
+    def joined(self, answers: list[Any]) -> Any:
+        """One answer of those to the pieces; the first error that counts for a whole piece counts for it all.
+
+        Nothing is left of the others, nor of the list.
+        """
+        answers.reverse()
+        whole = answers.pop()
+        while answers:
+            self._join(whole, answers.pop())
         return whole
+
+    def let_go(self, answer: Any) -> None:
+        """Free the rows of an answer, some at a time: on whatever thread it is, no other can do anything meanwhile."""
+        rows = getattr(answer, self.answered)
+        while rows:
+            if self.inner is None:
+                del rows[-ELEMENTS_MAX:]
+            else:
+                self.inner.let_go(rows.pop())
 
     def _join(self, whole: Any, answer: Any) -> None:
         rows = getattr(whole, self.answered)
@@ -127,7 +152,17 @@ def with_value(message: Any, field: str, value: object) -> Any:
     return changed
 
 
-_NAMES = ("name", "topic", "topic_name", "topic_id", "path", "resource_name", "resource_type", "group_id")
+_NAMES = (
+    "producer_id",
+    "name",
+    "topic",
+    "topic_name",
+    "topic_id",
+    "path",
+    "resource_name",
+    "resource_type",
+    "group_id",
+)
 
 
 def _name_of(one: Any) -> object:
@@ -149,6 +184,10 @@ def ordered_topic(topic: Any) -> int:
 def ordered_partitions(topic: Any) -> int:
     count: int = max(topic.count, 1)
     return count  # of which few are new, mostly; nobody knows here
+
+
+def added_partitions(transaction: Any) -> int:
+    return 1 + sum(map(len, (topic.partitions for topic in transaction.topics)))
 
 
 def orders(listed: str, answered: str, **how: Any) -> Division:

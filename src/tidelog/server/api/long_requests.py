@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.apis import APIS
 from tidelog.wire.api import Api, ApiKey
+from tidelog.wire.schema import layout_of
 
 if TYPE_CHECKING:
     from tidelog.server.api.dispatch import Handler, RequestContext
@@ -54,13 +55,20 @@ def is_long(known: Api, request: Any, size_bytes: int) -> bool:
 
 
 def in_pieces(known: Api, handle: Handler) -> Handler:
-    """The handler of an API, for long requests: it answers piece by piece, if there is a way to divide them."""
+    """The handler of an API, for long requests: it answers piece by piece, if there is a way to divide them.
+
+    To free what a long request lists takes long as well: that is done piece by piece too, or on the other thread.
+    """
     known_division = APIS[known.key].division
     if known_division is None:
 
-        def answer_whole(node: ServerApi, request: Any, context: RequestContext) -> Any:
+        async def answer_whole(node: ServerApi, request: Any, context: RequestContext) -> Any:
             context.reflects = node.consistency_state  # the answer is written later, on another thread
-            return handle(node, request, context)
+            try:
+                response = handle(node, request, context)
+                return await response if isinstance(response, Awaitable) else response
+            finally:
+                node.executor.compute(partial(forget_lists, request))
 
         return answer_whole
 
@@ -69,14 +77,42 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
         if not division.is_order:
             context.reflects = node.consistency_state
         answers: list[Any] = []
-        for piece in await node.executor.compute(partial(division.pieces_of, request)):
-            one = handle(node, piece, context)
-            if isinstance(one, Awaitable):
-                one = asyncio.ensure_future(one) if division.waits_for_all else await one
-            answers.append(one)
-            await asyncio.sleep(0)
-        answers = [await one if isinstance(one, Awaitable) else one for one in answers]
-        answers = [one for one in answers if one is not None]
-        return await node.executor.compute(partial(division.joined, answers)) if answers else None
+        pieces = await node.executor.compute(partial(division.taken_from, request))
+        try:
+            while pieces:
+                one = handle(node, pieces.pop(), context)
+                if isinstance(one, Awaitable):
+                    one = asyncio.ensure_future(one) if division.waits_for_all else await one
+                answers.append(one)
+                await asyncio.sleep(0)
+            answers = [await one if isinstance(one, Awaitable) else one for one in answers]
+            answers = [one for one in answers if one is not None]
+            return await node.executor.compute(partial(division.joined, answers)) if answers else None
+        finally:
+            if pieces or answers:  # whoever asked is gone
+                node.executor.compute(partial(_clear, pieces, answers))
 
     return answer
+
+
+def _clear(*lists: list[Any]) -> None:
+    for one in lists:
+        one.clear()
+
+
+def let_go(known: Api, answer: Any) -> None:
+    """Free what a long answer lists, once it is written: to be done on another thread."""
+    division = APIS[known.key].division
+    if division is None:
+        forget_lists(answer)
+        return
+    for one in (division, division.earlier):
+        if one is not None and hasattr(answer, one.answered):
+            one.let_go(answer)
+
+
+def forget_lists(message: Any) -> None:
+    """Have a message list nothing any more. The lists may be somebody else's by now, so they stay as they are."""
+    for spec in layout_of(type(message)).fields:
+        if spec.type.kind == "array":
+            setattr(message, spec.name, [])

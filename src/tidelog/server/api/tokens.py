@@ -38,6 +38,15 @@ def read_elsewhere(executor: Executor, known: Api, frame: memoryview, version: i
     return executor.compute(partial(decode, known.request, frame, version, position, ignores_trailing_bytes=True))
 
 
+def refused_elsewhere(known: Api, frame: memoryview, version: int, position: int, why: KafkaError) -> Any:
+    """The answer that says why a read is refused, perhaps for all that it lists; None where it has no place for that.
+
+    To be called on another thread, where the request is freed as well.
+    """
+    request = decode(known.request, frame, version, position, ignores_trailing_bytes=True)
+    return READS[known.key](known, request, version, why.code, str(why))
+
+
 class TokenGate:
     """What the tokens of one node's requests ask for.
 
@@ -128,13 +137,14 @@ class TokenGate:
             if not kept.hold(kept_bytes(len(frame)) if context.is_long else 0):
                 raise no_room(known)
             context.kept = kept
-            request = await read_elsewhere(self._node.executor, known, frame, context.api_version, position)
+            executor, version = self._node.executor, context.api_version
             if why is not None:
-                refuse = READS.get(known.key)
-                answer = None if refuse is None else refuse(known, request, context.api_version, why.code, str(why))
+                refused = partial(refused_elsewhere, known, frame, version, position, why)
+                answer = await executor.compute(refused) if known.key in READS else None
                 if answer is None:  # it has no place to say why: the connection is to be closed
                     raise why
                 return answer
+            request = await read_elsewhere(executor, known, frame, version, position)
             response = handle(self._node, request, context)
             del request, frame
             return await response if isinstance(response, Awaitable) else response

@@ -6,6 +6,7 @@ Kafka: `TransactionMarkerChannelManager`, without what is about transactions.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable
 from logging import Logger
 
@@ -13,6 +14,9 @@ from tidelog.base.errors import InvariantBrokenError, KafkaError, TidelogError
 from tidelog.base.ids import TopicPartition
 from tidelog.journal import Send, SendId
 from tidelog.net.backoff import Backoff
+
+STARTED_AT_ONCE_MAX = 32
+"""Before others have their turn."""
 
 SendToLeader = Callable[[TopicPartition, object], Awaitable[object]]
 """Asks the leader of a partition, whoever that is by now, and returns its answer.
@@ -46,13 +50,26 @@ class RetriedSends:
         self._on_done = on_done
         self._on_bug = on_bug
         self._under_way: dict[SendId, asyncio.Task[None]] = {}
+        self._due: deque[Send] = deque()
+        self._starting: asyncio.Handle | None = None
 
     def start(self, send: Send) -> None:
-        """Start a send, which is retried until it is answered or refused for good."""
-        self._under_way[send.send_id] = asyncio.get_running_loop().create_task(self._run(send))
+        """Start a send soon, which is retried until it is answered or refused for good."""
+        self._due.append(send)
+        if self._starting is None:
+            self._starting = asyncio.get_running_loop().call_soon(self._start_due)
+
+    def _start_due(self) -> None:
+        """A decision may be about very many partitions, each of which is a write here, or a row of a request."""
+        loop = asyncio.get_running_loop()
+        for _ in range(min(len(self._due), STARTED_AT_ONCE_MAX)):
+            send = self._due.popleft()
+            self._under_way[send.send_id] = loop.create_task(self._run(send))
+        self._starting = loop.call_soon(self._start_due) if self._due else None
 
     def stop(self) -> None:
         """The leadership ended: the next leader sends what is not done."""
+        self._due.clear()
         for task in self._under_way.values():
             task.cancel()
         self._under_way.clear()

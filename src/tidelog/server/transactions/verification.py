@@ -10,7 +10,7 @@ Kafka: `AddPartitionsToTxnManager`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.base.errors import Code, KafkaError, TidelogError, refusal
@@ -120,16 +120,14 @@ class TransactionVerification:
             answer = self._coordinators.submit(
                 asked.transactional_id,
                 lambda machine, request_id, now_ms, wall_ms: machine.on_verify_partitions(
-                    request_id, asked.transactional_id, producer, asked.partitions, now_ms=now_ms, wall_ms=wall_ms
+                    request_id, asked.transactional_id, producer, now_ms=now_ms, wall_ms=wall_ms
                 ),
             )
         if isinstance(answer, asyncio.Future):
             answer = await answer
         if isinstance(answer, KafkaError):
             raise answer
-        if isinstance(answer, dict):
-            return answer
-        return dict.fromkeys(asked.partitions, Code.NONE)
+        return codes_of(asked.partitions, answer)
 
     async def _ask_there(self, leader: BrokerId, asked: Verified) -> dict[TopicPartition, Code]:
         from tidelog.wire.messages.api_24_add_partitions_to_txn import AddPartitionsToTxnResponse
@@ -147,6 +145,13 @@ class TransactionVerification:
             for row in topic.results_by_partition
         }
         return {one: codes.get((one.topic, one.partition), Code.UNKNOWN_SERVER_ERROR) for one in asked.partitions}
+
+
+def codes_of(partitions: Iterable[TopicPartition], answer: object) -> dict[TopicPartition, Code]:
+    """What a coordinator's answer says of each partition: those that are added, or that the transaction is open on."""
+    if isinstance(answer, frozenset):
+        return {one: Code.NONE if one in answer else Code.TRANSACTION_ABORTABLE for one in partitions}
+    return dict.fromkeys(partitions, Code.NONE)
 
 
 def _request(asked: Verified) -> AddPartitionsToTxnRequest:

@@ -22,6 +22,7 @@ from tidelog.server.api.division import Division, with_value
 from tidelog.server.api.fetch_reading import ZSTD_FROM_VERSION, FetchReading
 from tidelog.server.api.fetch_sessions import FetchSession, begins_anew
 from tidelog.server.api.leader_hints import endpoints_of
+from tidelog.server.api.long_requests import forget_lists
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
 
 if TYPE_CHECKING:
@@ -36,7 +37,8 @@ FOLLOWERS_FROM_VERSION = 11
 PARTITION_BYTES = 430
 """About what a session takes for a partition, of which half is what the request said of it."""
 
-BY_PARTS = Division("topics", "responses", Division("partitions", "partitions"), weight_max=2_000)
+BY_PARTS = Division("topics", "responses", Division("partitions", "partitions"), weight_max=500)
+FORGOTTEN_BY_PARTS = BY_PARTS._replace(listed="forgotten_topics_data")
 
 
 def handle(node: DataApi, request: FetchRequest, context: RequestContext) -> FetchResponse | Awaitable[FetchResponse]:
@@ -71,16 +73,30 @@ async def _long_session(node: DataApi, request: FetchRequest, *, is_by_id: bool)
     """What begins anew is taken in on another thread, where nobody else knows of it yet; what changes, by parts."""
     sessions, now_ms = node.fetch_sessions, node.clock.now_ms()
     if begins_anew(request):
-        session = await node.executor.compute(partial(sessions.new, request, is_by_id=is_by_id, now_ms=now_ms))
+
+        def taken_in() -> FetchSession:
+            session = sessions.new(request, is_by_id=is_by_id, now_ms=now_ms)
+            forget_lists(request)  # what it lists is the session's, or freed
+            return session
+
+        session = await node.executor.compute(taken_in)
         sessions.begin_anew(request, session, now_ms)
         return session
-    forgotten = request.forgotten_topics_data
-    first, *rest = BY_PARTS.pieces_of(with_value(request, "forgotten_topics_data", []))
+    first, *rest = await node.executor.compute(partial(_parts_of, request))
     session = sessions.begin(first, is_by_id=is_by_id, now_ms=now_ms)
-    for part in (*rest, with_value(with_value(request, "topics", []), "forgotten_topics_data", forgotten)):
+    while rest:
         await asyncio.sleep(0)
-        sessions.go_on(session, part, now_ms)
+        sessions.go_on(session, rest.pop(0), now_ms)
     return session
+
+
+def _parts_of(request: FetchRequest) -> list[FetchRequest]:
+    """What it adds comes before what it forgets. Nothing is listed in the request itself afterwards."""
+    parts = BY_PARTS.pieces_of(with_value(request, "forgotten_topics_data", []))
+    if request.forgotten_topics_data:
+        parts += FORGOTTEN_BY_PARTS.pieces_of(with_value(request, "topics", []))
+    forget_lists(request)
+    return parts
 
 
 def _read(

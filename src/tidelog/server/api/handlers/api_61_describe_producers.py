@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import KafkaError
 from tidelog.server.api.dispatch import RequestContext, code_of
+from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_61_describe_producers import (
     DescribedProducersPartition,
     DescribedProducerState,
@@ -23,24 +24,32 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import DataApi
 
 
-def handle(node: DataApi, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+TOLD_AT_ONCE_MAX = 500
+"""Producers, before others have their turn."""
+
+
+async def handle(
+    node: DataApi, request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    """A partition may know very many producers: others have their turn in between."""
     return DescribeProducersResponse(
         topics=[
             DescribedProducersTopic(
-                name=topic.name, partitions=[_row(node, topic.name, index) for index in topic.partition_indexes]
+                name=topic.name, partitions=[await _row(node, topic.name, index) for index in topic.partition_indexes]
             )
             for topic in request.topics
         ]
     )
 
 
-def _row(node: DataApi, topic: str, index: int) -> DescribedProducersPartition:
+async def _row(node: DataApi, topic: str, index: int) -> DescribedProducersPartition:
     try:
         partition = node.broker.partition(topic, index)
     except KafkaError as error:
         code = code_of(error, f"DescribeProducers {topic}-{index}")
         return DescribedProducersPartition(partition_index=index, error_code=code, error_message=str(error))
-    producers = [_producer(state) for state in partition.log.producers]
+    known = list(partition.log.producers)
+    producers = [_producer(state) async for state in in_turns(known, turn_size=TOLD_AT_ONCE_MAX)]
     return DescribedProducersPartition(partition_index=index, active_producers=producers)
 
 

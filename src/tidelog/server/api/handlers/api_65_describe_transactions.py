@@ -6,13 +6,13 @@ records in, or is writing markers to.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import KafkaError
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.api.group_answers import when_all_answered
 from tidelog.wire.messages.api_65_describe_transactions import (
     DescribedTransaction,
     DescribedTransactionTopic,
@@ -25,16 +25,25 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import TransactionsApi
 
 
-def handle(
+TOLD_AT_ONCE_MAX = 512
+"""Partitions, of an answer that is made on the event loop."""
+
+
+async def handle(
     node: TransactionsApi, request: DescribeTransactionsRequest, context: RequestContext
-) -> DescribeTransactionsResponse | Awaitable[DescribeTransactionsResponse]:
+) -> DescribeTransactionsResponse:
     names = list(dict.fromkeys(request.transactional_ids))
+    answers: list[Any] = [_ask(node, name) for name in names]
+    answers = [await one if isinstance(one, asyncio.Future) else one for one in answers]
+    if sum(0 if isinstance(one, KafkaError) else len(one.partitions) for one in answers) <= TOLD_AT_ONCE_MAX:
+        return _response(names, answers)
+    context.is_long = True
+    return await node.executor.compute(partial(_response, names, answers))
 
-    def respond(answers: list[Any]) -> DescribeTransactionsResponse:
-        rows = [_row(name, answer) for name, answer in zip(names, answers, strict=True)]
-        return DescribeTransactionsResponse(transaction_states=rows)
 
-    return when_all_answered([_ask(node, name) for name in names], respond)
+def _response(names: list[str], answers: list[Any]) -> DescribeTransactionsResponse:
+    rows = [_row(name, answer) for name, answer in zip(names, answers, strict=True)]
+    return DescribeTransactionsResponse(transaction_states=rows)
 
 
 def _ask(node: TransactionsApi, transactional_id: str) -> object:

@@ -9,13 +9,13 @@ taken for all.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.linear_pattern import LinearPattern
 from tidelog.server.api.dispatch import RequestContext, code_of
-from tidelog.server.api.group_answers import when_all_answered
 from tidelog.wire.messages.api_66_list_transactions import (
     ListedTransaction,
     ListTransactionsRequest,
@@ -27,55 +27,58 @@ if TYPE_CHECKING:
     from tidelog.server.api.ports import TransactionsApi
 
 
-def handle(
+LISTED_AT_ONCE_MAX = 1_000
+"""Transactional ids that are looked at on the event loop."""
+
+
+async def handle(
     node: TransactionsApi, request: ListTransactionsRequest, context: RequestContext
-) -> ListTransactionsResponse | Awaitable[ListTransactionsResponse]:
+) -> ListTransactionsResponse:
     from tidelog.coordinator.transactions import TransactionState as States
 
     labels = {state.label for state in States}
     unknown = [name for name in request.state_filters if name not in labels]
-    now_ms = node.clock.wall_ms()
     pattern = None
     if request.transactional_id_pattern:
         try:
             pattern = LinearPattern(request.transactional_id_pattern)
         except KafkaError as error:
             return ListTransactionsResponse(error_code=code_of(error, "ListTransactions"))
-
-    def respond(answers: list[Any]) -> ListTransactionsResponse:
-        rows = []
-        for answer in answers:
-            if isinstance(answer, KafkaError):
-                if answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS:
-                    return ListTransactionsResponse(error_code=code_of(answer, "ListTransactions"))
-                continue  # led elsewhere by now, or damaged
-            passing = [one for one in answer if _passes(one, request, now_ms)]
-            if pattern is not None:
-                try:
-                    passing = [one for one in passing if pattern.matches(one.transactional_id)]
-                except KafkaError as error:
-                    return ListTransactionsResponse(error_code=code_of(error, "ListTransactions"))
-            rows += [
-                ListedTransaction(
-                    transactional_id=one.transactional_id,
-                    producer_id=one.producer_id,
-                    transaction_state=one.state.label,
-                )
-                for one in passing
-            ]
-        return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows)
-
-    answers = node.transactions.submit_all(
+    answers: list[Any] = node.transactions.submit_all(
         lambda machine, request_id, now_ms, wall_ms: machine.on_list(request_id, now_ms=now_ms, wall_ms=wall_ms)
     )
-    return when_all_answered(answers, respond)
+    found: list[Transaction] = []
+    for answer in [await one if isinstance(one, asyncio.Future) else one for one in answers]:
+        if not isinstance(answer, KafkaError):
+            found += answer
+        elif answer.code == Code.COORDINATOR_LOAD_IN_PROGRESS:
+            return ListTransactionsResponse(error_code=code_of(answer, "ListTransactions"))
+        # or led elsewhere by now, or damaged
+    listed = partial(_listed, found, request, pattern, node.clock.wall_ms())
+    context.is_long = len(found) > LISTED_AT_ONCE_MAX
+    try:
+        rows = await node.executor.compute(listed) if context.is_long else listed()
+    except KafkaError as error:
+        return ListTransactionsResponse(error_code=code_of(error, "ListTransactions"))
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=rows)
 
 
-def _passes(one: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
-    if request.state_filters and one.state.label not in request.state_filters:
-        return False
-    if request.producer_id_filters and one.producer_id not in request.producer_id_filters:
-        return False
-    return request.duration_filter < 0 or (
-        one.started_ms is not None and now_ms - one.started_ms > request.duration_filter
-    )
+def _listed(
+    found: list[Transaction], request: ListTransactionsRequest, pattern: LinearPattern | None, now_ms: int
+) -> list[ListedTransaction]:
+    """Raises KafkaError: INVALID_REGULAR_EXPRESSION where the pattern takes too long."""
+    states, producer_ids = frozenset(request.state_filters), frozenset(request.producer_id_filters)
+    return [
+        ListedTransaction(
+            transactional_id=one.transactional_id, producer_id=one.producer_id, transaction_state=one.state.label
+        )
+        for one in found
+        if (not states or one.state.label in states)
+        and (not producer_ids or one.producer_id in producer_ids)
+        and (request.duration_filter < 0 or _is_open_longer(one, request.duration_filter, now_ms))
+        and (pattern is None or pattern.matches(one.transactional_id))
+    ]
+
+
+def _is_open_longer(one: Transaction, duration_ms: int, now_ms: int) -> bool:
+    return one.started_ms is not None and now_ms - one.started_ms > duration_ms
