@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CellType, FunctionType
 from typing import Any, NamedTuple
 
@@ -29,7 +29,6 @@ from tidelog.coordinator.transactions import (
     TransactionSettings,
     TransactionState,
 )
-from tidelog.coordinator.transactions.coordinator import _Parked
 from tidelog.coordinator.transactions.records import decode_transaction, encode_transaction, transaction_key
 from tidelog.coordinator.transactions.transaction import EPOCH_MAX, PREPARED
 from tidelog.journal import RequestId, Send
@@ -691,7 +690,7 @@ def _copied(machine: TransactionCoordinator) -> TransactionCoordinator:
     journal.state, journal._journal = state, runtime
     journal._owed, journal._answers = dict(journal._owed), list(journal._answers)
     new._journal = journal
-    for name in ("_last_epochs", "_resuming", "_sends"):
+    for name in ("_last_epochs", "_resuming", "_sends", "_parked_ids"):
         setattr(new, name, dict(getattr(new, name)))
     for name in ("_timeouts", "_parked_until"):
         deadlines = copy(getattr(new, name))
@@ -699,7 +698,7 @@ def _copied(machine: TransactionCoordinator) -> TransactionCoordinator:
         deadlines._heap = list(deadlines._heap)
         setattr(new, name, deadlines)
     new._unmarked = {name: set(partitions) for name, partitions in new._unmarked.items()}
-    new._parked = {name: _Parked(one.request_id, _of(new, one.run), one.refuse) for name, one in new._parked.items()}
+    new._parked = {name: replace(one, run=_of(new, one.run)) for name, one in new._parked.items()}
     return new
 
 

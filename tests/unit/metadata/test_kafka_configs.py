@@ -50,6 +50,7 @@ OWN = {
     "metrics.topics.max",
     "queued.max.response.bytes",
     "slow.request.log.ms",
+    "transaction.coordinator.memory.bytes",
 }
 
 NEVER_PASSED_OVER = (

@@ -24,10 +24,10 @@ from tidelog.coordinator.groups import describe, membership, offsets, rebalance,
 from tidelog.coordinator.groups.expiry import OffsetExpiry
 from tidelog.coordinator.groups.group import Change, Group, restored
 from tidelog.coordinator.groups.group_journal import GroupJournal
-from tidelog.coordinator.groups.memory import GroupMemory
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX, decode_group
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.state import check_record
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import CoordinatorReady, Moment, RequestId, SendId
 from tidelog.wire.messages.api_08_offset_commit import OffsetCommitRequest
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequestGroup
@@ -45,7 +45,9 @@ class GroupCoordinator:
     Every request gets one answer, unless `on_disconnected` says that nobody waits for it.
     """
 
-    def __init__(self, partition: int, settings: GroupSettings, *, rng: Rng, memory: GroupMemory | None = None) -> None:
+    def __init__(
+        self, partition: int, settings: GroupSettings, *, rng: Rng, memory: CoordinatorMemory | None = None
+    ) -> None:
         """A coordinator that has read nothing yet.
 
         Args:
@@ -56,8 +58,8 @@ class GroupCoordinator:
         self.partition = partition
         self.groups: dict[str, Group] = {}
         self._rng = rng
-        self._memory = GroupMemory(sys.maxsize) if memory is None else memory
-        self._restored = GroupMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
+        self._memory = CoordinatorMemory(sys.maxsize) if memory is None else memory
+        self._restored = CoordinatorMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
         self._journal = GroupJournal(settings, self._memory)
         self._expiry = OffsetExpiry(self._journal, self.groups)
 

@@ -19,12 +19,15 @@ from enum import Enum, StrEnum
 from tidelog.base.errors import Code, MalformedMessageError, refusal
 from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.groups.member import Member, Protocols, protocols_bytes
-from tidelog.coordinator.groups.memory import GROUP_BYTES, MEMBER_BYTES, GroupMemory
+from tidelog.coordinator.groups.member import MEMBER_BYTES, Member, Protocols, protocols_bytes
 from tidelog.coordinator.groups.records import GroupMetadataValue, MemberMetadata
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import RequestId
 from tidelog.wire.messages.consumer_protocol import PROTOCOL_TYPE as CONSUMER_PROTOCOL_TYPE
 from tidelog.wire.messages.consumer_protocol import subscribed_topics
+
+GROUP_BYTES = 1_024
+"""About what a group takes beside its name and its members."""
 
 
 class GroupState(StrEnum):
@@ -76,7 +79,7 @@ class Group:
         size_bytes: about what it takes in memory.
     """
 
-    def __init__(self, group_id: str, memory: GroupMemory) -> None:
+    def __init__(self, group_id: str, memory: CoordinatorMemory) -> None:
         self.group_id = group_id
         self._memory = memory
         self.size_bytes = 0
@@ -253,7 +256,7 @@ class Group:
             self.pending.discard(member_id)
             self._resize(-MEMBER_BYTES - len(member_id))
 
-    def charge(self, memory: GroupMemory) -> None:
+    def charge(self, memory: CoordinatorMemory) -> None:
         """Have what it takes count there from now on."""
         self._memory.used_bytes -= self.size_bytes
         self._memory = memory
@@ -352,7 +355,7 @@ class Group:
         )
 
 
-def restored(group_id: str, value: GroupMetadataValue, memory: GroupMemory) -> Group:
+def restored(group_id: str, value: GroupMetadataValue, memory: CoordinatorMemory) -> Group:
     """The group that a record of the log tells of: empty, or in the generation that it was in."""
     group = Group(group_id, memory)
     group.is_recorded = True

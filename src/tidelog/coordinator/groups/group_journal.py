@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tidelog.coordinator.deadlines import Alarm, Deadlines
-from tidelog.coordinator.groups.memory import GroupMemory
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.state import RecordedGroups
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.journal import CoordinatorJournal, RequestId
 
 
@@ -17,7 +17,7 @@ class GroupJournal(CoordinatorJournal[RecordedGroups]):
         pending_member_ids: group and id of each member that waits for its first answer, which is to tell it its id.
     """
 
-    def __init__(self, settings: GroupSettings, memory: GroupMemory) -> None:
+    def __init__(self, settings: GroupSettings, memory: CoordinatorMemory) -> None:
         super().__init__(RecordedGroups())
         self.settings = settings
         self.memory = memory

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidelog.coordinator.deadlines import Alarm, Cause
-from tidelog.coordinator.groups.memory import MEMBER_BYTES
 from tidelog.journal import RequestId
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names and metadata, in the member's order of preference."""
+
+
+MEMBER_BYTES = 1_024
+"""About what a member takes beside its names, its metadata and its assignment."""
 
 
 def protocols_bytes(protocols: Protocols) -> int:

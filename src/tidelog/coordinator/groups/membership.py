@@ -13,8 +13,7 @@ from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups import rebalance
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
-from tidelog.coordinator.groups.member import Member, Protocols, protocols_bytes
-from tidelog.coordinator.groups.memory import MEMBER_BYTES
+from tidelog.coordinator.groups.member import MEMBER_BYTES, Member, Protocols, protocols_bytes
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX
 from tidelog.coordinator.groups.settings import PENDING_MEMBERS_MAX
 from tidelog.journal import Moment, RequestId

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidelog.coordinator.groups.memory import GroupMemory
+from tidelog.coordinator.memory import CoordinatorMemory
 
 PENDING_BYTES = 1_024
 """About what a pending offset takes beside its names and its value: 560 to 1,170 bytes were measured."""
@@ -52,7 +52,7 @@ class PendingOffsets:
     def __init__(self) -> None:
         self.groups: dict[str, dict[str, PendingPositions]] = {}
         self.size_bytes = 0
-        self._memory = GroupMemory(sys.maxsize)  # its own, until there is a coordinator
+        self._memory = CoordinatorMemory(sys.maxsize)  # its own, until there is a coordinator
         self._positions: dict[int, dict[Position, None]] = {}  # of each open transaction, in order
 
     def __bool__(self) -> bool:
@@ -127,7 +127,7 @@ class PendingOffsets:
 
     # What it takes.
 
-    def charge(self, memory: GroupMemory) -> None:
+    def charge(self, memory: CoordinatorMemory) -> None:
         """Have what it takes count there from now on."""
         self._memory.used_bytes -= self.size_bytes
         self._memory = memory
@@ -135,7 +135,7 @@ class PendingOffsets:
 
     def release(self) -> None:
         """Give back the memory that it took: the coordinator is spent."""
-        self.charge(GroupMemory(sys.maxsize))
+        self.charge(CoordinatorMemory(sys.maxsize))
 
     def _remove(self, producer_id: int, position: Position) -> None:
         topics = self.groups[position.group_id]

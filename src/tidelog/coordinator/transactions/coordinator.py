@@ -17,6 +17,7 @@ Kafka: `TransactionCoordinator`, `TransactionStateManager`.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,13 +26,14 @@ from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, TopicPartition
 from tidelog.base.invariant import invariant
 from tidelog.coordinator.deadlines import Deadlines
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.coordinator.transactions.records import (
     FLEXIBLE_VALUE_VERSION,
     encode_transaction,
     transaction_key,
 )
 from tidelog.coordinator.transactions.settings import PARKED_MS_MAX, TransactionSettings
-from tidelog.coordinator.transactions.state import RecordedTransactions
+from tidelog.coordinator.transactions.state import PARTITION_BYTES, RecordedTransactions, size_bytes
 from tidelog.coordinator.transactions.transaction import (
     COMPLETE,
     EPOCH_MAX,
@@ -52,6 +54,9 @@ from tidelog.records.transaction_marker import TransactionMarker
 TRANSACTIONAL_ID_LENGTH_MAX = 8_191
 """In characters: a key holds 32,767 bytes at most."""
 
+PARKED_BYTES = 1_024
+"""About what a request takes that waits, beside the partitions that it adds."""
+
 EXPIRY_STEP_MAX = 5_000
 """Ids looked at in one go, some milliseconds; others have their turn in between."""
 
@@ -70,6 +75,7 @@ class _Parked:
     request_id: RequestId
     run: Callable[[int, int], None]
     refuse: KafkaError
+    size_bytes: int
 
 
 class TransactionCoordinator:
@@ -80,23 +86,33 @@ class TransactionCoordinator:
     Args:
         partition: of `__transaction_state`, for messages.
         value_version: of the layout in which it writes: 0, or 1 from transaction.version 1 on.
+        memory: of the ids of all coordinators of a node; None for no bound.
 
     Attributes:
         value_version: may be set at any time, as the feature changes.
         facts: what became of transactions.
     """
 
-    def __init__(self, partition: int, settings: TransactionSettings, *, value_version: int) -> None:
+    def __init__(
+        self,
+        partition: int,
+        settings: TransactionSettings,
+        *,
+        value_version: int,
+        memory: CoordinatorMemory | None = None,
+    ) -> None:
         self.partition = partition
         self.value_version = value_version
         self.facts = TransactionFacts()
         self._settings = settings
+        self._memory = CoordinatorMemory(sys.maxsize) if memory is None else memory
         self._journal = CoordinatorJournal(RecordedTransactions())
         self._coordinator_epoch = LeaderEpoch(0)
         self._last_epochs: dict[str, ProducerEpoch] = {}  # before the latest bump by InitProducerId: for its retry
         self._resuming: dict[str, ProducerIdentity] = {}  # had their own transaction aborted to begin again
         self._timeouts: Deadlines[str] = Deadlines()
         self._parked: dict[str, _Parked] = {}
+        self._parked_ids: dict[RequestId, str] = {}
         self._parked_until: Deadlines[str] = Deadlines()
         self._last_send_id = 0
         self._sends: dict[SendId, tuple[str, TopicPartition]] = {}
@@ -156,6 +172,7 @@ class TransactionCoordinator:
 
     def become_active(self, leader_epoch: LeaderEpoch, next_offset: Offset, *, now_ms: int, wall_ms: int) -> None:
         """All was replayed. Ends that are prepared are completed; what is open has the rest of its time."""
+        self._journal.state.charge(self._memory)
         self._journal.become_active(leader_epoch, next_offset)
         self._coordinator_epoch = leader_epoch
         self._expiry_due_ms = now_ms + self._settings.expiry_check_interval_ms
@@ -168,9 +185,11 @@ class TransactionCoordinator:
     def resign(self, error: KafkaError | None = None) -> None:
         """Leadership is lost, or the log refused a batch: whoever waits is told NOT_COORDINATOR, or `error`."""
         self._journal.resign(error)
-        for parked in self._parked.values():
+        for transactional_id in list(self._parked):
+            parked = self._unpark(transactional_id)
+            assert parked is not None
             self._journal.answer_at_once(parked.request_id, error or refusal(Code.NOT_COORDINATOR))
-        self._parked.clear()
+        self._journal.state.charge(CoordinatorMemory(sys.maxsize))
         self._sends.clear()
 
     # What producers ask.
@@ -195,6 +214,7 @@ class TransactionCoordinator:
                     timeout_ms=request.timeout_ms,
                     updated_ms=wall_ms,
                 )
+                self._check_room(transactional_id, size_bytes(begun))
                 self._write(begun, request_id, _identity(begun))
                 return
             if expected is not None and not _is_known(transaction, expected):
@@ -270,7 +290,7 @@ class TransactionCoordinator:
             if transaction.state in PREPARED:
                 if not may_wait:
                     raise self._not_complete(transaction)
-                self._park(transactional_id, request_id, add, now_ms)
+                self._park(transactional_id, request_id, add, now_ms, PARTITION_BYTES * len(added))
                 return
             is_ongoing = transaction.state is TransactionState.ONGOING
             if is_ongoing and added <= transaction.partitions and transaction.client_version == client_version:
@@ -283,6 +303,7 @@ class TransactionCoordinator:
                     f"transactional id {transactional_id!r}: {len(ongoing.partitions)} partitions are more than a "
                     f"batch of {self.batch_size_bytes_max} bytes holds: end the transaction sooner",
                 )
+            self._check_room(transactional_id, size_bytes(ongoing) - size_bytes(transaction))
             self._write(ongoing, request_id, Code.NONE)
             if not is_ongoing:
                 self._time(ongoing, now_ms, wall_ms)
@@ -416,10 +437,9 @@ class TransactionCoordinator:
 
     def on_disconnected(self, request_id: RequestId, *, now_ms: int, wall_ms: int) -> None:
         """Nobody waits for that answer any more, which may come all the same."""
-        for transactional_id, parked in self._parked.items():
-            if parked.request_id == request_id:
-                self._unpark(transactional_id)
-                return
+        transactional_id = self._parked_ids.get(request_id)
+        if transactional_id is not None:
+            self._unpark(transactional_id)
 
     def on_committed(self, end_offset: Offset) -> None:
         """Everything below `end_offset` (exclusive) is there to stay."""
@@ -458,7 +478,7 @@ class TransactionCoordinator:
                 self.facts = self.facts._replace(timed_out=self.facts.timed_out + 1)
                 self._fence(transaction, wall_ms)
         while (transactional_id := self._parked_until.pop_due(now_ms)) is not None:
-            parked = self._parked.pop(transactional_id, None)
+            parked = self._unpark(transactional_id)
             if parked is not None:
                 self._journal.answer_at_once(parked.request_id, parked.refuse)
         if self._expiry_due_ms is not None and now_ms >= self._expiry_due_ms:
@@ -574,18 +594,48 @@ class TransactionCoordinator:
         started_ms = wall_ms if transaction.started_ms is None else transaction.started_ms
         self._timeouts.set(transaction.transactional_id, now_ms + max(started_ms + transaction.timeout_ms - wall_ms, 0))
 
-    def _park(self, transactional_id: str, request_id: RequestId, run: Callable[[int, int], None], now_ms: int) -> None:
-        """Wait for the end that is prepared. One request of an id waits; another takes its place."""
+    def _park(
+        self,
+        transactional_id: str,
+        request_id: RequestId,
+        run: Callable[[int, int], None],
+        now_ms: int,
+        size_bytes: int = 0,
+    ) -> None:
+        """Wait for the end that is prepared. One request of an id waits; another takes its place.
+
+        Raises:
+            KafkaError: CONCURRENT_TRANSACTIONS: there is no room to wait; its client asks again.
+        """
         refuse = self._not_complete(self.transactions[transactional_id])
-        before = self._parked.pop(transactional_id, None)
+        before = self._unpark(transactional_id)
         if before is not None:
             self._journal.answer_at_once(before.request_id, before.refuse)
-        self._parked[transactional_id] = _Parked(request_id, run, refuse)
+        parked = _Parked(request_id, run, refuse, PARKED_BYTES + size_bytes)
+        if not self._memory.has_room(parked.size_bytes):
+            raise refuse
+        self._memory.used_bytes += parked.size_bytes
+        self._parked[transactional_id] = parked
+        self._parked_ids[request_id] = transactional_id
         self._parked_until.set(transactional_id, now_ms + PARKED_MS_MAX)
 
     def _unpark(self, transactional_id: str) -> _Parked | None:
         self._parked_until.cancel(transactional_id)
-        return self._parked.pop(transactional_id, None)
+        parked = self._parked.pop(transactional_id, None)
+        if parked is not None:
+            del self._parked_ids[parked.request_id]
+            self._memory.used_bytes -= parked.size_bytes
+        return parked
+
+    def _check_room(self, transactional_id: str, more_bytes: int) -> None:
+        """What takes no more than it did goes on, whatever others have taken."""
+        if more_bytes > 0 and not self._memory.has_room(more_bytes):
+            raise refusal(
+                Code.THROTTLING_QUOTA_EXCEEDED,
+                f"transactional id {transactional_id!r}: {more_bytes} bytes find no room beside the "
+                f"{self._memory.used_bytes} bytes of all transactional ids of this node "
+                f"(transaction.coordinator.memory.bytes is {self._memory.limit_bytes})",
+            )
 
     def _run_parked(self, transactional_id: str, now_ms: int, wall_ms: int) -> None:
         parked = self._unpark(transactional_id)

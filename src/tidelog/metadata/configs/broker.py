@@ -539,5 +539,14 @@ GROUP_COORDINATOR_MEMORY_BYTES = ConfigKey(
     "assignments. A member that finds no room is refused (GROUP_MAX_SIZE_REACHED).",
     minimum=1,
 )
+TRANSACTION_COORDINATOR_MEMORY_BYTES = ConfigKey(
+    "transaction.coordinator.memory.bytes",
+    LONG,
+    "134217728",
+    "Tidelog's own: about the memory of all transactional ids that a node coordinates: their names, the partitions of "
+    "their transactions, and their requests that wait. A new id that finds no room, or a further partition, is refused "
+    "(THROTTLING_QUOTA_EXCEEDED); ids go when nobody used them for transactional.id.expiration.ms.",
+    minimum=1,
+)
 
 BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (*keys_in(globals()), *CLUSTER_CONFIGS, *UNSERVED_CONFIGS)

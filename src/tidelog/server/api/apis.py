@@ -136,6 +136,7 @@ APIS: dict[int, ServedApi] = {
         division=Division(
             "transactions",
             "results_by_transaction",
+            weight_max=WRITES_MAX,
             orders=added_partitions,
             earlier=Division(
                 "v3_and_below_topics",

@@ -67,6 +67,7 @@ class CoordinatorKind:
         logger: the kind's own.
         module: what its machines need, imported on another thread when the first partition is led.
         partition_count_key, replication_factor_key, segment_size_key: broker settings for the topic when it is created.
+        memory_key: broker setting that bounds what is coordinated at one node, in bytes.
         min_isr_key: broker setting for the topic's min.insync.replicas; None leaves the broker's default.
         topic_configs: further settings of the topic.
     """
@@ -79,6 +80,7 @@ class CoordinatorKind:
     partition_count_key: ConfigKey[int]
     replication_factor_key: ConfigKey[int]
     segment_size_key: ConfigKey[int]
+    memory_key: ConfigKey[int]
     min_isr_key: ConfigKey[int] | None = None
     topic_configs: tuple[tuple[str, str], ...] = ()
 

@@ -19,6 +19,7 @@ from tidelog.base.errors import Code, InvariantBrokenError, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata.configs import ConfigValues, broker_values
 from tidelog.net.backoff import Backoff
@@ -89,6 +90,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         self._creating: asyncio.Task[None] | None = None
         self._values: ConfigValues | None = None
         self._last_complaint = ""
+        self._memory_of_all: CoordinatorMemory | None = None
         broker.add_listener(self)
 
     # What a kind adds.
@@ -206,6 +208,11 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
         raise refusal(Code.COORDINATOR_NOT_AVAILABLE, why)
 
     @property
+    def memory_bytes(self) -> int:
+        """About what all that is coordinated here takes."""
+        return 0 if self._memory_of_all is None else self._memory_of_all.used_bytes
+
+    @property
     def here(self) -> list[CoordinatorPartition[M]]:
         """The partitions that coordinate here, or are being loaded to."""
         return list(self._here.values())
@@ -257,6 +264,13 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
     def _start(self, index: int, led: Partition, *first: Event[M]) -> None:
         one = self._here[index] = CoordinatorPartition(led, self._new_machine(index), self._kind, self._host)
         one.start(*first)
+
+    @property
+    def _memory(self) -> CoordinatorMemory:
+        """What all machines of this kind share."""
+        if self._memory_of_all is None:
+            self._memory_of_all = CoordinatorMemory(self._own_values()[self._kind.memory_key])
+        return self._memory_of_all
 
     def _own_values(self) -> ConfigValues:
         if self._values is None:

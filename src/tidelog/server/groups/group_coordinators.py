@@ -20,7 +20,7 @@ from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, E
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
 
 if TYPE_CHECKING:
-    from tidelog.coordinator.groups import GroupCoordinator, GroupMemory, GroupSettings
+    from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
     from tidelog.journal import RequestId
 
 MINUTE_MS = 60_000
@@ -39,16 +39,13 @@ GROUPS = CoordinatorKind(
     partition_count_key=keys.OFFSETS_TOPIC_NUM_PARTITIONS,
     replication_factor_key=keys.OFFSETS_TOPIC_REPLICATION_FACTOR,
     segment_size_key=keys.OFFSETS_TOPIC_SEGMENT_BYTES,
+    memory_key=keys.GROUP_COORDINATOR_MEMORY_BYTES,
     topic_configs=(("cleanup.policy", "compact"), ("compression.type", "producer")),
 )
 
 
 class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
-    """Finds the coordinator of a group, and keeps those that live here.
-
-    Attributes:
-        memory: of all groups of this node; None before one group partition is led.
-    """
+    """Finds the coordinator of a group, and keeps those that live here."""
 
     def __init__(
         self,
@@ -63,7 +60,6 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         super().__init__(
             GROUPS, broker, properties, clock=clock, executor=executor, rng=rng, create_topics=create_topics
         )
-        self.memory: GroupMemory | None = None
         self._rng = rng
         self._deleted_before: set[str] = set()  # topics, until this has begun
 
@@ -115,11 +111,9 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
             self.notify_all(partial(forget, names))
 
     def _new_machine(self, index: int) -> GroupCoordinator:
-        from tidelog.coordinator.groups import GroupCoordinator, GroupMemory
+        from tidelog.coordinator.groups import GroupCoordinator
 
-        if self.memory is None:
-            self.memory = GroupMemory(self._own_values()[keys.GROUP_COORDINATOR_MEMORY_BYTES])
-        return GroupCoordinator(index, self._settings(), rng=self._rng, memory=self.memory)
+        return GroupCoordinator(index, self._settings(), rng=self._rng, memory=self._memory)
 
     def _first_event(self) -> Event[GroupCoordinator]:
         """A log may tell of topics that are no more. One that is made from now on is not they."""

@@ -418,11 +418,20 @@ def _about_groups(node: ObservedNode) -> Iterator[Metric]:
     yield _gauges("tidelog_groups", "Groups that are coordinated here.", "state", states.items())
     yield _gauge("tidelog_group_members", "Members of the groups that are coordinated here.", members)
     yield _gauge("tidelog_group_offsets", "Committed offsets that are kept here.", offsets)
-    memory = node.groups.memory
     yield _gauge(
         "tidelog_group_memory_bytes",
         "About the memory of the groups that are coordinated here.",
-        0 if memory is None else memory.used_bytes,
+        node.groups.memory_bytes,
+    )
+    yield _gauge(
+        "tidelog_transactional_ids",
+        "Transactional ids that are coordinated here.",
+        sum(len(one.coordinator.transactions) for one in node.transactions.here if one.refusal is None),
+    )
+    yield _gauge(
+        "tidelog_transaction_memory_bytes",
+        "About the memory of the transactional ids that are coordinated here.",
+        node.transactions.memory_bytes,
     )
 
 

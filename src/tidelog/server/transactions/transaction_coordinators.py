@@ -36,6 +36,7 @@ TRANSACTIONS = CoordinatorKind(
     partition_count_key=keys.TRANSACTION_STATE_LOG_NUM_PARTITIONS,
     replication_factor_key=keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
     segment_size_key=keys.TRANSACTION_STATE_LOG_SEGMENT_BYTES,
+    memory_key=keys.TRANSACTION_COORDINATOR_MEMORY_BYTES,
     min_isr_key=keys.TRANSACTION_STATE_LOG_MIN_ISR,
     topic_configs=(
         ("cleanup.policy", "compact"),
@@ -107,7 +108,10 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
         from tidelog.coordinator.transactions import TransactionCoordinator
 
         return TransactionCoordinator(
-            PartitionIndex(index), self._settings(), value_version=_value_version(self._broker.image)
+            PartitionIndex(index),
+            self._settings(),
+            value_version=_value_version(self._broker.image),
+            memory=self._memory,
         )
 
     def _settings(self) -> TransactionSettings:
