@@ -149,6 +149,13 @@ class FrameReceiver:
             self._largest_seen = size
         return view[first : first + size]
 
+    def hand_over(self, frame: memoryview) -> memoryview:
+        """The frame that was handed out last, for good: without a copy if nothing came behind it."""
+        if self._end != self._start or self.capacity_bytes <= BUFFER_SIZE_BYTES_MIN:
+            return memoryview(bytearray(frame))
+        self.release()
+        return frame
+
     def _check_size_of_api(self, size: int, api_key: int) -> None:
         assert self._size_bytes_max_of is not None
         limit = self._size_bytes_max_of(api_key)

@@ -163,3 +163,22 @@ def test_bytes_that_nobody_took_are_kept() -> None:
         frame = receiver.next_frame()
         assert frame is not None
         assert frame.tobytes() == content
+
+
+@pytest.mark.parametrize("behind_bytes", [0, 2])
+@pytest.mark.parametrize("size", [100, 300_000, 3 << 20])
+def test_a_frame_that_is_handed_over_stays_whatever_comes(size: int, behind_bytes: int) -> None:
+    receiver, frame = FrameReceiver(LIMIT), None
+    first, second = frame_of(bytes([7]) * size), frame_of(bytes([9]) * size)
+    stream = first + second[:behind_bytes]
+    while frame is None:
+        buffer = receiver.get_buffer()
+        taken, stream = stream[: len(buffer)], stream[len(buffer) :]
+        buffer[: len(taken)] = taken
+        receiver.on_bytes(len(taken))
+        frame = receiver.next_frame()
+    is_alone = size > 100 and not receiver.pending_bytes
+    kept = receiver.hand_over(frame)
+    assert (kept.obj is frame.obj) == is_alone, "a large one is copied only if something came behind it"
+    assert receive(receiver, stream + second[behind_bytes:], [1 << 20]) == [bytes([9]) * size]
+    assert kept == bytes([7]) * size

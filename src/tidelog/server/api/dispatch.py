@@ -181,13 +181,14 @@ class Dispatcher:
     def _answer_long(
         self, entry: _Entry, context: RequestContext, frame: memoryview, position: int, started_ns: int
     ) -> Awaitable[Answer]:
-        """The answer to a request that takes long to read, or to look at. Where there is no room, nothing is copied."""
+        """The answer to a request that takes long to read, or to look at. Where there is no room, nothing is kept."""
         known, _, handle, _ = entry
         context.is_long = True
         has_room = context.connection.memory.requests.has_room(kept_bytes(len(frame)))
-        kept = memoryview(bytearray(frame)) if has_room else None
+        size_bytes = len(frame)
+        kept = context.connection.hand_over(frame) if has_room else None
         answer = self._read_and_answer(known, handle, context, (kept, position))
-        return self._answer_later(answer, known, context, len(frame), started_ns)
+        return self._answer_later(answer, known, context, size_bytes, started_ns)
 
     async def _read_and_answer(
         self, known: Api, handle: Handler, context: RequestContext, sent: tuple[memoryview | None, int]

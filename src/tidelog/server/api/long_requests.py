@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.apis import APIS
+from tidelog.server.transport.turns import in_turns
 from tidelog.wire.api import Api, ApiKey
 from tidelog.wire.schema import layout_of
 
@@ -85,7 +86,10 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
                     one = asyncio.ensure_future(one) if division.waits_for_all else await one
                 answers.append(one)
                 await asyncio.sleep(0)
-            answers = [await one if isinstance(one, Awaitable) else one for one in answers]
+            if division.waits_for_all:
+                async for number in in_turns(range(len(answers))):
+                    if isinstance(answers[number], Awaitable):
+                        answers[number] = await answers[number]
             answers = [one for one in answers if one is not None]
             return await node.executor.compute(partial(division.joined, answers)) if answers else None
         finally:

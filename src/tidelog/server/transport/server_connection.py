@@ -201,6 +201,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Whether a request of this connection waits for its answer to be decided."""
         return self._answering is not None
 
+    def hand_over(self, frame: memoryview) -> memoryview:
+        """The frame that is being served, for whoever keeps it longer than that."""
+        return self._receiver.hand_over(frame)
+
     def refuse(self, reason: str, why: Closed = Closed.REFUSED) -> None:
         """Read no more, with the reason in the log: what came is not the protocol, or cannot be answered in it.
 
