@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from support.fixtures.fetch_model import TOPIC, SessionReader, ToyNode, View
+from support.fixtures.loop_steps import Steps
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset
 from tidelog.io.rng import SystemRng
 from tidelog.log import NotCachedError
-from tidelog.server.api import fetch_reading
-from tidelog.server.api.fetch_sessions import EVICTION_MS, INT32_MAX, FetchSession, FetchSessions, next_epoch
+from tidelog.server.api import fetch_reading, fetch_sessions
+from tidelog.server.api.fetch_sessions import (
+    EVICTION_MS,
+    INT32_MAX,
+    FetchedPartition,
+    FetchSession,
+    FetchSessions,
+    next_epoch,
+)
 from tidelog.server.replication.partition import Partition
 from tidelog.wire.messages.api_01_fetch import (
     FetchPartition,
@@ -35,10 +44,12 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(bounded())
 
 
-def request(size: int, *, session_id: int = 0, epoch: int = 0, follower: bool = False) -> FetchRequest:
+def request(
+    size: int, *, session_id: int = 0, epoch: int = 0, follower: bool = False, wait_ms: int = 0
+) -> FetchRequest:
     partitions = [FetchPartition(partition=i, fetch_offset=0, partition_max_bytes=1) for i in range(size)]
     return FetchRequest(
-        max_wait_ms=0,
+        max_wait_ms=wait_ms,
         min_bytes=1,
         session_id=session_id,
         session_epoch=epoch,
@@ -191,6 +202,58 @@ def test_nobody_watches_for_those_who_are_gone(monkeypatch: pytest.MonkeyPatch) 
     assert len(watching) == 3
     node.fetch_now(request(3, session_id=first.session_id, epoch=-1))
     assert not watching
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_ended_fetch_leaves_nothing_to_the_collector(waits: bool) -> None:
+    """What it followed knew the session, and the session it: a node that is busy looked at all again and again."""
+
+    def followed() -> int:
+        return sum(isinstance(one, FetchedPartition) for one in gc.get_objects())
+
+    async def scenario() -> None:
+        node = ToyNode(3)
+        before = followed()
+        if waits:
+            waiting = asyncio.ensure_future(node.fetch(request(3, epoch=-1, wait_ms=1)))
+            await waiting
+            del waiting
+        else:
+            node.fetch_now(request(3, epoch=-1))
+        assert followed() == before
+
+    gc.collect()
+    gc.disable()
+    try:
+        run(scenario)
+    finally:
+        gc.enable()
+
+
+def test_a_large_session_that_ended_is_let_go_of_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch_sessions, "LET_GO_AT_ONCE_MAX", 2)
+    steps = Steps()
+    unwatch = Partition.unwatch
+
+    def counted(partition: Partition, one: FetchedPartition) -> None:
+        steps.count()
+        unwatch(partition, one)
+
+    monkeypatch.setattr(Partition, "unwatch", counted)
+
+    async def scenario() -> None:
+        node = ToyNode(7)
+        first = await asyncio.ensure_future(node.fetch(request(7, wait_ms=1)))
+        session = node.fetch_sessions._sessions[first.session_id]
+        node.fetch_now(request(1, session_id=first.session_id, epoch=-1))
+        for _ in range(8):
+            await asyncio.sleep(0)
+        assert (len(session.partitions), node.fetch_sessions.let_go()) == (0, False)
+
+    run(scenario)
+    assert sum(steps.counts) == 7 + 1
+    assert max(steps.counts) <= 2 + 2 + 1, "of the one, of the other, and of what is left of an earlier one"
+    assert len(steps.counts) > 2
 
 
 # What is told.

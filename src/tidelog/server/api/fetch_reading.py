@@ -34,7 +34,7 @@ from tidelog.wire.messages.api_01_fetch import (
 
 ZSTD_FROM_VERSION = 10
 
-READ_AT_ONCE_MAX = 500
+READ_AT_ONCE_MAX = 200
 """Partitions, before others have their turn: they take some microseconds each."""
 
 LOOK_UPS_MAX = 8

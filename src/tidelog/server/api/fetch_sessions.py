@@ -36,6 +36,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 INT32_MAX = 0x7FFF_FFFF
 
+LET_GO_AT_ONCE_MAX = 500
+"""Partitions, of a session that ended: each takes a few microseconds."""
+
 EVICTION_MS = 120_000
 """Sessions that were not used for so long give way; those that are older give way to larger ones."""
 
@@ -139,6 +142,9 @@ class FetchedPartition:
 class FetchSession:
     """What one reader follows. Attributes are only to be read, but for `on_due`.
 
+    Args:
+        ended: it enters itself here once it is closed, if it follows more than it can let go of at once.
+
     Attributes:
         session_id: 0 for a fetch without a session.
         epoch: that the next request must carry.
@@ -149,6 +155,7 @@ class FetchSession:
 
     __slots__ = (
         "_due",
+        "_ended",
         "_found",
         "_is_closed",
         "_knows_all",
@@ -166,7 +173,10 @@ class FetchSession:
         "used_ms",
     )
 
-    def __init__(self, request: FetchRequest, *, is_by_id: bool, is_follower: bool, now_ms: int) -> None:
+    def __init__(
+        self, request: FetchRequest, ended: list[FetchSession], *, is_by_id: bool, is_follower: bool, now_ms: int
+    ) -> None:
+        self._ended = ended
         self.session_id = NO_SESSION
         self.epoch = FINAL_EPOCH
         self.is_by_id = is_by_id
@@ -290,8 +300,22 @@ class FetchSession:
         """Nobody comes back to it. A fetch that waits in it waits on, then calls this again."""
         self._is_closed = True
         if self.on_due is None:
-            for fetched in self.partitions.values():
-                fetched.unwatch()
+            self._unread.clear()
+            if self.let_go():
+                self._ended.append(self)
+
+    def let_go(self) -> bool:
+        """Part with what it follows, as far as one turn of the loop allows; whether there is more.
+
+        They know the session, and it them: otherwise only the collector would free them, and late.
+        """
+        partitions = self.partitions
+        for _ in range(min(len(partitions), LET_GO_AT_ONCE_MAX)):
+            _, fetched = partitions.popitem()
+            self._due.pop(fetched, None)
+            self._found.pop(fetched, None)
+            fetched.unwatch()
+        return bool(partitions)
 
     def overtake(self) -> None:
         """Its reader began another in its place, and waits for nothing of this one."""
@@ -323,11 +347,18 @@ class FetchSessions:
         self._slots = slots
         self._partitions_max = partitions_max
         self._rng = rng
+        self._ended: list[FetchSession] = []  # closed, with more than one turn may let go of
         self._sessions: dict[int, FetchSession] = {}  # the least recently used first
         self._evictable: list[tuple[bool, int, int]] = []  # keys of those older than EVICTION_MS, the smallest first
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def let_go(self) -> bool:
+        """Part with what ended sessions follow, as far as one turn of the loop allows; whether there is more."""
+        if self._ended and not self._ended[-1].let_go():
+            self._ended.pop()
+        return bool(self._ended)
 
     def followed(self, session_id: int) -> Iterable[FetchedPartition]:
         """What a session follows; nothing if there is none."""
@@ -393,7 +424,7 @@ class FetchSessions:
         """What a request wants that begins anew, on any thread: see `begin_anew`."""
         state = request.replica_state
         is_follower = (request.replica_id if state is None else state.replica_id) >= 0
-        return FetchSession(request, is_by_id=is_by_id, is_follower=is_follower, now_ms=now_ms)
+        return FetchSession(request, self._ended, is_by_id=is_by_id, is_follower=is_follower, now_ms=now_ms)
 
     def begin_anew(self, request: FetchRequest, session: FetchSession, now_ms: int) -> FetchSession:
         """Keep a new session, if it is to be one and there is room; the one that its reader had ends."""

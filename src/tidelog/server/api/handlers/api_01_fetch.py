@@ -122,6 +122,7 @@ def _read(
     finally:
         if has_ended:
             session.on_fetch_ended()
+            _let_go(node)
     return _wait(node, reading, session, request.max_wait_ms, context)
 
 
@@ -179,3 +180,10 @@ async def _wait(
         timer.cancel()
         if session.on_due is on_due:
             session.on_fetch_ended()
+        _let_go(node)
+
+
+def _let_go(node: DataApi) -> None:
+    """Have the sessions that ended part with what they follow, with turns for others in between."""
+    if node.fetch_sessions.let_go():
+        asyncio.get_running_loop().call_soon(_let_go, node)
