@@ -17,7 +17,7 @@ TIMEOUT_MS_MAX = 60_000
 
 def gauges(partitions: list[Any], *, later_ms: int) -> dict[str, float]:
     """What a node shows whose clock is so much later than the records of its partitions."""
-    transactions = SimpleNamespace(here=[], facts=TransactionFacts(), timeout_ms_max=TIMEOUT_MS_MAX)
+    transactions = SimpleNamespace(here=[], facts=TransactionFacts(), timeout_ms_max=TIMEOUT_MS_MAX, memory_bytes=0)
     node: Any = SimpleNamespace(
         transactions=transactions,
         clock=SimpleNamespace(wall_ms=lambda: NOW_MS + later_ms),

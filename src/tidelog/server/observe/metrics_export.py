@@ -423,16 +423,6 @@ def _about_groups(node: ObservedNode) -> Iterator[Metric]:
         "About the memory of the groups that are coordinated here.",
         node.groups.memory_bytes,
     )
-    yield _gauge(
-        "tidelog_transactional_ids",
-        "Transactional ids that are coordinated here.",
-        sum(len(one.coordinator.transactions) for one in node.transactions.here if one.refusal is None),
-    )
-    yield _gauge(
-        "tidelog_transaction_memory_bytes",
-        "About the memory of the transactional ids that are coordinated here.",
-        node.transactions.memory_bytes,
-    )
 
 
 # Transactions.
@@ -460,6 +450,11 @@ def _about_transactions(node: ObservedNode) -> Iterator[Metric]:
         "Transactional ids that are coordinated here.",
         "state",
         ((state.label, count) for state, count in states.items()),
+    )
+    yield _gauge(
+        "tidelog_transaction_memory_bytes",
+        "About the memory of the transactional ids that are coordinated here.",
+        node.transactions.memory_bytes,
     )
     yield _gauge("tidelog_transaction_markers_waiting", "Markers that are not known to be written.", markers)
     facts = node.transactions.facts
