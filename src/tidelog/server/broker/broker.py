@@ -54,6 +54,8 @@ logger = logging.getLogger("tidelog.server.broker")
 
 RECORDS_PER_TURN = 1_000
 """Of the metadata, which take a few microseconds each."""
+RECORDS_PER_RUN_MAX = 1_000
+"""Of the metadata, where several decisions wait that were committed while others were applied."""
 LOGGED_MAX = 10
 """Partitions that are named in the log when many cannot be opened for one reason."""
 
@@ -67,10 +69,25 @@ class LostReplicaLog:
 
 
 @dataclass(frozen=True, slots=True)
-class _Committed:
+class Committed:
+    """What the metadata log grew by; see `Broker.on_committed`."""
+
     records: tuple[object, ...]
     end_offset: Offset
     from_snapshot: bool
+
+
+def next_run(waiting: deque[Committed]) -> Committed:
+    """Take what is to be applied together: an image costs syncs and looks at all partitions, however little is new."""
+    first = waiting.popleft()
+    records, end_offset = list(first.records), first.end_offset
+    while waiting and not first.from_snapshot and not waiting[0].from_snapshot:
+        if len(records) + len(waiting[0].records) > RECORDS_PER_RUN_MAX:
+            break
+        joined = waiting.popleft()
+        records += joined.records
+        end_offset = joined.end_offset
+    return Committed(tuple(records), end_offset, first.from_snapshot)
 
 
 class BrokerListener:
@@ -131,7 +148,7 @@ class Broker:
         self._by_id: dict[tuple[TopicId, int], Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
         self._probes: dict[LogDir, asyncio.Task[None]] = {}
-        self._committed: deque[_Committed] = deque()
+        self._committed: deque[Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
         self.image_lock = asyncio.Lock()  # held while one image follows another
         self._applied = AppliedOffset()
@@ -198,12 +215,12 @@ class Broker:
     # What happened.
 
     def on_committed(self, records: tuple[object, ...], end_offset: Offset, from_snapshot: bool = False) -> None:
-        """The metadata log grew for good. Applied in order, as soon as what came before is.
+        """The metadata log grew for good. Applied in order, as soon as what came before is; what waits, together.
 
         Args:
             from_snapshot: whether there are records that are not of the log, but what a snapshot makes different.
         """
-        self._committed.append(_Committed(records, end_offset, from_snapshot))
+        self._committed.append(Committed(records, end_offset, from_snapshot))
         if self._applying is None:
             self._applying = asyncio.get_running_loop().create_task(self._apply_all())
 
@@ -284,7 +301,7 @@ class Broker:
         try:
             while self._committed:
                 async with self.image_lock:
-                    await self._apply(self._committed.popleft())
+                    await self._apply(next_run(self._committed))
                 if self._committed:
                     await asyncio.sleep(0)
         except Exception as error:
@@ -298,7 +315,7 @@ class Broker:
         finally:
             self._applying = None
 
-    async def _apply(self, committed: _Committed) -> None:
+    async def _apply(self, committed: Committed) -> None:
         delta = MetadataDelta(self.image)
         async for record in in_turns(committed.records, turn_size=RECORDS_PER_TURN):
             if not self._are_strays_aside and not committed.from_snapshot:
