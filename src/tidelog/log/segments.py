@@ -102,8 +102,8 @@ class Segments:
         self.active = segments[-1]
         self.failure: DiskError | None = None
         self.is_touched = True
-        self.on_written: Callable[[list[Placed], memoryview, int], None] = lambda written, view, now_ms: None
-        self.on_roll: Callable[[Offset], None] = lambda base_offset: None
+        self.on_written: Callable[[list[Placed], memoryview, int], None] = _on_nothing_written
+        self.on_roll: Callable[[Offset], None] = _on_no_roll
 
     def __len__(self) -> int:
         return len(self._segments)
@@ -458,10 +458,19 @@ class Segments:
             segment.release()
 
     def release(self) -> None:
-        """Let go of all descriptors."""
+        """Let go of all descriptors, and of the log, which knows them."""
+        self.on_written, self.on_roll = _on_nothing_written, _on_no_roll
         for segment in self._segments:
             segment.release()
         self._warm = []
+
+
+def _on_nothing_written(written: list[Placed], view: memoryview, now_ms: int) -> None:
+    """Nobody listens."""
+
+
+def _on_no_roll(base_offset: Offset) -> None:
+    """Nobody listens."""
 
 
 def _base_offset(segment: Segment) -> Offset:

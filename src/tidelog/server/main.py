@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from tidelog.base.errors import TidelogError
@@ -16,7 +17,7 @@ from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
-from tidelog.server.garbage import GarbageCollection
+from tidelog.server.garbage import GarbageCollection, expected_blocks
 from tidelog.server.node import Node
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.log_lines import set_up_logging
@@ -86,8 +87,8 @@ async def _run(
                 loop.add_signal_handler(number, stop, signal.Signals(number).name)
             if parent_fd is not None:
                 loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
-            garbage.freeze()
-            collecting = asyncio.ensure_future(garbage.run())
+            garbage.freeze(_expected_blocks(node))
+            collecting = asyncio.ensure_future(garbage.run(partial(_expected_blocks, node)))
             on_ready(node.client_port, node.client_address)
             await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)
             collecting.cancel()
@@ -107,6 +108,11 @@ async def _run(
             status = FAILED
         executor.close()
     return status
+
+
+def _expected_blocks(node: Node) -> int:
+    known_count = sum(len(topic.partitions) for topic in node.image.topics_by_name.values())
+    return expected_blocks(len(node.broker.partitions), known_count)
 
 
 def _on_parent(parent_fd: int, stop: Callable[[str], None], loop: asyncio.AbstractEventLoop) -> None:

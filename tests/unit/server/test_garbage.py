@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 from collections.abc import Iterator
 from weakref import ref
 
 import pytest
 
-from tidelog.server.garbage import GROWN_BLOCKS, GROWN_QUIETLY_BLOCKS, LOOKED_AT_TOGETHER, GarbageCollection
+from support.fixtures.fetch_model import ToyBroker
+from tidelog.log import Log
+from tidelog.server.garbage import (
+    GROWN_BLOCKS,
+    GROWN_QUIETLY_BLOCKS,
+    LOOKED_AT_TOGETHER,
+    GarbageCollection,
+    expected_blocks,
+)
+from tidelog.server.replication.partition import Partition
 
 
 class Link:
@@ -98,7 +108,7 @@ def test_all_is_looked_at_once_memory_has_grown(garbage: GarbageCollection, memo
 
 def test_memory_that_comes_and_goes_is_no_reason_to_look(garbage: GarbageCollection, memory: Memory) -> None:
     looks: list[int] = []
-    garbage.look_at_all = lambda: looks.append(memory.blocks)  # type: ignore[method-assign]
+    garbage.look_at_all = lambda expected_blocks=0: looks.append(memory.blocks)  # type: ignore[method-assign]
     for memory.blocks in (3 * GROWN_BLOCKS, 0, 4 * GROWN_BLOCKS, 5 * GROWN_BLOCKS):
         garbage.on_interval(is_quiet=False)
     assert looks == [5 * GROWN_BLOCKS]
@@ -111,3 +121,45 @@ def test_the_collector_is_left_as_it_was() -> None:
     assert gc.get_freeze_count() > 0
     collection.end()
     assert (gc.get_threshold(), gc.callbacks, gc.get_freeze_count()) == (*before, 0)
+
+
+def test_memory_that_partitions_are_known_to_take_is_not_looked_through(
+    garbage: GarbageCollection, memory: Memory
+) -> None:
+    """Thirty thousand partitions were made: nothing of that is garbage, and a look at all takes most of a second."""
+    garbage.freeze(expected_blocks(100, 100))
+    memory.blocks = made = 98 * 30_000
+    expected = expected_blocks(30_100, 30_100)
+    assert not garbage.is_due(is_quiet=True, expected_blocks=expected)
+    assert garbage.is_due(is_quiet=True)
+    memory.blocks += GROWN_QUIETLY_BLOCKS + 1
+    assert garbage.is_due(is_quiet=True, expected_blocks=expected), "that is something else"
+    garbage.look_at_all(expected)
+    memory.blocks = made
+    assert not garbage.is_due(is_quiet=True, expected_blocks=expected)
+    assert garbage.is_due(is_quiet=True, expected_blocks=expected_blocks(100, 100)), "deleted ones are not freed"
+
+
+def test_a_partition_that_was_deleted_is_freed_without_a_look_at_all() -> None:
+    def alive() -> int:
+        return sum(isinstance(one, (Partition, Log)) for one in gc.get_objects())
+
+    async def story() -> None:
+        broker = ToyBroker(2)
+        before = alive()
+        for index in (0, 1):  # led, and not led any more
+            partition = broker.partitions.pop(index)
+            if index:
+                partition.stop()
+            partition.stop()
+            partition.log.retire()
+            del partition
+            await asyncio.sleep(0)
+            assert alive() == before - 2 * (index + 1)
+
+    gc.collect()
+    gc.disable()
+    try:
+        asyncio.run(story())
+    finally:
+        gc.enable()

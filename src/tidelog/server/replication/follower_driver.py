@@ -15,7 +15,14 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from tidelog.base.errors import Code, CorruptLogError, DiskError, InvariantBrokenError, KafkaError
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DiskError,
+    InvariantBrokenError,
+    KafkaError,
+    OffsetOutOfRangeError,
+)
 from tidelog.base.ids import LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
 from tidelog.log.follower_append import append_fetched
@@ -112,6 +119,7 @@ class FollowerDriver(Role):
         "_records",
         "_retry_append_ms",
         "log_task",
+        "partition",
         "replica",
     )
 
@@ -119,7 +127,8 @@ class FollowerDriver(Role):
 
     def __init__(self, partition: Partition, replica: FollowerReplica, host: FollowingHost) -> None:
         """Do nothing until `run`."""
-        super().__init__(partition, partition.high_watermark, replica.leader_epoch)
+        super().__init__(partition.topic_partition, partition.high_watermark, replica.leader_epoch)
+        self.partition = partition
         self.replica = replica
         self.log_task: asyncio.Task[None] | None = None
         self._host = host
@@ -139,6 +148,20 @@ class FollowerDriver(Role):
     def check_serves(self, sent_leader_epoch: int) -> None:
         """See `Partition.check_serves`."""
         self.replica.check_serves(None if sent_leader_epoch < 0 else LeaderEpoch(sent_leader_epoch))
+
+    def diverging(self, last_fetched_epoch: LeaderEpoch, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
+        """See `Partition.diverging`.
+
+        A follower that serves has a prefix of its leader's log: it knows where an epoch ends that another one
+        succeeds. Where the latest epoch ends, the leader alone knows: a follower calls no such position diverging.
+        """
+        log = self.partition.log
+        known = log.lineage.end_offset_for(last_fetched_epoch, log.log_end_offset)
+        if known is None or (known[0] == log.lineage.latest_leader_epoch and fetch_offset > log.log_end_offset):
+            start, end = log.log_start_offset, log.log_end_offset
+            name = str(self.partition.topic_partition)
+            raise OffsetOutOfRangeError(name, offset=fetch_offset, log_start_offset=start, end_offset=end)
+        return known if known[0] < last_fetched_epoch or known[1] < fetch_offset else None
 
     def _move_high_watermark(self, high_watermark: Offset) -> None:
         if high_watermark != self._high_watermark:

@@ -125,6 +125,7 @@ class LeaderDriver(Role):
         "_log_starts",
         "_syncing",
         "_waiting",
+        "partition",
         "replica",
     )
 
@@ -132,7 +133,8 @@ class LeaderDriver(Role):
 
     def __init__(self, partition: Partition, replica: LeaderReplica, host: PartitionHost) -> None:
         """Do nothing until `run`."""
-        super().__init__(partition, replica.high_watermark, replica.leader_epoch)
+        super().__init__(partition.topic_partition, replica.high_watermark, replica.leader_epoch)
+        self.partition = partition
         self.replica = replica
         self._host = host
         self._waiting: dict[CorrelationId, asyncio.Future[Code]] = {}

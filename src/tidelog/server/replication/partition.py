@@ -100,7 +100,7 @@ class Partition:
         self.topic_id = topic_id
         self.log = log
         bounds = LogBounds(log.log_start_offset, log.log_end_offset, high_watermark)
-        self.role = Role(self, bounds.clamped_high_watermark, None)
+        self.role = Role(topic_partition, bounds.clamped_high_watermark, None)
         self.log_lock = asyncio.Lock()
         self._host: PartitionHost = NoHost() if host is None else host
         self._listeners: PartitionListeners[PartitionListener] = PartitionListeners()
@@ -129,7 +129,8 @@ class Partition:
             leader_epoch: of which the metadata tells; None for no news.
         """
         role = self.role
-        self.role = Role(self, role.high_watermark, role.leader_epoch if leader_epoch is None else leader_epoch)
+        known_epoch = role.leader_epoch if leader_epoch is None else leader_epoch
+        self.role = Role(self.topic_partition, role.high_watermark, known_epoch)
         role.stop()
         self.notify_followers()
         self._listeners.notify()

@@ -9,14 +9,13 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from tidelog.base.errors import Code, OffsetOutOfRangeError, refusal
-from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
+from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, TopicPartition
 from tidelog.metadata import PartitionImage
 from tidelog.replica import LeaderReplica, ReplicationSettings, check_leader_epoch
 
 if TYPE_CHECKING:
     from tidelog.server.replication.leader_driver import LeaderDriver
-    from tidelog.server.replication.partition import Partition
 
 T = TypeVar("T")
 
@@ -39,12 +38,15 @@ class Role:
         is_active: whether the broker leads or follows.
     """
 
-    __slots__ = ("_high_watermark", "leader_epoch", "partition")
+    __slots__ = ("_high_watermark", "leader_epoch", "topic_partition")
 
     is_active = False
 
-    def __init__(self, partition: Partition, high_watermark: Offset, leader_epoch: LeaderEpoch | None) -> None:
-        self.partition = partition
+    def __init__(
+        self, topic_partition: TopicPartition, high_watermark: Offset, leader_epoch: LeaderEpoch | None
+    ) -> None:
+        """It does not know the partition: one that was deleted is freed with the last reference to it."""
+        self.topic_partition = topic_partition
         self.leader_epoch = leader_epoch
         self._high_watermark = high_watermark
 
@@ -83,7 +85,7 @@ class Role:
     def leading(self, sent_leader_epoch: int = -1) -> LeaderDriver:
         """The leader's role, if this is it and the sender agrees about the epoch. See `Partition.leader`."""
         known = self.leader_epoch
-        topic_partition = self.partition.topic_partition
+        topic_partition = self.topic_partition
         if known is not None and 0 <= sent_leader_epoch != known:
             check_leader_epoch(topic_partition, sent=LeaderEpoch(sent_leader_epoch), leader_epoch=known)
         raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"{topic_partition}: this broker is not its leader")
@@ -93,18 +95,9 @@ class Role:
         self.leading(sent_leader_epoch)
 
     def diverging(self, last_fetched_epoch: LeaderEpoch, fetch_offset: int) -> tuple[LeaderEpoch, Offset] | None:
-        """See `Partition.diverging`.
-
-        A follower that serves has a prefix of its leader's log: it knows where an epoch ends that another one
-        succeeds. Where the latest epoch ends, the leader alone knows: a follower calls no such position diverging.
-        """
-        log = self.partition.log
-        known = log.lineage.end_offset_for(last_fetched_epoch, log.log_end_offset)
-        if known is None or (known[0] == log.lineage.latest_leader_epoch and fetch_offset > log.log_end_offset):
-            start, end = log.log_start_offset, log.log_end_offset
-            name = str(self.partition.topic_partition)
-            raise OffsetOutOfRangeError(name, offset=fetch_offset, log_start_offset=start, end_offset=end)
-        return known if known[0] < last_fetched_epoch or known[1] < fetch_offset else None
+        """See `Partition.diverging`."""
+        self.check_serves(-1)
+        return None
 
     def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
         """See `Partition.committed`."""
