@@ -74,7 +74,7 @@ APIS: dict[int, ServedApi] = {
         "api_00_produce",
         (BROKER,),
         are_denied=of_topics("topic_data", partitions="partition_data", index="index"),
-        division=Division("topic_data", "responses", PRODUCED, waits_for_all=True),
+        division=Division("topic_data", "responses", PRODUCED, weight_max=WRITES_MAX, waits_for_all=True),
     ),
     ApiKey.FETCH: ServedApi(
         "api_01_fetch", (BROKER, CONTROLLER), module_of_controllers="api_01_fetch_metadata", are_denied=fetched
