@@ -211,6 +211,38 @@ def test_what_lost_records_is_never_committed(value_version: int) -> None:
     assert world.state() is not TransactionState.COMPLETE_COMMIT
 
 
+@pytest.mark.parametrize("heard_after_ms", [-1, 0, 1])
+def test_what_lost_records_while_nobody_coordinated_is_not_committed(heard_after_ms: int) -> None:
+    world = CoordinatedTransactions()
+    producer = world.opened(A)
+    started_ms = world.wall_ms
+    world.pass_ms(500)
+    world.fail_over()
+    world.lose_records_before({A: started_ms + heard_after_ms, B: started_ms + 400})
+    assert world.transaction.has_lost_records is (heard_after_ms >= 0)
+    assert world.coordinator.facts.lost == (heard_after_ms >= 0)
+    world.added(producer, B)
+    if heard_after_ms >= 0:
+        assert world.refused(world.end(producer)) is Code.TRANSACTION_ABORTABLE
+    else:
+        world.completed(producer)
+
+
+def test_what_lost_records_while_nobody_coordinated_and_what_began_later() -> None:
+    """What is prepared ends as it was decided; of what is open the transactions on those partitions are touched."""
+    world = CoordinatedTransactions()
+    world.ended(world.opened(A))
+    world.add(world.begun(transactional_id="u"), B, transactional_id="u")
+    world.begun(transactional_id="v")
+    world.fail_over()
+    world.lose_records_before({A: world.wall_ms})
+    assert world.coordinator.facts.lost == 0
+    world.lose_records_before({B: world.wall_ms})
+    assert world.coordinator.transactions["u"].has_lost_records
+    world.mark()
+    assert world.state() is TransactionState.COMPLETE_COMMIT
+
+
 def test_what_lost_records_is_aborted_and_the_next_one_is_whole() -> None:
     world = CoordinatedTransactions()
     producer = world.opened(A)

@@ -217,6 +217,7 @@ def test_nothing_happens_to_a_coordinator_that_resigned() -> None:
     batches = len(world.batches)
     coordinator.on_time(now_ms=2**40, wall_ms=2**60)
     coordinator.on_records_lost([B], now_ms=2**40, wall_ms=2**60)
+    coordinator.on_records_lost_before({B: 2**60}, now_ms=2**40, wall_ms=2**60)
     coordinator.on_disconnected(waiting, now_ms=2**40, wall_ms=2**60)
     world.mark()
     assert not coordinator.take_ready()

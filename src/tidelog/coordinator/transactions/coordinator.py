@@ -18,7 +18,7 @@ Kafka: `TransactionCoordinator`, `TransactionStateManager`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -423,12 +423,31 @@ class TransactionCoordinator:
         What is open there can no longer be committed whole: it waits for its producer to abort it, or is aborted at
         once where the layout has no room to note that. What is prepared ends as it was decided.
         """
+        lost = frozenset(partitions)
+        self._lose(lambda transaction: not lost.isdisjoint(transaction.partitions), wall_ms)
+
+    def on_records_lost_before(self, lost_ms: Mapping[TopicPartition, int], *, now_ms: int, wall_ms: int) -> None:
+        """As `on_records_lost`, for elections that came while another led this partition, or nobody.
+
+        Args:
+            lost_ms: by partition, when its last unclean election was heard of, by the wall clock. A transaction that
+                began later lost nothing by it.
+        """
+
+        def is_lost(transaction: Transaction) -> bool:
+            started_ms = transaction.started_ms
+            return any(
+                one in lost_ms and (started_ms is None or started_ms <= lost_ms[one]) for one in transaction.partitions
+            )
+
+        self._lose(is_lost, wall_ms)
+
+    def _lose(self, is_lost: Callable[[Transaction], bool], wall_ms: int) -> None:
         if not self._journal.is_active:
             return
-        lost = frozenset(partitions)
         for transaction in list(self.transactions.values()):
             is_open = transaction.state is TransactionState.ONGOING and not transaction.has_lost_records
-            if is_open and not lost.isdisjoint(transaction.partitions):
+            if is_open and is_lost(transaction):
                 self.facts = self.facts._replace(lost=self.facts.lost + 1)
                 if self.value_version >= FLEXIBLE_VALUE_VERSION:
                     self._write(transaction.that_lost_records(wall_ms))

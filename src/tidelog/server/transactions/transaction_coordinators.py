@@ -6,7 +6,7 @@ Kafka: `TransactionCoordinator`, `TransactionStateManager`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,7 @@ from tidelog.metadata.configs import broker as keys
 from tidelog.metadata.features import TRANSACTION_VERSION
 from tidelog.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from tidelog.server.broker.broker import Broker
-from tidelog.server.coordinators.coordinator_partition import CoordinatorKind
+from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
 from tidelog.server.coordinators.retried_sends import SendToLeader
 
@@ -72,17 +72,19 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
             create_topics=create_topics,
             send_to_leader=send_to_leader,
         )
+        self._elections = UncleanElections()
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """A partition that a replica leads which may lack records fails the transactions that are open there."""
         if delta.are_features_changed:
             self.notify_all(partial(_write_values, _value_version(image)))
-        if delta.unclean_partitions and self._here:
+        if delta.unclean_partitions:
             lost = {
                 TopicPartition(topic.name, index)
                 for topic_id, index in delta.unclean_partitions
                 if (topic := image.topics_by_id.get(topic_id)) is not None
             }
+            self._elections.on_elected(lost, self._host.clock.wall_ms())
             self.notify_all(partial(_lose_records, lost))
 
     @property
@@ -103,6 +105,10 @@ class TransactionCoordinators(CoordinatorPartitions["TransactionCoordinator"]):
 
         before = self._facts_of_ended or TransactionFacts()
         self._facts_of_ended = TransactionFacts(*map(sum, zip(before, machine.facts, strict=True)))
+
+    def _first_event(self) -> Event[TransactionCoordinator]:
+        """Whoever coordinated before may have gone before it heard of an unclean election."""
+        return partial(_lose_records_before, self._elections.heard_ms())
 
     def _new_machine(self, index: int) -> TransactionCoordinator:
         from tidelog.coordinator.transactions import TransactionCoordinator
@@ -131,6 +137,34 @@ def _value_version(image: MetadataImage) -> int:
 
 def _write_values(version: int, coordinator: TransactionCoordinator, now_ms: int, wall_ms: int) -> None:
     coordinator.value_version = version
+
+
+class UncleanElections:
+    """Those that this broker has heard of, whether or not it coordinated anything then.
+
+    At most one for each partition: the last.
+    """
+
+    def __init__(self) -> None:
+        self._heard_ms: dict[TopicPartition, int] = {}
+
+    def on_elected(self, partitions: Iterable[TopicPartition], wall_ms: int) -> None:
+        """Replicas that may lack records lead these now.
+
+        Args:
+            wall_ms: when this broker heard of it.
+        """
+        self._heard_ms |= dict.fromkeys(partitions, wall_ms)
+
+    def heard_ms(self) -> dict[TopicPartition, int]:
+        """By partition, when the last was heard of. The dict is the caller's."""
+        return dict(self._heard_ms)
+
+
+def _lose_records_before(
+    lost_ms: Mapping[TopicPartition, int], coordinator: TransactionCoordinator, now_ms: int, wall_ms: int
+) -> None:
+    coordinator.on_records_lost_before(lost_ms, now_ms=now_ms, wall_ms=wall_ms)
 
 
 def _lose_records(
