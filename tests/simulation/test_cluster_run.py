@@ -29,6 +29,10 @@ INVARIANTS = {
     "QuorumEpochNeverGoesBack", "StrongIsr", "VotesOnce", "WeakIsr",
 }  # fmt: skip
 OF_AN_ADMINISTRATOR = {"MetadataIsLinear", "OwnWritesSeen", "StoppedMeansStopped"}
+OF_TRANSACTIONS = {
+    "AllOrNothing", "AnsweredAbortsAreAborted", "AnsweredCommitsAreCommitted", "CommittedIsRead", "CopiedOnce",
+    "LastOfEachKey", "LastStableOffsetIsStable", "NoAbortedRead", "NothingStaysOpen", "OffsetsFollowTransactions",
+}  # fmt: skip
 CLIENTS = Plan(
     partitions=1,
     producers=1,
@@ -55,7 +59,7 @@ def run_story(
 def test_nothing_breaks(seed: int) -> None:
     report = run_seed(seed, nodes=3 + seed % 3, minutes=MINUTES)
     assert report.broken == ()
-    assert INVARIANTS <= set(report.checks) <= INVARIANTS | OF_AN_ADMINISTRATOR
+    assert INVARIANTS <= set(report.checks) <= INVARIANTS | OF_AN_ADMINISTRATOR | OF_TRANSACTIONS
     gc.collect()  # what a dead process left behind may not complain
 
 

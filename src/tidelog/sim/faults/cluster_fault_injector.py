@@ -282,7 +282,7 @@ class ClusterFaultInjector:
     def _lose_logs(self, fault: Fault) -> bool:
         """Of one partition, at one node or several, which were killed or stopped before."""
         random = _random(fault)
-        partition = random.choice(self._plan.clients.topic_partitions)
+        partition = random.choice(self._plan.watched)
         node_ids = random.sample(self._plan.broker_ids, random.randrange(1, len(self._plan.broker_ids) + 1))
         path = f"{LOGS}/{partition}"
         lost = [self._lose(node_id, partition, lambda _: path, random, fault.lasts_ms) for node_id in node_ids]
@@ -291,7 +291,7 @@ class ClusterFaultInjector:
     def _lose_file(self, fault: Fault) -> bool:
         """Any one file of a log; or the list of all logs, with one of them, for without a loss it is not missed."""
         random = _random(fault)
-        partition = random.choice(self._plan.clients.topic_partitions)
+        partition = random.choice(self._plan.watched)
         inside, loses_list = f"{LOGS}/{partition}/", random.random() < 0.2
 
         def chosen(disk: SimulatedDisk) -> str:
@@ -353,7 +353,7 @@ class ClusterFaultInjector:
     def _rot(self, fault: Fault) -> bool:
         """Damage is as good as lost; so it is looked for, and cut off, as after a loss of power."""
         node_id, node = fault.broker, self._nodes[fault.broker]
-        disk, partitions = node.machine.disk, self._plan.clients.topic_partitions
+        disk, partitions = node.machine.disk, self._plan.watched
         if not self._recorder.may_lose_power(node_id, is_disk=True):
             return False
 
@@ -481,9 +481,9 @@ class ClusterFaultInjector:
 
     def _partition(self, fault: Fault) -> PartitionImage | None:
         """The one that it meets, as the metadata has it."""
-        partitions = self._plan.clients.topic_partitions
-        found = self._recorder.watched.get(partitions[round(fault.amount) % len(partitions)])
-        return None if found is None else found.state
+        partitions = self._plan.partitions
+        met = partitions[round(fault.amount) % len(partitions)]
+        return self._recorder.latest.partition(met.topic, met.partition)
 
     def _do(self, work: Coroutine[Any, Any, None] | None) -> bool:
         if work is None:

@@ -6,12 +6,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from tidelog.base.ids import BrokerId, ClusterId, uuid_text
+from tidelog.client.cluster import World
 from tidelog.client.factory import AsyncFactory
 from tidelog.net.address import Address
+from tidelog.sim.checkers.copies import CopyTransaction
 from tidelog.sim.faults.cluster_fault_injector import CLIENT, ClusterFaultInjector
 from tidelog.sim.faults.cluster_faults import CLUSTER_FAULTS
 from tidelog.sim.faults.faults import Fault
@@ -21,8 +23,12 @@ from tidelog.sim.runs.cluster_operator import ClusterOperator
 from tidelog.sim.runs.cluster_plan import ClusterPlan, machine_of
 from tidelog.sim.runs.cluster_recorder import ClusterRecorder
 from tidelog.sim.runs.story import Story
+from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE
+from tidelog.sim.runs.transaction_recorder import TransactionRecorder
+from tidelog.sim.runs.transactional_workload import TransactionalWorkload
 from tidelog.sim.runs.workload import Workload
 from tidelog.sim.supervised_node import SupervisedNode
+from tidelog.sim.world.rng import SeededRng
 from tidelog.sim.world.world import SimulatedWorld
 
 START_SECONDS_MAX = 30.0
@@ -86,11 +92,39 @@ class ClusterStory(Story):
             node.on_made = self._late_stops.listen_to
         rng = world.rng.stream("workload")
         self._workload = Workload(self.factory, bootstrap, client_world, plan.clients, rng=rng, recorder=recorder)
+        self._transactions = self._transactional_workload(
+            nodes, bootstrap, client_world, world.rng.stream("transactions")
+        )
         super().__init__(world, plan.nodes, CLUSTER_FAULTS, recorder)
+
+    def _transactional_workload(
+        self, nodes: Mapping[BrokerId, SimulatedNode], bootstrap: Sequence[str], client_world: World, rng: SeededRng
+    ) -> TransactionalWorkload | None:
+        plan = self.plan
+        if plan.transactions is None:
+            return None
+        return TransactionalWorkload(
+            self.factory,
+            bootstrap,
+            client_world,
+            plan.transactions,
+            sources=plan.clients.topic_partitions,
+            replication_factor=plan.clients.replication_factor,
+            rng=rng,
+            recorder=TransactionRecorder(self.recorder, nodes, LATEST, TRANSACTION_STATE),
+        )
+
+    @property
+    def transactions(self) -> list[CopyTransaction] | None:
+        """All that were begun; None in a run without any."""
+        return None if self._transactions is None else self._transactions.recorder.transactions
 
     async def _start(self) -> None:
         await self.start_nodes()
         await self._workload.prepare()
+        if self._transactions is not None:
+            await self._transactions.prepare()
+            self._transactions.start()
         self._workload.start()
         self._electing = asyncio.create_task(self._elect_where_nobody_leads())
         self._delivering = asyncio.create_task(self._late_stops.run())
@@ -116,8 +150,11 @@ class ClusterStory(Story):
         try:
             async with asyncio.timeout(HEALED_SECONDS_MAX):
                 await self._workload.finish()
+                if self._transactions is not None:
+                    await self._transactions.finish()
         except TimeoutError:
-            waits_for = "; ".join(filter(None, [self._workload.waits_for(), self._unsettled()]))
+            copying = None if self._transactions is None else self._transactions.waits_for()
+            waits_for = "; ".join(filter(None, [self._workload.waits_for(), copying, self._unsettled()]))
             self.recorder.look_at_all()
             self.recorder.expect(
                 False, "Progress", f"{HEALED_SECONDS_MAX:.0f} s after the healing there are {waits_for}"
@@ -126,6 +163,8 @@ class ClusterStory(Story):
         if await self._wait(self._unsettled, HEALED_SECONDS_MAX, "the end of all writing"):
             self.recorder.expect(True, "Progress", "")
             self.recorder.check_books()
+            if self._transactions is not None:
+                self._transactions.recorder.check_books()
         self._electing.cancel()
         self._delivering.cancel()
         for node in self.nodes_by_id.values():

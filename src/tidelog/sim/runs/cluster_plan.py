@@ -7,12 +7,15 @@ from functools import partial
 
 from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
 from tidelog.sim.node import CLIENT_PORT, CONTROLLER_PORT, INTERNAL_PORT
+from tidelog.sim.runs.transaction_plan import LATEST, TRANSACTION_STATE, TransactionPlan, draw_transaction_plan
 from tidelog.sim.runs.workload import Plan, draw_plan
 from tidelog.sim.world.rng import SeededRng
 
 OFFSETS = TopicPartition("__consumer_offsets", PartitionIndex(0))
 NODES_MIN = 3
 NODES_MAX = 7
+TRANSACTIONAL_SHARE = 0.3
+"""Of runs: one with transactions takes longer than one without."""
 PARTED_MIN = 6
 """So many nodes are enough for controllers and brokers apart."""
 
@@ -36,6 +39,7 @@ class ClusterPlan:
         snapshot_bytes: of the metadata log, after which there is a snapshot; None for never in a run.
         allows_unclean: whether an operator lets anybody lead where nobody else may, and power may be lost beyond what
             the promise covers.
+        transactions: what clients do in transactions; None for nothing.
         partition_changes_max: of one decision of the controller; with few, controllers are deposed midway.
     """
 
@@ -53,6 +57,7 @@ class ClusterPlan:
     snapshot_bytes: int | None = None
     allows_unclean: bool = False
     partition_changes_max: int = 1_000
+    transactions: TransactionPlan | None = None
 
     @property
     def node_ids(self) -> list[BrokerId]:
@@ -70,6 +75,16 @@ class ClusterPlan:
     def power_losses_max(self) -> int | None:
         """Of so many replicas power may be lost at a time, and all that was acknowledged stands; None: of any."""
         return None if self.clients.syncs_each else self.clients.min_insync_replicas - 1
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """Whose leaders are to be met: of records, and of what coordinators know of transactions."""
+        return [*self.watched, *([] if self.transactions is None else [LATEST, TRANSACTION_STATE, OFFSETS])]
+
+    @property
+    def watched(self) -> list[TopicPartition]:
+        """Whose replicas may lose their logs one at a time."""
+        return [*self.clients.topic_partitions, *([] if self.transactions is None else self.transactions.outputs)]
 
     def properties(self, node_id: BrokerId) -> dict[str, str]:
         """Of one node."""
@@ -99,6 +114,9 @@ class ClusterPlan:
         }
         if self.segment_bytes is not None:
             properties["log.segment.bytes"] = str(self.segment_bytes)
+        if self.transactions is not None:
+            factor, minimum = self.clients.replication_factor, self.clients.min_insync_replicas
+            properties |= self.transactions.properties(factor, minimum)
         if self.snapshot_bytes is not None:
             properties["metadata.log.max.record.bytes.between.snapshots"] = str(self.snapshot_bytes)
         return properties
@@ -126,7 +144,7 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         acks=("all", "1") if rng.random() < 0.2 else (),
     )
     is_parted = nodes >= PARTED_MIN and rng.random() < 0.4
-    return ClusterPlan(
+    plan = ClusterPlan(
         nodes=nodes,
         voters=3 if nodes == 4 or is_parted else min(nodes, one_of(3, 3, 5)),
         is_parted=is_parted,
@@ -142,3 +160,6 @@ def draw_cluster_plan(rng: SeededRng, nodes: int) -> ClusterPlan:
         allows_unclean=rng.random() < 0.25,
         partition_changes_max=one_of(1, 2, 1_000),
     )
+    if rng.random() < TRANSACTIONAL_SHARE:
+        return replace(plan, transactions=draw_transaction_plan(rng, clients.partitions))
+    return plan

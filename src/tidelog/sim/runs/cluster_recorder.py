@@ -7,10 +7,10 @@ its log, what replicas hold from their disks, and only who leads, and what it ta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-from tidelog.base.ids import BrokerId, PartitionIndex, TopicPartition
+from tidelog.base.ids import BrokerId, Offset, PartitionIndex, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.log.directory import parse_directory_name
 from tidelog.log.files.checkpoint import parse_partition_metadata
@@ -28,6 +28,7 @@ from tidelog.sim.checkers.promises import AckedRecordsSurvive, what_is_wrong_wit
 from tidelog.sim.checkers.quorum import QuorumCheckers
 from tidelog.sim.checkers.readers import NoSilentLoss
 from tidelog.sim.checkers.stopping import StoppedMeansStopped, what_is_wrong_with_deleting
+from tidelog.sim.checkers.transactional_logs import LastStableOffsetIsStable, TransactionalView
 from tidelog.sim.checkers.views import PartitionView, Record, ReplicaView
 from tidelog.sim.node import LOGS, SimulatedNode
 from tidelog.sim.runs.client_recorder import ClientRecorder, WatchedPartition
@@ -49,9 +50,16 @@ class ClusterPartition(WatchedPartition):
     """What is known of one partition, and of each replica of it."""
 
     def __init__(
-        self, name: TopicPartition, nodes: Mapping[BrokerId, SimulatedNode], losses_max: int | None, made: Counter[str]
+        self,
+        name: TopicPartition,
+        nodes: Mapping[BrokerId, SimulatedNode],
+        losses_max: int | None,
+        made: Counter[str],
+        *,
+        is_transactional: bool = False,
     ) -> None:
         self.name = name
+        self.last_stable = LastStableOffsetIsStable() if is_transactional else None
         self.stored = {node_id: StoredRecords(node.machine.disk, f"logs/{name}") for node_id, node in nodes.items()}
         self.history = PartitionHistory(losses_max)
         self.checkers = PartitionCheckers(self.history, made)
@@ -74,11 +82,24 @@ class ClusterPartition(WatchedPartition):
         return partition_view(self.name, self.state, self._nodes, self.stored, latest)
 
     def to_be_read(self) -> Sequence[Record] | None:
+        leader = self.leader()
+        return None if leader is None else leader.records
+
+    def leader(self) -> StoredRecords | None:
+        """What the leader has; None while nobody leads."""
         leader = None if self.state is None else self.state.leader
         if leader is None:
             return None
         replica = hosted(self._nodes[leader], self.name)
-        return None if replica is None or replica.replica is None else self.stored[leader].records
+        return None if replica is None or replica.replica is None else self.stored[leader]
+
+    def transactional_views(self) -> Iterator[TransactionalView]:
+        """Of each that leads, or believes so, of what `view` has read."""
+        for node_id in () if self.state is None else self.state.replicas:
+            replica, stored = hosted(self._nodes[node_id], self.name), self.stored[node_id]
+            if replica is not None and replica.replica is not None:
+                stable = replica.last_stable_offset
+                yield TransactionalView(node_id, stored.transactional, stored.readings, replica.high_watermark, stable)
 
 
 class OfOneNode:
@@ -135,7 +156,9 @@ class ClusterRecorder(ClientRecorder):
         }
         self._partitions: dict[TopicPartition, ClusterPartition] = {}
         self._by_directory: dict[str, ClusterPartition] = {}
-        self._offsets = PartitionHistory(plan.clients.min_insync_replicas - 1)
+        self._unwatched: dict[TopicPartition, PartitionHistory] = {}
+        self._unclean: dict[TopicPartition, list[Offset]] = {}  # which metadata each election was
+        self._doubted: set[TopicPartition] = set()
         self._powerless: set[BrokerId] = set()  # some time or other
         self._is_quorum_touched = True
         self._touched_logs = set(nodes)
@@ -143,6 +166,7 @@ class ClusterRecorder(ClientRecorder):
         self._stepping: dict[Process, tuple[BrokerId, SimulatedNode] | None] = {}  # whose process each is
         self._images: dict[BrokerId, tuple[Node, MetadataImage]] = {}
         self._topics_seen: dict[str, TopicImage] = {}
+        self.keep_promises_of([OFFSETS])
         for node_id, node in nodes.items():
             disk = node.machine.disk
             disk.on_change = partial(self._on_change, node_id, disk.on_change)
@@ -151,12 +175,34 @@ class ClusterRecorder(ClientRecorder):
     def watched(self) -> Mapping[TopicPartition, ClusterPartition]:
         return self._partitions
 
-    def watch(self, partition: TopicPartition) -> None:
+    def watch(self, partition: TopicPartition, *, is_transactional: bool = False) -> None:
         if partition not in self._partitions:
             losses_max = self._plan.power_losses_max
-            known = ClusterPartition(partition, self._nodes, losses_max, self.checks)
+            known = ClusterPartition(partition, self._nodes, losses_max, self.checks, is_transactional=is_transactional)
             self._partitions[partition] = self._by_directory[str(partition)] = known
             self._on_metadata(self.latest)
+
+    def keep_promises_of(self, partitions: Iterable[TopicPartition]) -> None:
+        """Partitions that nobody looks at, whose records are to survive all the same."""
+        for partition in partitions:
+            self._unwatched[partition] = PartitionHistory(self._plan.clients.min_insync_replicas - 1)
+
+    def unclean_elections(self, partition: TopicPartition) -> int:
+        """How many there were."""
+        return len(self._unclean.get(partition, ()))
+
+    def unclean_elections_known(self, partition: TopicPartition) -> int:
+        """How many of them every broker that runs has heard of."""
+        images = (node.node.broker.image for node in self._nodes.values() if node.node is not None)
+        known = min((-1 if image.last_offset is None else image.last_offset for image in images), default=-1)
+        return sum(offset <= known for offset in self._unclean.get(partition, ()))
+
+    def keeps(self, partition: TopicPartition) -> bool:
+        """Whether all that was ever promised there must still be there."""
+        watched = self._partitions.get(partition)
+        if watched is not None and watched.history.ended:
+            return False
+        return partition not in self._unclean and partition not in self._doubted
 
     # What happens to nodes.
 
@@ -251,16 +297,25 @@ class ClusterRecorder(ClientRecorder):
     def _histories(self) -> list[tuple[PartitionHistory, PartitionImage]]:
         """Of all partitions in which something is promised."""
         found = [(known.history, known.state) for known in self._partitions.values() if known.state is not None]
-        offsets = self.latest.partition(OFFSETS.topic, OFFSETS.partition)
-        return found if offsets is None else [*found, (self._offsets, offsets)]
+        for partition, history in self._unwatched.items():
+            state = self.latest.partition(partition.topic, partition.partition)
+            if state is not None:
+                found.append((history, state))
+        return found
 
     def _check_doubts(self) -> None:
-        """Once too many have lost power, what groups committed may be gone."""
-        offsets = self.latest.partition(OFFSETS.topic, OFFSETS.partition)
-        if offsets is not None:
-            doubtful = sum(self._offsets.is_doubtful(each) for each in offsets.replicas)
-            if doubtful >= self._plan.clients.min_insync_replicas:
-                self.keeps_all = False
+        """Once too many have lost power, what groups committed may be gone, and what else nobody looks at."""
+        for partition, history in self._unwatched.items():
+            state = self.latest.partition(partition.topic, partition.partition)
+            if state is not None:
+                doubtful = sum(history.is_doubtful(each) for each in state.replicas)
+                if doubtful >= self._plan.clients.min_insync_replicas:
+                    self._on_doubted(partition)
+
+    def _on_doubted(self, partition: TopicPartition) -> None:
+        self._doubted.add(partition)
+        if partition == OFFSETS:
+            self.keeps_all = False
 
     # What clients are told.
 
@@ -381,13 +436,20 @@ class ClusterRecorder(ClientRecorder):
         for partition, known in self._partitions.items():
             state = image.partition(partition.topic, partition.partition)
             if state is not known.state:
-                self._on_state(known.history, known.state, state)
+                self._on_state(partition, known.history, known.state, state)
                 known.state, known.is_touched = state, True
-        was, offsets = (each.partition(OFFSETS.topic, OFFSETS.partition) for each in (before, image))
-        if offsets is not was and self._on_state(self._offsets, was, offsets):
-            self.keeps_all = False
+        for partition, history in self._unwatched.items():
+            was, state = (each.partition(partition.topic, partition.partition) for each in (before, image))
+            if state is not was and self._on_state(partition, history, was, state):
+                self._on_doubted(partition)
 
-    def _on_state(self, history: PartitionHistory, before: PartitionImage | None, state: PartitionImage | None) -> bool:
+    def _on_state(
+        self,
+        partition: TopicPartition,
+        history: PartitionHistory,
+        before: PartitionImage | None,
+        state: PartitionImage | None,
+    ) -> bool:
         """Returns whether that was an unclean election."""
         if before is None or state is None:
             return False
@@ -397,6 +459,8 @@ class ClusterRecorder(ClientRecorder):
             return False
         self.facts["unclean election"] += 1
         history.on_unclean_election(state.leader_epoch)
+        last_offset = self.latest.last_offset
+        self._unclean.setdefault(partition, []).append(Offset(-1 if last_offset is None else last_offset))
         return True
 
     def _is_known(self, node_id: BrokerId) -> bool:
@@ -408,6 +472,9 @@ class ClusterRecorder(ClientRecorder):
         if view is not None:
             found = known.checkers.check(view)
             self.note((), (broken._replace(what=f"{known.name}: {broken.what}") for broken in found))
+            if known.last_stable is not None:
+                for each in known.transactional_views():
+                    self.note_of(known.name, LastStableOffsetIsStable.name, known.last_stable.check(each))
 
     def _check_image(self, node_id: BrokerId, process: Node, image: MetadataImage) -> None:
         self._look_at_quorum()

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tidelog.base.errors import MalformedBatchError
-from tidelog.base.ids import LeaderEpoch, Offset
-from tidelog.records import check_crc, read_header, read_records
+from tidelog.base.ids import LeaderEpoch, Offset, ProducerId
+from tidelog.records import BatchHeader, check_crc, read_header, read_records
+from tidelog.records import Record as LogRecord
+from tidelog.records.control import ControlType, read_control_type
+from tidelog.sim.checkers.transactional_logs import TransactionalBatch
 from tidelog.sim.checkers.views import Record
 from tidelog.sim.world.disk import SimulatedDisk
 
@@ -29,11 +32,15 @@ class StoredRecords:
     Attributes:
         start_offset: of the first of `records`: that of the first file.
         records: of the whole log. One without a value says which offset it has, one of the protocol's own is `Control`.
+        transactional: batches of transactions, and their markers, of the whole log.
+        readings: how often the log was read from its start.
     """
 
     def __init__(self, disk: SimulatedDisk, directory: str) -> None:
         self.start_offset = Offset(0)
         self.records: list[Record] = []
+        self.transactional: list[TransactionalBatch] = []
+        self.readings = 0
         self._disk = disk
         self._inside = f"{directory}/"
         self._read_up_to: dict[str, int] = {}
@@ -75,6 +82,8 @@ class StoredRecords:
             self._read_new()
             return known, []
         self.records = []
+        self.transactional = []
+        self.readings += 1
         self._batch_ends = []
         paths = sorted(path for path in self._disk.files if path.startswith(self._inside) and path.endswith(LOG_SUFFIX))
         self.start_offset = Offset(_base_offset(paths[0]) if paths else 0)
@@ -119,16 +128,22 @@ class StoredRecords:
                     break
                 check_crc(data, position, header)
                 epoch = LeaderEpoch(header.leader_epoch)
-                values = (
-                    (record.value if record.value is not None else record.offset)
-                    for record in read_records(data, position, header)
-                )
+                records = list(read_records(data, position, header))
+                values = (record.value if record.value is not None else record.offset for record in records)
                 self.records += [(epoch, Control(value) if header.is_control else value) for value in values]
+                if header.is_transactional:
+                    self.transactional.append(_transactional(header, records))
             except MalformedBatchError:
                 break
             position += header.size_bytes
             self._batch_ends.append((self.end_offset, path, start + position))
         return position
+
+
+def _transactional(header: BatchHeader, records: list[LogRecord]) -> TransactionalBatch:
+    commits = read_control_type(records[0].key) is ControlType.COMMIT if header.is_control else None
+    begin, end = Offset(header.base_offset), Offset(header.next_offset)
+    return TransactionalBatch(begin, end, ProducerId(header.producer_id), commits)
 
 
 def _base_offset(path: str) -> int:
