@@ -28,6 +28,7 @@ from tidelog.client.cluster import World
 from tidelog.client.core.values import ConsumerRecord
 from tidelog.client.factory import AsyncFactory
 from tidelog.client.options import Isolation
+from tidelog.log.config import INT64_MAX
 from tidelog.sim.checkers.copies import CopyTransaction, Fate, copy_of, latest_key
 from tidelog.sim.faults.own_bugs import words_of
 from tidelog.sim.runs.transaction_plan import COPIES, LATEST, TransactionPlan
@@ -104,12 +105,13 @@ class TransactionalWorkload:
 
     async def prepare(self) -> None:
         """Make the topics, and let the witness look at them."""
-        compacted = {"cleanup.policy": "compact"}
+        any_time = {"message.timestamp.after.max.ms": str(INT64_MAX)}  # clocks jump, and the copiers' does not
+        compacted = any_time | {"cleanup.policy": "compact"}
         if self._plan.is_compacted:
             compacted["segment.bytes"] = str(self._plan.segment_bytes)
         async with self._factory.admin() as admin:
             topics = [
-                NewTopic(COPIES, self._plan.partitions, self._replication_factor),
+                NewTopic(COPIES, self._plan.partitions, self._replication_factor, configs=any_time),
                 NewTopic(LATEST.topic, 1, self._replication_factor, configs=compacted),
             ]
             await admin.create_topics(topics)
@@ -226,6 +228,7 @@ class TransactionalWorkload:
             await client.end(commits=False)
             one.fate = Fate.ABORTED
             is_over = False
+            await asyncio.sleep(RETRY_SECONDS if isinstance(error, KafkaError) else 0)
         if not is_over:
             consumer.seek(copier.source, before.offset, before.leader_epoch)
         if client.version == 1 and client.doubts > doubts:
