@@ -33,7 +33,12 @@ from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchResponse,
 )
 from tidelog.wire.messages.api_10_find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from tidelog.wire.messages.api_19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from tidelog.wire.messages.api_22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from tidelog.wire.messages.api_24_add_partitions_to_txn import (
@@ -53,6 +58,12 @@ from tidelog.wire.messages.api_34_alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
+)
+from tidelog.wire.messages.api_44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
 )
 from tidelog.wire.messages.api_65_describe_transactions import (
     DescribeTransactionsRequest,
@@ -285,3 +296,26 @@ def test_markers_are_answered_partition_by_partition(node_client: WireClient) ->
     asked_ends = ListOffsetsRequest(topics=[ListOffsetsTopic(name="long-marked", partitions=ends)])
     (ended,) = node_client.ask(ApiKey.LIST_OFFSETS, 7, asked_ends, ListOffsetsResponse).topics
     assert {row.offset for row in ended.partitions} == {2}
+
+
+def test_more_settings_than_there_are_are_refused_whatever_they_say(node_client: WireClient) -> None:
+    named = [CreatableTopicConfig(name="retention.ms", value=str(number)) for number in range(COUNT)]
+    topics = [
+        CreatableTopic(name="long-set", num_partitions=1, replication_factor=1, configs=named),
+        CreatableTopic(name="short-set", num_partitions=1, replication_factor=1, configs=named[:1]),
+    ]
+    made = node_client.ask(
+        ApiKey.CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=60_000), CreateTopicsResponse
+    )
+    assert [(one.name, one.error_code) for one in made.topics] == [
+        ("long-set", Code.INVALID_CONFIG),
+        ("short-set", Code.NONE),
+    ]
+    changes = [AlterableConfig(name=one.name, config_operation=0, value=one.value) for one in named]
+    request = IncrementalAlterConfigsRequest(
+        resources=[AlterConfigsResource(resource_type=2, resource_name="short-set", configs=changes)]
+    )
+    (changed,) = node_client.ask(
+        ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request, IncrementalAlterConfigsResponse
+    ).responses
+    assert (changed.error_code, changed.resource_name) == (Code.INVALID_REQUEST, "short-set")

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from support.fixtures.loop_steps import Steps
+from tidelog.base.ids import PartitionIndex, TopicPartition
 from tidelog.base.ports import Executor
 from tidelog.io.executor import InlineExecutor, ThreadExecutor
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.division import Division
+from tidelog.server.api.handlers import api_35_describe_log_dirs
 from tidelog.server.api.long_requests import in_pieces, is_long, let_go
 from tidelog.wire.api import ApiKey, api
 from tidelog.wire.messages.api_00_produce import (
@@ -58,6 +61,7 @@ from tidelog.wire.messages.api_27_write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from tidelog.wire.messages.api_35_describe_log_dirs import DescribeLogDirsRequest
 from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -444,3 +448,45 @@ def test_markers_of_one_producer_are_one_row() -> None:
     assert told == [(7, list(range(100))), (8, list(range(100)))]
     division.let_go(joined)
     assert joined.markers == []
+
+
+class LogDirStandIn:
+    path, failure = "d", None
+
+
+class Replica:
+    """One that counts, by step of the loop, how often it is looked at."""
+
+    log = SimpleNamespace(log_end_offset=0, size_bytes=1)
+
+    def __init__(self, index: int, steps: Steps) -> None:
+        self.topic_partition = TopicPartition("t", PartitionIndex(index))
+        self._steps = steps
+
+    @property
+    def high_watermark(self) -> int:
+        self._steps.count()
+        return 0
+
+
+def test_log_directories_are_described_in_turns_however_many_replicas_there_are() -> None:
+    steps, directory = Steps(), LogDirStandIn()
+
+    async def room(_: object) -> tuple[int, int]:
+        return 2, 1
+
+    node: Any = SimpleNamespace(
+        broker=SimpleNamespace(
+            partitions=[Replica(index, steps) for index in range(1_300)], moves=SimpleNamespace(copies=[])
+        ),
+        config=SimpleNamespace(log_directories=["d"]),
+        consistency_state=None,
+        executor=InlineExecutor(),
+        files=SimpleNamespace(directories=[directory], directory_of=lambda _: directory, room_in=room),
+    )
+    context: Any = SimpleNamespace(is_long=False, reflects=None)
+    answer = asyncio.run(api_35_describe_log_dirs.handle(node, DescribeLogDirsRequest(topics=None), context))
+    (topic,) = answer.results[0].topics
+    assert [one.partition_index for one in topic.partitions] == list(range(1_300))
+    assert steps.counts == [500, 500, 300]
+    assert context.is_long, "the answer is written on another thread"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.controller import AlteredConfigs, ConfigChange, ConfigsToAlter, PartitionScan
@@ -19,7 +19,17 @@ from tidelog.server.api.forwarding import send_to_controller
 if TYPE_CHECKING:
     from tidelog.server.api.ports import ServerApi
 
+T = TypeVar("T")
+
 RESOURCE_TYPES = {int(kind): kind for kind in ResourceType}
+
+CHANGES_MAX = 1_000
+"""Of one resource. There are not so many settings: who changes more names some that there are not, or some twice."""
+
+
+def looked_at(configs: list[T]) -> list[T]:
+    """Of what is listed of one resource, no more than it takes to see that it is too much."""
+    return configs if len(configs) <= CHANGES_MAX else configs[: CHANGES_MAX + 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +74,10 @@ async def alter_configs(
         try:
             if kind == ResourceType.UNKNOWN:
                 raise refusal(Code.INVALID_REQUEST, f"resource type {one.resource_type} has no settings here")
+            if len(one.changes) > CHANGES_MAX:
+                raise refusal(
+                    Code.INVALID_REQUEST, f"more than {CHANGES_MAX} settings of {one.resource_name!r} are named at once"
+                )
             if kind == ResourceType.BROKER_LOGGER:
                 is_alone = counts[one.resource_type, one.resource_name] == 1
                 _alter_loggers(node, one, is_alone=is_alone, replaces_all=replaces_all, validate_only=validate_only)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.controller import CreatedTopic, NewTopic
+from tidelog.controller.partitions import PARTITIONS_PER_REQUEST_MAX
+from tidelog.server.api.alter_configs import CHANGES_MAX
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_19_create_topics import (
     CreatableTopic,
@@ -27,13 +29,20 @@ if TYPE_CHECKING:
 
 
 async def handle(node: ControllerApi, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+    wanted = [topic for topic in request.topics if len(topic.configs) <= CHANGES_MAX]
     try:
-        created = await node.create_topics_here(
-            [_new(topic) for topic in request.topics], validate_only=request.validate_only
-        )
+        created = await node.create_topics_here([_new(topic) for topic in wanted], validate_only=request.validate_only)
     except KafkaError as error:
         return refused(request, context, error)
-    return CreateTopicsResponse(topics=[_row(result) for result in created])
+    results = iter(created)
+    return CreateTopicsResponse(
+        topics=[_row(next(results) if len(one.configs) <= CHANGES_MAX else _too_much(one)) for one in request.topics]
+    )
+
+
+def _too_much(topic: CreatableTopic) -> CreatedTopic:
+    why = f"topic {topic.name!r}: more than {CHANGES_MAX} settings are named at once"
+    return CreatedTopic(topic.name, Code.INVALID_CONFIG, why)
 
 
 def refused(request: CreateTopicsRequest, context: RequestContext, error: KafkaError) -> CreateTopicsResponse:
@@ -48,7 +57,8 @@ def _new(topic: CreatableTopic) -> NewTopic:
         num_partitions=None if topic.num_partitions == -1 else topic.num_partitions,
         replication_factor=None if topic.replication_factor == -1 else topic.replication_factor,
         assignments=tuple(
-            (one.partition_index, tuple(BrokerId(broker) for broker in one.broker_ids)) for one in topic.assignments
+            (one.partition_index, tuple(BrokerId(broker) for broker in one.broker_ids))
+            for one in topic.assignments[: PARTITIONS_PER_REQUEST_MAX + 1]  # with more it is refused, whatever they are
         ),
         configs=tuple((one.name, one.value) for one in topic.configs),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.controller import ConfigChange, ConfigOperation
-from tidelog.server.api.alter_configs import Alteration, alter_configs
+from tidelog.server.api.alter_configs import Alteration, alter_configs, looked_at
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire.messages.api_33_alter_configs import (
@@ -28,7 +28,7 @@ async def handle(node: ServerApi, request: AlterConfigsRequest, context: Request
         Alteration(
             one.resource_type,
             one.resource_name,
-            [ConfigChange(config.name, ConfigOperation.SET, config.value) for config in one.configs],
+            [ConfigChange(config.name, ConfigOperation.SET, config.value) for config in looked_at(one.configs)],
         )
         for one in request.resources
     ]

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, DiskError
 from tidelog.base.ids import TopicPartition
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.storage.log_dir import LogDir
+from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_35_describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsRequest,
@@ -27,9 +29,13 @@ from tidelog.wire.messages.api_35_describe_log_dirs import (
 if TYPE_CHECKING:
     from tidelog.server.api.ports import DataApi
 
+TOLD_AT_ONCE_MAX = 500
+"""Replicas, before others have their turn."""
+
 
 async def handle(node: DataApi, request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
-    by_directory = _rows_by_directory(node, request)
+    context.reflects = context.reflects or node.consistency_state
+    by_directory = await _rows_by_directory(node, request, context)
     held = {directory.path: directory for directory in node.files.directories}
     results = []
     for path in node.config.log_directories:
@@ -38,7 +44,8 @@ async def handle(node: DataApi, request: DescribeLogDirsRequest, context: Reques
         if directory is not None and directory.failure is None:
             try:
                 result.total_bytes, result.usable_bytes = await node.files.room_in(directory)
-                result.topics = _topics(by_directory[directory])
+                topics = partial(_topics, by_directory[directory])
+                result.topics = await node.executor.compute(topics) if context.is_long else topics()
                 result.error_code = Code.NONE
             except DiskError:
                 node.broker.on_suspicion(directory)
@@ -46,12 +53,16 @@ async def handle(node: DataApi, request: DescribeLogDirsRequest, context: Reques
     return DescribeLogDirsResponse(results=results)
 
 
-def _rows_by_directory(
-    node: DataApi, request: DescribeLogDirsRequest
+async def _rows_by_directory(
+    node: DataApi, request: DescribeLogDirsRequest, context: RequestContext
 ) -> dict[LogDir, list[tuple[TopicPartition, DescribeLogDirsPartition]]]:
-    requested = None if request.topics is None else {(t.topic, index) for t in request.topics for index in t.partitions}
+    asked = partial(_requested, request)
+    requested = await node.executor.compute(asked) if context.is_long else asked()
     found: dict[LogDir, list[tuple[TopicPartition, DescribeLogDirsPartition]]] = defaultdict(list)
-    for partition in node.broker.partitions:
+    partitions = node.broker.partitions
+    if len(partitions) > TOLD_AT_ONCE_MAX:
+        context.is_long = True
+    async for partition in in_turns(partitions, turn_size=TOLD_AT_ONCE_MAX):
         topic_partition, log = partition.topic_partition, partition.log
         directory = node.files.directory_of(topic_partition)
         if directory is not None and (requested is None or topic_partition in requested):
@@ -64,6 +75,12 @@ def _rows_by_directory(
             row = DescribeLogDirsPartition(topic_partition.partition, future.log.size_bytes, future.offset_lag, True)
             found[directory].append((topic_partition, row))
     return found
+
+
+def _requested(request: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
+    return (
+        None if request.topics is None else {(one.topic, index) for one in request.topics for index in one.partitions}
+    )
 
 
 def _topics(rows: list[tuple[TopicPartition, DescribeLogDirsPartition]]) -> list[DescribeLogDirsTopic]:

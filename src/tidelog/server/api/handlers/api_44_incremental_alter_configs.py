@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidelog.controller import ConfigChange
-from tidelog.server.api.alter_configs import Alteration, alter_configs
+from tidelog.server.api.alter_configs import Alteration, alter_configs, looked_at
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.server.transport.listener_roles import CONTROLLER
 from tidelog.wire.messages.api_44_incremental_alter_configs import (
@@ -30,7 +30,7 @@ async def handle(
         Alteration(
             one.resource_type,
             one.resource_name,
-            [ConfigChange(config.name, config.config_operation, config.value) for config in one.configs],
+            [ConfigChange(config.name, config.config_operation, config.value) for config in looked_at(one.configs)],
         )
         for one in request.resources
     ]
