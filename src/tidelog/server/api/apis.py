@@ -105,7 +105,9 @@ APIS: dict[int, ServedApi] = {
     ApiKey.HEARTBEAT: ServedApi("api_12_heartbeat", (BROKER,)),
     ApiKey.LEAVE_GROUP: ServedApi("api_13_leave_group", (BROKER,)),
     ApiKey.SYNC_GROUP: ServedApi("api_14_sync_group", (BROKER,)),
-    ApiKey.DESCRIBE_GROUPS: ServedApi("api_15_describe_groups", (BROKER,), division=Division("groups", "groups")),
+    ApiKey.DESCRIBE_GROUPS: ServedApi(
+        "api_15_describe_groups", (BROKER,), division=Division("groups", "groups", weight_max=WRITES_MAX)
+    ),
     ApiKey.LIST_GROUPS: ServedApi("api_16_list_groups", (BROKER,)),
     ApiKey.API_VERSIONS: ServedApi("api_18_api_versions", (BROKER, CONTROLLER)),
     ApiKey.CREATE_TOPICS: ServedApi(
@@ -126,7 +128,7 @@ APIS: dict[int, ServedApi] = {
         "api_21_delete_records",
         (BROKER,),
         are_denied=of_topics("topics", index="partition_index"),
-        division=Division("topics", "topics", PARTITIONS, waits_for_all=True),
+        division=Division("topics", "topics", PARTITIONS, weight_max=WRITES_MAX, waits_for_all=True),
     ),
     ApiKey.INIT_PRODUCER_ID: ServedApi("api_22_init_producer_id", (BROKER,)),
     ApiKey.ADD_PARTITIONS_TO_TXN: ServedApi(
@@ -205,7 +207,9 @@ APIS: dict[int, ServedApi] = {
             "topic_partitions", "replica_election_results", inner=Division("partitions", "partition_result")
         ),
     ),
-    ApiKey.DELETE_GROUPS: ServedApi("api_42_delete_groups", (BROKER,), division=Division("groups_names", "results")),
+    ApiKey.DELETE_GROUPS: ServedApi(
+        "api_42_delete_groups", (BROKER,), division=Division("groups_names", "results", weight_max=WRITES_MAX)
+    ),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: ServedApi(
         "api_44_incremental_alter_configs",
         (BROKER, CONTROLLER),
@@ -230,7 +234,7 @@ APIS: dict[int, ServedApi] = {
         "api_47_offset_delete",
         (BROKER,),
         are_denied=of_topics("topics", index="partition_index"),
-        division=Division("topics", "topics", PARTITIONS),
+        division=Division("topics", "topics", PARTITIONS, weight_max=WRITES_MAX),
     ),
     ApiKey.ALTER_REPLICA_LOG_DIRS: ServedApi(
         "api_34_alter_replica_log_dirs", (BROKER,), are_denied=names_unknown(moved)

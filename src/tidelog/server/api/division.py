@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 ELEMENTS_MAX = 256
 """In a piece. The dearest take some ten microseconds each."""
 WRITES_MAX = 64
-"""In a piece of which each element is a write to a log of its own."""
+"""In a piece of which each element is a write to a log of its own, or asks a coordinator."""
 RECORDS_MAX = 64
 """In a piece that becomes records of the metadata log: each takes some hundred microseconds here, and at every node."""
 
