@@ -26,6 +26,7 @@ LOOK_INTERVAL_SECONDS = 10.0
 LOCAL_PARTITION_BLOCKS = 80
 """That a replica of this node takes, once it was made; and the next, that any partition of the cluster takes."""
 KNOWN_PARTITION_BLOCKS = 18
+BLOCK_BYTES = 70
 QUIET_PART = 0.05
 """Of a core, with all threads: a node that takes less is quiet."""
 
@@ -102,9 +103,15 @@ class GarbageCollection:
             self.on_interval(is_quiet=is_quiet, expected_blocks=expected_blocks())
 
 
-def expected_blocks(local_partitions: int, known_partitions: int) -> int:
-    """About how many blocks of memory partitions take: replicas of this node, and all that the metadata knows."""
-    return LOCAL_PARTITION_BLOCKS * local_partitions + KNOWN_PARTITION_BLOCKS * known_partitions
+def expected_blocks(local_partitions: int, known_partitions: int, counted_bytes: int = 0) -> int:
+    """About how many blocks of memory are known to be in use.
+
+    Args:
+        local_partitions: replicas of this node; `known_partitions`: all that the metadata knows.
+        counted_bytes: by those who bound what they take: long requests that are under way, groups, transactions.
+    """
+    partitions = LOCAL_PARTITION_BLOCKS * local_partitions + KNOWN_PARTITION_BLOCKS * known_partitions
+    return partitions + counted_bytes // BLOCK_BYTES
 
 
 def _on_collection(phase: str, info: dict[str, int]) -> None:

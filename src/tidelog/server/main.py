@@ -17,6 +17,7 @@ from tidelog.io.disk import RealDisk
 from tidelog.io.executor import ThreadExecutor
 from tidelog.io.network import RealNetwork
 from tidelog.io.rng import SystemRng
+from tidelog.server.api.fetch_sessions import PARTITION_BYTES
 from tidelog.server.garbage import GarbageCollection, expected_blocks
 from tidelog.server.node import Node
 from tidelog.server.settings.config import NodeConfig
@@ -112,7 +113,10 @@ async def _run(
 
 def _expected_blocks(node: Node) -> int:
     known_count = sum(len(topic.partitions) for topic in node.image.topics_by_name.values())
-    return expected_blocks(len(node.broker.partitions), known_count)
+    requests_bytes = sum(memory.requests.used_bytes for memory in node.listeners.memory.values())
+    sessions_bytes = node.fetch_sessions.partition_count * PARTITION_BYTES
+    counted_bytes = requests_bytes + sessions_bytes + node.groups.memory_bytes + node.transactions.memory_bytes
+    return expected_blocks(len(node.broker.partitions), known_count, counted_bytes)
 
 
 def _on_parent(parent_fd: int, stop: Callable[[str], None], loop: asyncio.AbstractEventLoop) -> None:

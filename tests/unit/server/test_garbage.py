@@ -134,6 +134,8 @@ def test_memory_that_partitions_are_known_to_take_is_not_looked_through(
     assert garbage.is_due(is_quiet=True)
     memory.blocks += GROWN_QUIETLY_BLOCKS + 1
     assert garbage.is_due(is_quiet=True, expected_blocks=expected), "that is something else"
+    requested = expected_blocks(30_100, 30_100, counted_bytes=100 << 20)
+    assert not garbage.is_due(is_quiet=True, expected_blocks=requested), "a long request, which is counted"
     garbage.look_at_all(expected)
     memory.blocks = made
     assert not garbage.is_due(is_quiet=True, expected_blocks=expected)

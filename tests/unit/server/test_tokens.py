@@ -13,7 +13,7 @@ import pytest
 from support.clients.token_client import LATE, OneNode, codes_of, metadata, play, produce
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import Offset
-from tidelog.server.api.handlers.api_01_fetch import PARTITION_BYTES
+from tidelog.server.api.fetch_sessions import PARTITION_BYTES
 from tidelog.server.api.long_requests import kept_bytes
 from tidelog.server.api.tokens import LOOKED_AT_ONCE_MAX, TokenGate
 from tidelog.server.transport.listeners import CLIENTS

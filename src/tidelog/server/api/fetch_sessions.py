@@ -36,6 +36,9 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 INT32_MAX = 0x7FFF_FFFF
 
+PARTITION_BYTES = 430
+"""About what a session takes for a partition, of which half is what the request said of it."""
+
 LET_GO_AT_ONCE_MAX = 500
 """Partitions, of a session that ended: each takes a few microseconds."""
 

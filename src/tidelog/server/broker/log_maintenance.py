@@ -24,6 +24,8 @@ from tidelog.server.transport.turns import in_turns
 logger = logging.getLogger("tidelog.server.log_upkeep")
 
 TICK_MS = 1000
+RETAINED_AT_ONCE_MAX = 8
+"""Partitions, before others have their turn: one that gets a new segment takes half a millisecond and more."""
 
 
 class Hosted(Protocol):
@@ -106,7 +108,7 @@ class LogMaintenance:
         some of them come back with the power, readers are kept from what was deleted.
         """
         moved: dict[LogDir, list[Partition]] = {}
-        for each in partitions:
+        async for each in in_turns(partitions, turn_size=RETAINED_AT_ONCE_MAX):
             log_dir = self._files.directory_of(each.topic_partition)
             if log_dir is None or not each.role.is_active or each.log_lock.locked():
                 continue

@@ -20,7 +20,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.division import Division, with_value
 from tidelog.server.api.fetch_reading import ZSTD_FROM_VERSION, FetchReading
-from tidelog.server.api.fetch_sessions import FetchSession, begins_anew
+from tidelog.server.api.fetch_sessions import PARTITION_BYTES, FetchSession, begins_anew
 from tidelog.server.api.leader_hints import endpoints_of
 from tidelog.server.api.long_requests import forget_lists
 from tidelog.wire.messages.api_01_fetch import FetchRequest, FetchResponse, NodeEndpoint
@@ -32,10 +32,6 @@ TOPIC_IDS_FROM_VERSION = 13
 LEADERS_FROM_VERSION = 16
 FOLLOWERS_FROM_VERSION = 11
 """Readers of older versions know nothing of replicas to read from, and expect the leader (KIP-392)."""
-
-
-PARTITION_BYTES = 430
-"""About what a session takes for a partition, of which half is what the request said of it."""
 
 BY_PARTS = Division("topics", "responses", Division("partitions", "partitions"), weight_max=500)
 FORGOTTEN_BY_PARTS = BY_PARTS._replace(listed="forgotten_topics_data")
