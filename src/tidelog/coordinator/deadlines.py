@@ -16,6 +16,8 @@ class Cause(Enum):
     SESSION = "a member's session, or the time for a new member to come back with its id"
     JOIN = "the time for members to join"
     SYNC = "the time for members to sync"
+    CONSUMER_SESSION = "the session of a member of a consumer group"
+    CONSUMER_REVOCATION = "the time for it to give partitions up"
 
 
 class Alarm(NamedTuple):

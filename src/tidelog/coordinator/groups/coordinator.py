@@ -13,7 +13,7 @@ back (deadlines); `wall_ms` is the time of day (timestamps in records, retention
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 from tidelog.base.errors import Code, CorruptLogError, KafkaError, refusal
 from tidelog.base.ids import LeaderEpoch, Offset
@@ -21,6 +21,8 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups import describe, membership, offsets, rebalance, transactional_offsets
+from tidelog.coordinator.groups.consumer.commit_checks import check_fetch
+from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from tidelog.coordinator.groups.expiry import OffsetExpiry
 from tidelog.coordinator.groups.group import Change, Group, restored
 from tidelog.coordinator.groups.group_journal import GroupJournal
@@ -61,6 +63,7 @@ class GroupCoordinator:
         self._memory = CoordinatorMemory(sys.maxsize) if memory is None else memory
         self._restored = CoordinatorMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
         self._journal = GroupJournal(settings, self._memory)
+        self.consumer_groups = ConsumerGroups(self._journal, self.groups, rng)
         self._expiry = OffsetExpiry(self._journal, self.groups)
 
     @property
@@ -142,6 +145,7 @@ class GroupCoordinator:
             group.charge(self._memory)
             for member in group.members.values():
                 rebalance.extend_session(journal, at, member)
+        self.consumer_groups.start(at)
         self._expiry.start(at)
         for group in list(self.groups.values()):
             if len(group.members) > journal.settings.group_size_max:  # it was lowered meanwhile
@@ -163,6 +167,7 @@ class GroupCoordinator:
                 member.sync_request = None
             group.release()
         self.groups.clear()
+        self.consumer_groups.release()
         journal.state.pending.release()
 
     # What clients ask.
@@ -184,6 +189,7 @@ class GroupCoordinator:
             group_id = self._checked(request.group_id)
             joiner = membership.Joiner(request, request_id, api_version, client_id, client_host)
             membership.check_join(self._journal, joiner)
+            self.consumer_groups.give_up(group_id)
             group = self.groups.get(group_id)
             if group is None:
                 if request.member_id:
@@ -194,7 +200,7 @@ class GroupCoordinator:
             finally:
                 self._forget_if_nothing(group, at)
 
-        self._run(request_id, now_ms, wall_ms, join)
+        self._journal.run(request_id, now_ms, wall_ms, join)
 
     def on_sync_group(self, request_id: RequestId, request: SyncGroupRequest, *, now_ms: int, wall_ms: int) -> None:
         """Answered with a `SyncGroupResponse` once the leader has assigned."""
@@ -203,7 +209,7 @@ class GroupCoordinator:
             group = self._member_group(request.group_id)
             membership.on_sync(self._journal, at, group, request, request_id)
 
-        self._run(request_id, now_ms, wall_ms, sync)
+        self._journal.run(request_id, now_ms, wall_ms, sync)
 
     def on_heartbeat(self, request_id: RequestId, request: HeartbeatRequest, *, now_ms: int, wall_ms: int) -> None:
         """Answered with a `HeartbeatResponse`."""
@@ -212,7 +218,7 @@ class GroupCoordinator:
             group = self._member_group(request.group_id)
             membership.on_heartbeat(self._journal, at, group, request, request_id)
 
-        self._run(request_id, now_ms, wall_ms, beat)
+        self._journal.run(request_id, now_ms, wall_ms, beat)
 
     def on_leave_group(
         self, request_id: RequestId, request: LeaveGroupRequest, *, api_version: int, now_ms: int, wall_ms: int
@@ -225,7 +231,7 @@ class GroupCoordinator:
             if group is not None:
                 self._forget_if_nothing(group, at)
 
-        self._run(request_id, now_ms, wall_ms, leave)
+        self._journal.run(request_id, now_ms, wall_ms, leave)
 
     def on_offset_commit(
         self, request_id: RequestId, request: OffsetCommitRequest, *, api_version: int, now_ms: int, wall_ms: int
@@ -240,7 +246,10 @@ class GroupCoordinator:
         try:
             if len(group_id) > NAME_SIZE_BYTES_MAX // 4:
                 self._check_length(group_id)
-            offsets.on_commit(journal, at, self.groups.get(group_id), request, request_id, api_version=api_version)
+            group = self.groups.get(group_id)
+            if not self.consumer_groups.check_commit(request, api_version):
+                offsets.check_committer(journal, at, group, request, api_version)
+            offsets.on_commit(journal, at, request, request_id)
         except KafkaError as error:
             journal.answer(request_id, error)
 
@@ -255,9 +264,12 @@ class GroupCoordinator:
 
         def commit(at: Moment) -> None:
             group = self.groups.get(self._checked(request.group_id))
-            transactional_offsets.on_commit(self._journal, at, group, request, request_id, api_version=api_version)
+            transactional_offsets.check_producer(request)
+            if not self.consumer_groups.check_transactional_commit(request):
+                transactional_offsets.check_committer(self._journal, group, request)
+            transactional_offsets.on_commit(self._journal, at, request, request_id, api_version=api_version)
 
-        self._run(request_id, now_ms, wall_ms, commit)
+        self._journal.run(request_id, now_ms, wall_ms, commit)
 
     def on_end_transaction(
         self,
@@ -287,7 +299,7 @@ class GroupCoordinator:
                 coordinator_epoch=coordinator_epoch,
             )
 
-        self._run(request_id, now_ms, wall_ms, end)
+        self._journal.run(request_id, now_ms, wall_ms, end)
 
     def on_offset_fetch(
         self,
@@ -305,9 +317,12 @@ class GroupCoordinator:
         """
 
         def fetch(at: Moment) -> None:
+            consumer_group = self.consumer_groups.groups.get(request.group_id)
+            if consumer_group is not None:
+                check_fetch(consumer_group, request)
             offsets.on_fetch(self._journal, request, request_id, require_stable=require_stable)
 
-        self._run(request_id, now_ms, wall_ms, fetch)
+        self._journal.run(request_id, now_ms, wall_ms, fetch)
 
     def on_offset_delete(
         self, request_id: RequestId, request: OffsetDeleteRequest, *, now_ms: int, wall_ms: int
@@ -318,7 +333,7 @@ class GroupCoordinator:
             group = self.groups.get(self._checked(request.group_id))
             offsets.on_offset_delete(self._journal, group, request, request_id)
 
-        self._run(request_id, now_ms, wall_ms, delete)
+        self._journal.run(request_id, now_ms, wall_ms, delete)
 
     def on_describe_group(
         self, request_id: RequestId, group_id: str, *, api_version: int, now_ms: int, wall_ms: int
@@ -329,7 +344,7 @@ class GroupCoordinator:
             answer = describe.described(self._journal, self.groups.get(group_id), group_id, api_version)
             self._journal.answer(request_id, answer)
 
-        self._run(request_id, now_ms, wall_ms, respond)
+        self._journal.run(request_id, now_ms, wall_ms, respond)
 
     def on_list_groups(
         self, request_id: RequestId, states: Sequence[str], types: Sequence[str], *, now_ms: int, wall_ms: int
@@ -339,7 +354,7 @@ class GroupCoordinator:
         def respond(at: Moment) -> None:
             self._journal.answer(request_id, describe.listed(self._journal, self.groups, states, types))
 
-        self._run(request_id, now_ms, wall_ms, respond)
+        self._journal.run(request_id, now_ms, wall_ms, respond)
 
     def on_delete_group(self, request_id: RequestId, group_id: str, *, now_ms: int, wall_ms: int) -> None:
         """Answered with a `DeletableGroupResult`."""
@@ -347,10 +362,11 @@ class GroupCoordinator:
         def delete(at: Moment) -> None:
             group = self.groups.get(group_id)
             offsets.on_delete_group(self._journal, group, group_id, request_id)
+            self.consumer_groups.settle_memory()
             if group is not None:
                 self._forget_if_nothing(group, at)
 
-        self._run(request_id, now_ms, wall_ms, delete)
+        self._journal.run(request_id, now_ms, wall_ms, delete)
 
     # What else happens.
 
@@ -399,14 +415,16 @@ class GroupCoordinator:
         at = Moment(now_ms, wall_ms)
         while (alarm := journal.deadlines.pop_due(now_ms)) is not None:
             self._on_due(alarm, at)
+        self.consumer_groups.on_time(at)
         self._expiry.on_time(at)
+        self.consumer_groups.settle_memory()
 
     def next_deadline_ms(self) -> int | None:
         """When to call `on_time`, by the clock of `now_ms`; None while there is nothing to wait for."""
         if not self._journal.is_active:
             return None
-        known = [one for one in (self._journal.deadlines.next_ms(), self._expiry.next_ms) if one is not None]
-        return min(known, default=None)
+        known = (self._journal.deadlines.next_ms(), self.consumer_groups.next_ms, self._expiry.next_ms)
+        return min((one for one in known if one is not None), default=None)
 
     # What to do about it.
 
@@ -418,17 +436,10 @@ class GroupCoordinator:
                 self._journal.pending_member_ids.pop(answer.request_id, None)
         return ready
 
-    def _run(self, request_id: RequestId, now_ms: int, wall_ms: int, work: Callable[[Moment], None]) -> None:
-        journal = self._journal
-        if not journal.is_active:
-            journal.answer_at_once(request_id, journal.why_inactive)
-            return
-        try:
-            work(Moment(now_ms, wall_ms))
-        except KafkaError as error:
-            journal.answer(request_id, error.with_traceback(None))  # many may wait, each with its frames
-
     def _on_due(self, alarm: Alarm, at: Moment) -> None:
+        if alarm.cause in (Cause.CONSUMER_SESSION, Cause.CONSUMER_REVOCATION):
+            self.consumer_groups.on_due(alarm, at)
+            return
         group = self.groups.get(alarm.group_id)
         if group is None:
             return

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidelog.base.errors import Code
+from tidelog.coordinator.groups.consumer.describe_consumer_groups import CONSUMER
+from tidelog.coordinator.groups.consumer.describe_consumer_groups import listed as listed_consumer_groups
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.wire.messages.api_15_describe_groups import DescribedGroup, DescribedGroupMember
@@ -18,12 +20,12 @@ NAMES_MISSING_GROUPS_SINCE = 6
 def described(journal: GroupJournal, group: Group | None, group_id: str, api_version: int) -> DescribedGroup:
     """A group with its members; what they want and got is told of a stable one only."""
     if group is None:
-        if journal.state.has_offsets(group_id):
+        if journal.state.has_offsets(group_id) and group_id not in journal.state.consumer_groups:
             return DescribedGroup(group_id=group_id, group_state=GroupState.EMPTY.value)
         missing = DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
         if api_version >= NAMES_MISSING_GROUPS_SINCE:
             missing.error_code = Code.GROUP_ID_NOT_FOUND.value
-            missing.error_message = f"there is no group {group_id!r}"
+            missing.error_message = f"there is no classic group {group_id!r}"
         return missing
     is_stable = group.state is GroupState.STABLE
     return DescribedGroup(
@@ -50,14 +52,21 @@ def listed(
 ) -> tuple[ListedGroup, ...]:
     """All groups, or those in one of some states and of one of some types, whatever the case of the letters."""
     wanted_states = {one.lower() for one in states}
-    if types and CLASSIC not in {one.lower() for one in types}:
-        return ()
-    found = [(group_id, group.protocol_type or "", group.state) for group_id, group in groups.items()]
+    wanted_types = {one.lower() for one in types} or {CLASSIC, CONSUMER}
     state = journal.state
-    simple = {**state.offsets, **state.pending.groups} if state.pending else state.offsets
-    found += ((group_id, "", GroupState.EMPTY) for group_id in simple if group_id not in groups)
-    return tuple(
-        ListedGroup(group_id=group_id, protocol_type=protocol_type, group_state=state.value, group_type=CLASSIC)
-        for group_id, protocol_type, state in found
-        if not wanted_states or state.value.lower() in wanted_states
-    )
+    found: list[ListedGroup] = []
+    if CLASSIC in wanted_types:
+        classic = [(group_id, group.protocol_type or "", group.state) for group_id, group in groups.items()]
+        simple = {**state.offsets, **state.pending.groups} if state.pending else state.offsets
+        classic += (
+            (group_id, "", GroupState.EMPTY)
+            for group_id in simple
+            if group_id not in groups and group_id not in state.consumer_groups
+        )
+        found += (
+            ListedGroup(group_id=group_id, protocol_type=protocol_type, group_state=one.value, group_type=CLASSIC)
+            for group_id, protocol_type, one in classic
+        )
+    if CONSUMER in wanted_types:
+        found += listed_consumer_groups(state.consumer_groups)
+    return tuple(one for one in found if not wanted_states or one.group_state.lower() in wanted_states)

@@ -1,14 +1,16 @@
 """Offset retention (KIP-211): what is forgotten, and when.
 
 An offset is kept while its group has members that want its topic; afterwards for `offsets.retention.minutes`, counted
-from when the group became empty, or, where there never was a member, from the commit. What remains of a group that is
-empty and has no offsets goes as well. An offset that an open transaction may move stays, and so does its group.
+from when the group became empty, or, where there never was a member, from the commit. In a consumer group (KIP-848) it
+is always counted from the commit. What remains of a group that is empty and has no offsets goes as well. An offset that
+an open transaction may move stays, and so does its group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tidelog.coordinator.groups.consumer import recorded
 from tidelog.coordinator.groups.group import Change, Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import decode_offset, group_key, offset_key
@@ -43,7 +45,8 @@ class OffsetExpiry:
             return
         if not self._todo:
             recorded = journal.state.offsets
-            self._todo = [*recorded, *(group_id for group_id in self._groups if group_id not in recorded)]
+            others = (*self._groups, *journal.state.consumer_groups)
+            self._todo = [*recorded, *(group_id for group_id in others if group_id not in recorded)]
         left = STEP_OFFSETS_MAX
         records: list[KeyValue] = []
         while self._todo and left > 0:
@@ -73,6 +76,9 @@ class OffsetExpiry:
                 group.is_recorded = False
             group.go(Change.DELETED, at.wall_ms)
             del self._groups[group_id]
+        consumer_group = journal.state.consumer_groups.get(group_id)
+        if consumer_group is not None and not consumer_group.subscriptions and not keeps_offsets:
+            records += recorded.group_tombstones(consumer_group)
         return looked_at + 1
 
 
@@ -91,6 +97,9 @@ def _expired(
             return 0, []
         else:
             since_ms = group.state_timestamp_ms
+    consumer_group = journal.state.consumer_groups.get(group_id)
+    if consumer_group is not None:
+        topics = {name: found for name, found in topics.items() if not consumer_group.reads(name)}
     looked_at = 0
     expired = []
     for name, positions in topics.items():

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from tidelog.base.errors import KafkaError
 from tidelog.coordinator.deadlines import Alarm, Deadlines
 from tidelog.coordinator.groups.settings import GroupSettings
 from tidelog.coordinator.groups.state import RecordedGroups
 from tidelog.coordinator.memory import CoordinatorMemory
-from tidelog.journal import CoordinatorJournal, RequestId
+from tidelog.journal import CoordinatorJournal, Moment, RequestId
 
 
 class GroupJournal(CoordinatorJournal[RecordedGroups]):
@@ -23,3 +26,13 @@ class GroupJournal(CoordinatorJournal[RecordedGroups]):
         self.memory = memory
         self.deadlines: Deadlines[Alarm] = Deadlines()
         self.pending_member_ids: dict[RequestId, tuple[str, str]] = {}
+
+    def run(self, request_id: RequestId, now_ms: int, wall_ms: int, work: Callable[[Moment], None]) -> None:
+        """Do what a request asks, which answers it; a refusal that `work` raises is the answer."""
+        if not self.is_active:
+            self.answer_at_once(request_id, self.why_inactive)
+            return
+        try:
+            work(Moment(now_ms, wall_ms))
+        except KafkaError as error:
+            self.answer(request_id, error.with_traceback(None))  # many may wait, each with its frames

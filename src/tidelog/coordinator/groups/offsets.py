@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 
 from tidelog.base.errors import Code, refusal
 from tidelog.coordinator.groups import rebalance
+from tidelog.coordinator.groups.consumer import recorded
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import (
@@ -51,22 +52,12 @@ _METADATA_TOO_LARGE = Code.OFFSET_METADATA_TOO_LARGE.value
 # Commit.
 
 
-def on_commit(
-    journal: GroupJournal,
-    at: Moment,
-    group: Group | None,
-    request: OffsetCommitRequest,
-    request_id: RequestId,
-    *,
-    api_version: int,
-) -> None:
-    """Remember positions: of a member of the current generation, or of nobody in particular in an empty group.
+def on_commit(journal: GroupJournal, at: Moment, request: OffsetCommitRequest, request_id: RequestId) -> None:
+    """Remember positions, of somebody who may commit.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS as the group is;
-            GROUP_ID_NOT_FOUND; INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds.
+        KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds.
     """
-    _check_committer(journal, at, group, request, api_version)
     group_id = request.group_id
     length_max = journal.settings.offset_metadata_length_max
     wall_ms = at.wall_ms
@@ -105,9 +96,15 @@ def on_commit(
     journal.write_and_answer(tuple(records), request_id, OffsetCommitResponse(topics=topics))
 
 
-def _check_committer(
+def check_committer(
     journal: GroupJournal, at: Moment, group: Group | None, request: OffsetCommitRequest, api_version: int
 ) -> None:
+    """Return if it is a member of the current generation, or nobody in particular in an empty group.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION or REBALANCE_IN_PROGRESS as the group is;
+            GROUP_ID_NOT_FOUND.
+    """
     generation_id = request.generation_id_or_member_epoch
     if group is None:
         if generation_id < 0:
@@ -197,13 +194,16 @@ def on_offset_delete(
         KafkaError: GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP if it has members whose subscriptions are not ours to read.
     """
     group_id = request.group_id
-    if group is None and not journal.state.has_offsets(group_id):
+    consumer_group = journal.state.consumer_groups.get(group_id)
+    if group is None and consumer_group is None and not journal.state.has_offsets(group_id):
         raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
     if group is not None and group.members and group.protocol_type != CONSUMER_PROTOCOL_TYPE:
         raise refusal(
             Code.NON_EMPTY_GROUP, f"group {group_id!r} has members of type {group.protocol_type!r}: stop them first"
         )
     wanted = frozenset() if group is None else group.wanted_topics()
+    if consumer_group is not None:
+        wanted = consumer_group.topics()
     records: list[KeyValue] = []
     topics = []
     for topic in request.topics:
@@ -232,11 +232,18 @@ def on_delete_group(journal: GroupJournal, group: Group | None, group_id: str, r
     Raises:
         KafkaError: GROUP_ID_NOT_FOUND or NON_EMPTY_GROUP.
     """
-    if group is None and not journal.state.has_offsets(group_id):
+    consumer_group = journal.state.consumer_groups.get(group_id)
+    if group is None and consumer_group is None and not journal.state.has_offsets(group_id):
         raise refusal(Code.GROUP_ID_NOT_FOUND, f"there is no group {group_id!r}")
+    if consumer_group is not None and consumer_group.subscriptions:
+        raise refusal(
+            Code.NON_EMPTY_GROUP, f"group {group_id!r} is {consumer_group.state.value}: stop its members first"
+        )
     if group is not None and group.state is not GroupState.EMPTY:
         raise refusal(Code.NON_EMPTY_GROUP, f"group {group_id!r} is {group.state.value}: stop its members first")
     records: list[KeyValue] = tombstones(journal, group_id)
+    if consumer_group is not None:
+        records += recorded.group_tombstones(consumer_group)
     if group is not None:
         for member_id in sorted(group.pending):
             rebalance.drop_pending(journal, group, member_id)

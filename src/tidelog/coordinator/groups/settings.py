@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 
 MINUTE_MS = 60_000
 
@@ -22,6 +24,7 @@ class GroupSettings:
         offset_metadata_length_max: `offset.metadata.max.bytes`; Kafka counts characters.
         offsets_retention_ms: `offsets.retention.minutes`, in milliseconds.
         retention_check_interval_ms: `offsets.retention.check.interval.ms`.
+        consumer: those of consumer groups (KIP-848).
     """
 
     session_timeout_ms_min: int = 6_000
@@ -31,3 +34,4 @@ class GroupSettings:
     offset_metadata_length_max: int = 4_096
     offsets_retention_ms: int = 7 * 24 * 60 * MINUTE_MS
     retention_check_interval_ms: int = 10 * MINUTE_MS
+    consumer: ConsumerGroupSettings = field(default_factory=ConsumerGroupSettings)

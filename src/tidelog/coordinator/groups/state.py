@@ -11,6 +11,8 @@ from sys import intern
 from typing import cast
 
 from tidelog.base.errors import CorruptLogError
+from tidelog.coordinator.groups.consumer import recorded
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.pending_offsets import PendingOffsets, Position
 from tidelog.coordinator.groups.records import (
     GROUP_KEY_VERSION,
@@ -36,13 +38,17 @@ class RecordedGroups:
     Attributes:
         offsets: by group and topic; neither is there without an offset.
         pending: offsets that wait for the end of a transaction.
-        groups: by id, as `records.decode_group` reads them.
+        groups: the classic groups by id, as `records.decode_group` reads them.
+        consumer_groups: by id, as objects: nothing but a record changes them.
+        consumer_groups_bytes: about what they take in memory.
     """
 
     def __init__(self) -> None:
         self.offsets: dict[str, dict[str, Positions]] = {}
         self.pending = PendingOffsets()
         self.groups: dict[str, bytes] = {}
+        self.consumer_groups: dict[str, ConsumerGroup] = {}
+        self.consumer_groups_bytes = 0
         self.offsets_count = 0
         self._known: dict[bytes, Positions] = {}
 
@@ -76,6 +82,8 @@ class RecordedGroups:
                 self.groups.pop(group_id, None)
             else:
                 self.groups[group_id] = value
+        elif version in recorded.KEY_VERSIONS:
+            self.consumer_groups_bytes += recorded.apply(self.consumer_groups, (key, value))
 
     def clone(self) -> RecordedGroups:
         """A copy down to the values, which nobody changes."""
@@ -86,6 +94,8 @@ class RecordedGroups:
         }
         copy.pending = self.pending.clone()
         copy.groups = dict(self.groups)
+        copy.consumer_groups = {group_id: group.clone() for group_id, group in self.consumer_groups.items()}
+        copy.consumer_groups_bytes = self.consumer_groups_bytes
         copy.offsets_count = self.offsets_count
         return copy
 
@@ -179,5 +189,7 @@ def check_record(record: KeyValue) -> None:
             members = decode_group(value).members
             if len({one.member_id for one in members}) != len(members):
                 raise CorruptLogError("a group holds a member twice")
+    elif version in recorded.KEY_VERSIONS:
+        recorded.check_record(record)
     elif len(version) < 2:
         raise CorruptLogError(f"a key of {len(key)} bytes holds no version")

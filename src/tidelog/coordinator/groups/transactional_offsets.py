@@ -29,28 +29,19 @@ ABORTABLE_SINCE = 4
 def on_commit(
     journal: GroupJournal,
     at: Moment,
-    group: Group | None,
     request: TxnOffsetCommitRequest,
     request_id: RequestId,
     *,
     api_version: int,
 ) -> None:
-    """Remember positions until the producer's transaction ends.
+    """Remember positions of somebody who may commit until the producer's transaction ends.
 
     It prolongs no session and waits for no rebalance: the producer is not the member.
 
     Raises:
-        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION as the group is;
-            INVALID_PRODUCER_ID_MAPPING for nobody's transaction; INVALID_COMMIT_OFFSET_SIZE if all of it together is
-            more than a batch holds; TRANSACTION_ABORTABLE (COORDINATOR_LOAD_IN_PROGRESS, to be tried again, before
-            version 4) if it finds no room in memory.
+        KafkaError: INVALID_COMMIT_OFFSET_SIZE if all of it together is more than a batch holds; TRANSACTION_ABORTABLE
+            (COORDINATOR_LOAD_IN_PROGRESS, to be tried again, before version 4) if it finds no room in memory.
     """
-    if request.producer_id < 0 or request.producer_epoch < 0:
-        raise refusal(
-            Code.INVALID_PRODUCER_ID_MAPPING,
-            f"producer {request.producer_id} at epoch {request.producer_epoch} has no transactions",
-        )
-    _check_committer(journal, group, request)
     length_max = journal.settings.offset_metadata_length_max
     records: list[KeyValue] = []
     topics = []
@@ -107,8 +98,27 @@ def on_end(
     )
 
 
-def _check_committer(journal: GroupJournal, group: Group | None, request: TxnOffsetCommitRequest) -> None:
-    """Clients before version 3 name no member, and are not fenced; neither is who assigns partitions itself."""
+def check_producer(request: TxnOffsetCommitRequest) -> None:
+    """Return if a transaction can be meant.
+
+    Raises:
+        KafkaError: INVALID_PRODUCER_ID_MAPPING for nobody's transaction.
+    """
+    if request.producer_id < 0 or request.producer_epoch < 0:
+        raise refusal(
+            Code.INVALID_PRODUCER_ID_MAPPING,
+            f"producer {request.producer_id} at epoch {request.producer_epoch} has no transactions",
+        )
+
+
+def check_committer(journal: GroupJournal, group: Group | None, request: TxnOffsetCommitRequest) -> None:
+    """Return if it is for a member of the current generation, or for nobody in particular.
+
+    Clients before version 3 name no member, and are not fenced; neither is who assigns partitions itself.
+
+    Raises:
+        KafkaError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID or ILLEGAL_GENERATION as the group is.
+    """
     generation_id = request.generation_id
     if group is None:
         if generation_id < 0:

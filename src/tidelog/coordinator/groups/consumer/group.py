@@ -1,0 +1,253 @@
+"""A group of the consumer protocol (KIP-848), as its records make it. Kafka: `ConsumerGroup`.
+
+```
+ group epoch      raised whenever a member, or what it wants, or a topic that it reads changes
+ target epoch     the group epoch that the target assignment was made for; behind it while that is put off
+ member epoch     the target epoch that a member has come to
+```
+
+Nothing but a record changes a group: live and recovery are one path, and a failover loses nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tidelog.base.errors import Code, refusal
+from tidelog.base.ids import TopicId
+from tidelog.coordinator.groups.consumer.assignment import NOTHING, Assignment
+from tidelog.coordinator.groups.consumer.member import (
+    NEW_MEMBER,
+    ConsumerSubscription,
+    CurrentAssignment,
+)
+from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
+from tidelog.coordinator.groups.memory import GROUP_BYTES
+
+PARTITION_BYTES = 200
+"""About what a partition takes in memory that a member has, and is to have."""
+
+
+class ConsumerGroupState(StrEnum):
+    """The states, by the names that ListGroups shows."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedTopics:
+    """The topics that match a pattern.
+
+    Attributes:
+        version: of the metadata in which they were looked up.
+    """
+
+    topics: frozenset[str]
+    version: int
+    timestamp_ms: int
+
+
+class ConsumerGroup:
+    """A group. Its `set_*` methods are for records only.
+
+    Attributes:
+        epoch: the group epoch.
+        metadata_hash: of the topics that it reads, as they were seen last.
+        target_epoch: the group epoch that the target assignment was made for.
+        assigned_at_ms: when the target assignment was made, by the wall clock; None if never.
+        static_members: the id of the member of each instance id.
+        needs_refresh: whether a topic that it reads may have changed since its hash was taken. Not recorded.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.epoch: int | None = None
+        self.metadata_hash = 0
+        self.target_epoch = 0
+        self.assigned_at_ms: int | None = None
+        self.subscriptions: dict[str, ConsumerSubscription] = {}
+        self.static_members: dict[str, str] = {}
+        self.targets: dict[str, Assignment] = {}
+        self.currents: dict[str, CurrentAssignment] = {}
+        self.matched: dict[str, MatchedTopics] = {}
+        self.needs_refresh = False
+        self.size_bytes = GROUP_BYTES + 2 * len(group_id)
+        self._owners: dict[TopicId, dict[int, str]] = {}
+        self._names: Counter[str] = Counter()
+        self._patterns: Counter[str] = Counter()
+
+    # What it is.
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no record of it is left."""
+        has_items = self.subscriptions or self.targets or self.currents or self.matched
+        return self.epoch is None and self.target_epoch == 0 and not has_items
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """Follows from its members and its epochs."""
+        if not self.subscriptions:
+            return ConsumerGroupState.EMPTY
+        if (self.epoch or 0) > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        for member_id in self.subscriptions:
+            current = self.current(member_id)
+            if current.state is not ConsumerMemberState.STABLE or current.member_epoch != self.target_epoch:
+                return ConsumerGroupState.RECONCILING
+        return ConsumerGroupState.STABLE
+
+    @property
+    def patterns(self) -> frozenset[str]:
+        """Those that members are subscribed to."""
+        return frozenset(self._patterns)
+
+    def member(self, member_id: str) -> ConsumerSubscription:
+        """A member.
+
+        Raises:
+            KafkaError: UNKNOWN_MEMBER_ID.
+        """
+        subscription = self.subscriptions.get(member_id)
+        if subscription is None:
+            raise refusal(Code.UNKNOWN_MEMBER_ID, f"group {self.group_id!r} has no member {member_id!r}: join again")
+        return subscription
+
+    def current(self, member_id: str) -> CurrentAssignment:
+        """What a member has."""
+        return self.currents.get(member_id, NEW_MEMBER)
+
+    def target(self, member_id: str) -> Assignment:
+        """What a member is to have."""
+        return self.targets.get(member_id, NOTHING)
+
+    def owner(self, topic: TopicId, partition: int) -> str | None:
+        """The member that has a partition, be it to give it up."""
+        return self._owners.get(topic, {}).get(partition)
+
+    def reads(self, topic: str) -> bool:
+        """Whether a member is subscribed to a topic, be it by a pattern."""
+        if topic in self._names:
+            return True
+        return any(topic in self.matched[one].topics for one in self._patterns if one in self.matched)
+
+    def topics(self) -> frozenset[str]:
+        """All that members are subscribed to."""
+        matched = (self.matched[one].topics for one in self._patterns if one in self.matched)
+        return frozenset(self._names).union(*matched)
+
+    def topics_of(self, subscription: ConsumerSubscription) -> frozenset[str]:
+        """What one is subscribed to."""
+        names = frozenset(subscription.topic_names)
+        matched = self.matched.get(subscription.pattern or "")
+        return names if matched is None else names | matched.topics
+
+    # What its records say.
+
+    def set_epoch(self, epoch: int | None, metadata_hash: int) -> None:
+        """The group; None for a tombstone."""
+        self.epoch = epoch
+        self.metadata_hash = metadata_hash
+
+    def set_target_epoch(self, target_epoch: int, assigned_at_ms: int | None) -> None:
+        """For which epoch the target assignment was made; 0 for a tombstone."""
+        self.target_epoch = target_epoch
+        self.assigned_at_ms = assigned_at_ms
+
+    def set_subscription(self, member_id: str, subscription: ConsumerSubscription | None) -> None:
+        """A member; None for a tombstone."""
+        old = self.subscriptions.pop(member_id, None) if subscription is None else self.subscriptions.get(member_id)
+        if old is not None:
+            self.size_bytes -= old.size_bytes + 2 * len(member_id)
+            _take(self._names, old.topic_names)
+            if old.pattern is not None:
+                _take(self._patterns, (old.pattern,))
+            if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
+                del self.static_members[old.instance_id]
+        if subscription is None:
+            return
+        self.subscriptions[member_id] = subscription
+        self.size_bytes += subscription.size_bytes + 2 * len(member_id)
+        self._names.update(subscription.topic_names)
+        if subscription.pattern is not None:
+            self._patterns[subscription.pattern] += 1
+        if subscription.instance_id is not None:
+            self.static_members[subscription.instance_id] = member_id
+
+    def set_target(self, member_id: str, target: Assignment | None) -> None:
+        """What a member is to have; None for a tombstone."""
+        old = self.targets.pop(member_id, NOTHING)
+        self.size_bytes -= PARTITION_BYTES * sum(map(len, old.values()))
+        if target is not None:
+            self.targets[member_id] = target
+            self.size_bytes += PARTITION_BYTES * sum(map(len, target.values()))
+
+    def set_current(self, member_id: str, current: CurrentAssignment | None) -> None:
+        """What a member has; None for a tombstone."""
+        old = self.currents.pop(member_id, None)
+        if old is not None:
+            self.size_bytes -= PARTITION_BYTES * old.partition_count
+            for holding in (old.assigned, old.revoking):
+                for topic, partitions in holding.items():
+                    owners = self._owners.get(topic, {})
+                    for partition in partitions:
+                        if owners.get(partition) == member_id:
+                            del owners[partition]
+                    if not owners:
+                        self._owners.pop(topic, None)
+        if current is not None:
+            self.currents[member_id] = current
+            self.size_bytes += PARTITION_BYTES * current.partition_count
+            for holding in (current.assigned, current.revoking):
+                for topic, partitions in holding.items():
+                    self._owners.setdefault(topic, {}).update(dict.fromkeys(partitions, member_id))
+
+    def set_matched(self, pattern: str, matched: MatchedTopics | None) -> None:
+        """The topics of a pattern; None for a tombstone."""
+        old = self.matched.pop(pattern, None)
+        if old is not None:
+            self.size_bytes -= len(pattern) + 60 * len(old.topics)
+        if matched is not None:
+            self.matched[pattern] = matched
+            self.size_bytes += len(pattern) + 60 * len(matched.topics)
+
+    def clone(self) -> ConsumerGroup:
+        """A copy down to the values, which nobody changes."""
+        copy = ConsumerGroup(self.group_id)
+        copy.set_epoch(self.epoch, self.metadata_hash)
+        copy.set_target_epoch(self.target_epoch, self.assigned_at_ms)
+        for member_id, subscription in self.subscriptions.items():
+            copy.set_subscription(member_id, subscription)
+        for member_id, target in self.targets.items():
+            copy.set_target(member_id, target)
+        for member_id, current in self.currents.items():
+            copy.set_current(member_id, current)
+        for pattern, matched in self.matched.items():
+            copy.set_matched(pattern, matched)
+        copy.needs_refresh = self.needs_refresh
+        return copy
+
+    def canonical(self) -> Mapping[str, object]:
+        """All that is recorded: two groups with the same are the same."""
+        return {
+            "epochs": (self.epoch, self.metadata_hash, self.target_epoch, self.assigned_at_ms),
+            "subscriptions": self.subscriptions,
+            "targets": self.targets,
+            "currents": self.currents,
+            "matched": self.matched,
+            "owners": self._owners,
+            "size_bytes": self.size_bytes,
+        }
+
+
+def _take(counts: Counter[str], names: Iterable[str]) -> None:
+    for name in names:
+        counts[name] -= 1
+        if not counts[name]:
+            del counts[name]

@@ -1,0 +1,215 @@
+"""What one event changes of a group: decided over the group as it is, written as records, and only then so.
+
+Kafka: `TargetAssignmentBuilder`, and the records that `GroupMetadataManager` collects.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidelog.base.ids import TopicId
+from tidelog.coordinator.groups.consumer import recorded
+from tidelog.coordinator.groups.consumer.assignment import AssignableMember, Assignment, Assignor
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
+from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
+from tidelog.coordinator.groups.consumer.member import NEW_MEMBER, NOTHING_HELD, ConsumerSubscription, CurrentAssignment
+from tidelog.coordinator.groups.consumer.range_assignor import range_
+from tidelog.coordinator.groups.consumer.reconciliation import reconciled
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.consumer.uniform_assignor import uniform
+from tidelog.journal import KeyValue
+from tidelog.wire.messages.api_68_consumer_group_heartbeat import LEAVE_STATIC_MEMBER_EPOCH
+
+ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": range_}
+
+
+class GroupChange:
+    """A change of a group that is not made yet. The group stays as it is; this shows it as it will be.
+
+    Attributes:
+        epoch: the group epoch.
+        target_epoch: that the target assignment is made for.
+    """
+
+    def __init__(self, group: ConsumerGroup, known: KnownTopics, settings: ConsumerGroupSettings) -> None:
+        self.group = group
+        self.epoch = group.epoch or 0
+        self.metadata_hash = group.metadata_hash
+        self.target_epoch = group.target_epoch
+        self._known = known
+        self._settings = settings
+        self._assigned_at_ms: int | None = None
+        self._subscriptions: dict[str, ConsumerSubscription | None] = {}
+        self._targets: dict[str, Assignment] = {}
+        self._currents: dict[str, CurrentAssignment] = {}
+        self._matched: dict[str, MatchedTopics] = {}
+
+    # The members.
+
+    def members(self) -> dict[str, ConsumerSubscription]:
+        """All of them."""
+        return {
+            member_id: one
+            for member_id, one in {**self.group.subscriptions, **self._subscriptions}.items()
+            if one is not None
+        }
+
+    def current(self, member_id: str) -> CurrentAssignment:
+        """What a member has."""
+        found = self._currents.get(member_id)
+        return self.group.current(member_id) if found is None else found
+
+    def subscribe(self, member_id: str, subscription: ConsumerSubscription) -> None:
+        """A member joins, or wants something else. Whether the group epoch is raised is for the caller to say."""
+        old = self.group.subscriptions.get(member_id)
+        if old != subscription:
+            self._subscriptions[member_id] = subscription
+
+    def remove(self, member_id: str) -> None:
+        """A member is out: all that it had is free."""
+        self._subscriptions[member_id] = None
+        self._currents.pop(member_id, None)
+
+    def replace_static(self, old_id: str, member_id: str) -> None:
+        """A static member that was away came back: it has what it had, and begins at epoch 0.
+
+        The partitions count as assigned to it from now on: a commit of its former self is fenced (KIP-1251).
+        """
+        current, target = self.group.current(old_id), self.group.target(old_id)
+        assigned = {
+            topic: dict.fromkeys(partitions, self.target_epoch) for topic, partitions in current.assigned.items()
+        }
+        if old_id != member_id:
+            self._subscriptions[old_id] = None
+            self._targets[member_id] = target
+        self._currents[member_id] = replace(NEW_MEMBER, assigned=assigned)
+
+    def send_away(self, member_id: str) -> None:
+        """A static member leaves, and means to come back: it keeps what it need not give up."""
+        self._currents[member_id] = CurrentAssignment(
+            member_epoch=LEAVE_STATIC_MEMBER_EPOCH,
+            previous_epoch=LEAVE_STATIC_MEMBER_EPOCH,
+            assigned=self.group.current(member_id).assigned,
+            revoking=NOTHING_HELD,
+        )
+
+    # Epochs.
+
+    def match(self, pattern: str, matched: MatchedTopics) -> None:
+        """The topics of a pattern were looked up."""
+        self._matched[pattern] = matched
+
+    def refresh(self) -> bool:
+        """Take the hash of the topics that the group reads. Returns whether it differs."""
+        subscriptions = {(one.topic_names, one.pattern) for one in self.members().values()}
+        topics: set[str] = set()
+        for names, pattern in subscriptions:
+            topics.update(names, self._matched_topics(pattern))
+        metadata_hash = self._known.hash_of(topics)
+        is_other = metadata_hash != self.metadata_hash
+        self.metadata_hash = metadata_hash
+        return is_other
+
+    def raise_epoch(self) -> None:
+        """A new target assignment is wanted."""
+        self.epoch += 1
+
+    def assignor(self, members: Mapping[str, ConsumerSubscription] | None = None) -> str:
+        """The assignor that makes the next target assignment."""
+        return preferred_assignor(self.members() if members is None else members, self._settings.assignors)
+
+    # Assignments.
+
+    def is_assignment_due(self, wall_ms: int) -> bool:
+        """Whether a new target assignment is wanted and need not be put off (KIP-1263)."""
+        if self.epoch <= self.target_epoch:
+            return False
+        before_ms = self.group.assigned_at_ms
+        return before_ms is None or not before_ms <= wall_ms < before_ms + self._settings.assignment_interval_ms
+
+    def assign(self, wall_ms: int) -> None:
+        """Make the target assignment for the group epoch."""
+        members = self.members()
+        topics_of: dict[tuple[tuple[str, ...], str | None], frozenset[TopicId]] = {}
+        assignable = {}
+        for member_id, one in members.items():
+            wanted = (one.topic_names, one.pattern)
+            topics = topics_of.get(wanted)
+            if topics is None:
+                topics = topics_of[wanted] = self._known.ids({*one.topic_names, *self._matched_topics(one.pattern)})
+            assignable[member_id] = AssignableMember(topics, self._target(member_id), one.instance_id)
+        counts = {topic: self._known.partition_count(topic) for topic in frozenset().union(*topics_of.values())}
+        assigned = ASSIGNORS[self.assignor(members)](assignable, counts)
+        for member_id, target in assigned.items():
+            if target != self._target(member_id):
+                self._targets[member_id] = target
+        self.target_epoch = self.epoch
+        self._assigned_at_ms = wall_ms
+
+    def reconcile(self, member_id: str, owned: Assignment | None) -> CurrentAssignment:
+        """Move a member on. Returns what it has then."""
+        before = self.current(member_id)
+        subscription = self._subscriptions.get(member_id) or self.group.subscriptions[member_id]
+        wanted = None
+        if self.epoch > self.target_epoch:
+            wanted = self._known.ids({*subscription.topic_names, *self._matched_topics(subscription.pattern)})
+
+        def is_free(topic: TopicId, partition: int) -> bool:
+            owner = self.group.owner(topic, partition)
+            is_out = owner in self._subscriptions and self._subscriptions[owner] is None
+            return owner is None or owner == member_id or is_out
+
+        after = reconciled(
+            before, self.target_epoch, self._target(member_id), owned=owned, wanted=wanted, is_free=is_free
+        )
+        if after is not before:
+            self._currents[member_id] = after
+        return after
+
+    # The records.
+
+    def records(self) -> list[KeyValue]:
+        """All that changes. Any beginning of them, without the rest, leaves a group that goes on from there."""
+        group_id = self.group.group_id
+        records: list[KeyValue] = []
+        if (self.epoch, self.metadata_hash) != (self.group.epoch, self.group.metadata_hash):
+            records.append(recorded.group_record(group_id, self.epoch, self.metadata_hash))
+        for member_id, subscription in self._subscriptions.items():
+            if subscription is None:
+                records += recorded.member_tombstones(group_id, member_id)
+        for member_id, subscription in self._subscriptions.items():
+            if subscription is not None:
+                records.append(recorded.member_record(group_id, member_id, subscription))
+        for pattern, matched in self._matched.items():
+            records.append(recorded.pattern_record(group_id, pattern, matched))
+        if self._subscriptions and self.group.matched:
+            wanted = {one.pattern for one in self.members().values()}
+            records += (recorded.pattern_record(group_id, one, None) for one in self.group.matched if one not in wanted)
+        records += (recorded.target_record(group_id, *one) for one in self._targets.items())
+        if self._assigned_at_ms is not None:
+            records.append(recorded.target_epoch_record(group_id, self.target_epoch, self._assigned_at_ms))
+        records += (recorded.current_record(group_id, *one) for one in self._currents.items())
+        return records
+
+    @property
+    def changed_currents(self) -> Mapping[str, CurrentAssignment]:
+        """What the members have whose assignments change."""
+        return self._currents
+
+    def _target(self, member_id: str) -> Assignment:
+        found = self._targets.get(member_id)
+        return self.group.target(member_id) if found is None else found
+
+    def _matched_topics(self, pattern: str | None) -> frozenset[str]:
+        if pattern is None:
+            return frozenset()
+        matched = self._matched.get(pattern) or self.group.matched.get(pattern)
+        return frozenset() if matched is None else matched.topics
+
+
+def preferred_assignor(members: Mapping[str, ConsumerSubscription], assignors: tuple[str, ...]) -> str:
+    """The assignor that most members ask for; among equals, and where none does, the one that stands first."""
+    votes = Counter(one.assignor for one in members.values())
+    return max(assignors, key=lambda name: votes[name])

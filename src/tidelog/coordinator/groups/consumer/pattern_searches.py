@@ -1,0 +1,88 @@
+"""The search for the topics of patterns, some names at a time: other requests have their turn in between."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
+from tidelog.coordinator.groups.consumer.topic_pattern import TopicPattern
+
+STEP_NAMES_MAX = 500
+"""Names that are matched in one go, some milliseconds."""
+
+
+class Found(NamedTuple):
+    """The topics of a pattern of a group were looked up."""
+
+    group_id: str
+    pattern: str
+    topics: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Search:
+    pattern: TopicPattern
+    found: set[str]
+    names: list[tuple[str, ...]] = field(default_factory=list)  # shared with other searches
+    at: int = 0
+
+
+class PatternSearches:
+    """All searches of one coordinator, one after the other. What is looked up twice at once is looked up once."""
+
+    def __init__(self, known: KnownTopics) -> None:
+        self._known = known
+        self._searches: dict[tuple[str, str], _Search] = {}
+        self._all: tuple[int, tuple[str, ...]] = (-1, ())
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to look up."""
+        return not self._searches
+
+    def search(self, group_id: str, pattern: str) -> None:
+        """Look a pattern of a group up in all topics, unless that is under way."""
+        if (group_id, pattern) not in self._searches:
+            self._searches[group_id, pattern] = _Search(TopicPattern(pattern), set(), [self._all_names()])
+
+    def look_again(self, group_id: str, pattern: str, matched: Collection[str], changed: tuple[str, ...]) -> None:
+        """Some topics were made or deleted.
+
+        Args:
+            matched: the topics that matched before.
+        """
+        search = self._searches.get((group_id, pattern))
+        if search is None:
+            search = self._searches[group_id, pattern] = _Search(TopicPattern(pattern), set(matched))
+        search.names.append(changed)
+
+    def forget(self, group_id: str, pattern: str) -> None:
+        """Nobody is subscribed to it any more."""
+        self._searches.pop((group_id, pattern), None)
+
+    def step(self) -> Iterator[Found]:
+        """Match the next names. Returns what has been looked up completely."""
+        left = STEP_NAMES_MAX
+        known = self._known
+        while self._searches and left > 0:
+            (group_id, pattern), search = next(iter(self._searches.items()))
+            if not search.names:
+                del self._searches[group_id, pattern]
+                yield Found(group_id, pattern, frozenset(filter(known.is_matchable, search.found)))
+                continue
+            names = search.names[0][search.at : search.at + left]
+            left -= max(len(names), 1)
+            search.at += len(names)
+            search.found.update(filter(search.pattern.matches, names))
+            if search.at >= len(search.names[0]):
+                del search.names[0]
+                search.at = 0
+
+    def _all_names(self) -> tuple[str, ...]:
+        version, names = self._all
+        if version != self._known.version:
+            names = tuple(self._known.matchable())
+            self._all = (self._known.version, names)
+        return names

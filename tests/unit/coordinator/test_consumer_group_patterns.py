@@ -1,0 +1,130 @@
+"""Members that subscribe to a pattern (KIP-848): looked up in steps, and again when topics come and go."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fixtures.coordinated_consumers import Consumers
+from tidelog.base.errors import Code
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer import pattern_searches
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+
+AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
+
+
+def world_with(pattern: str = "ab.*", **topics: int) -> Consumers:
+    """One member that is subscribed to a pattern, which was looked up."""
+    world = Consumers(AT_ONCE, topics=topics)
+    assert world.told(world.enter("a", topics=None, pattern=pattern)) == {}, "it is looked up later"
+    world.pass_ms(0)
+    return world
+
+
+def test_a_pattern_is_looked_up_after_the_answer() -> None:
+    world = world_with(abc=1, abd=1, xyz=1, __consumer_offsets=1)
+    answer = world.heard(world.beat("a", 1))
+    assert (answer.member_epoch, world.told(answer)) == (2, {"abc": {0}, "abd": {0}})
+    assert world.group.matched["ab.*"].topics == {"abc", "abd"}
+
+
+def test_names_add_to_a_pattern() -> None:
+    world = Consumers(AT_ONCE, topics={"abc": 1, "xyz": 1})
+    world.enter("a", topics=["xyz"], pattern="ab.*")
+    world.pass_ms(0)
+    assert world.told(world.heard(world.beat("a", 1))) == {"abc": {0}, "xyz": {0}}
+
+
+def test_internal_topics_match_no_pattern() -> None:
+    world = world_with(".*", __consumer_offsets=1, abc=1)
+    assert world.group.topics() == {"abc"}
+
+
+def test_a_pattern_that_makes_no_sense_is_refused() -> None:
+    world = Consumers(AT_ONCE)
+    request = world.beat("a", 0, pattern="(", owned={}, rebalance_ms=1)
+    assert world.refused(request) == Code.INVALID_REGULAR_EXPRESSION
+    request = world.beat("a", 0, pattern="a" * 40_000, owned={}, rebalance_ms=1)
+    assert world.refused(request) == Code.INVALID_REGULAR_EXPRESSION
+    assert not world.log
+
+
+def test_topics_that_are_made_and_deleted_come_and_go() -> None:
+    world = world_with(abc=1)
+    world.heard(world.beat("a", 1))
+    world.make(abd=1, xyz=1)
+    world.pass_ms(0)
+    assert world.told(world.heard(world.beat("a", 2))) == {"abc": {0}, "abd": {0}}
+    world.delete("abc")
+    world.pass_ms(0)
+    assert world.told(world.heard(world.beat("a", 3, owned={"abd": {0}}))) == {"abd": {0}}
+    assert world.group.matched["ab.*"].topics == {"abd"}
+
+
+def test_topics_that_do_not_match_change_nothing() -> None:
+    world = world_with(abc=1)
+    epoch, written = world.group.epoch, len(world.log)
+    world.make(xyz=1)
+    world.pass_ms(0)
+    assert (world.group.epoch, len(world.log)) == (epoch, written)
+
+
+def test_a_pattern_that_matches_nothing_is_looked_up_once() -> None:
+    world = world_with(xyz=1)
+    assert world.group.epoch == 1
+    world.heard(world.beat("a", 1, topics=[], pattern="ab.*"))
+    assert world.consumers.next_ms is None
+
+
+def test_many_names_take_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pattern_searches, "STEP_NAMES_MAX", 2)
+    world = Consumers(AT_ONCE, topics={f"ab{number}": 1 for number in range(5)})
+    world.enter("a", topics=None, pattern="ab.*")
+    world.enter("b", topics=None, pattern="ab[01]")
+    for _ in range(3):
+        assert not world.group.matched
+        world.coordinator.on_time(now_ms=0, wall_ms=world.wall_ms)
+    world.make(abc=1)
+    world.delete("ab0")
+    world.pass_ms(0)
+    assert world.group.matched["ab.*"].topics == {"ab1", "ab2", "ab3", "ab4", "abc"}
+    assert world.group.matched["ab[01]"].topics == {"ab1"}
+
+
+def test_a_pattern_that_nobody_wants_is_forgotten() -> None:
+    world = world_with(abc=1)
+    world.enter("b", topics=None, pattern="ab.*")
+    world.heard(world.beat("a", 1, pattern=""))
+    assert set(world.group.matched) == {"ab.*"}
+    world.heard(world.beat("b", 3, pattern="x"))
+    assert not world.group.matched
+    world.pass_ms(0)
+    assert set(world.group.matched) == {"x"}
+    world.heard(world.beat("b", -1))
+    assert not world.group.matched
+
+
+def test_who_leaves_before_its_pattern_is_looked_up_leaves_nothing() -> None:
+    world = Consumers(AT_ONCE, topics={"abc": 1})
+    world.enter("a", topics=None, pattern="ab.*")
+    world.heard(world.beat("a", -1))
+    world.pass_ms(0)
+    assert not world.group.matched
+
+
+def test_another_leader_looks_again() -> None:
+    world = world_with(abc=1)
+    world.heard(world.beat("a", 1))
+    del world.topics["abc"]
+    world.topics["abd"] = 1
+    world.fail_over()
+    assert world.group.matched["ab.*"].topics == {"abc"}
+    world.pass_ms(0)
+    assert world.told(world.heard(world.beat("a", 2, owned={}))) == {"abd": {0}}
+
+
+def test_partitions_of_a_topic_that_matches_are_noticed() -> None:
+    world = world_with(abc=1)
+    world.heard(world.beat("a", 1))
+    world.make(abc=2)
+    assert world.told(world.heard(world.beat("a", 2))) == {"abc": {0, 1}}
