@@ -197,7 +197,7 @@ class ConsumerGroups:
             and group.current(alarm.member_id).state is not ConsumerMemberState.UNREVOKED_PARTITIONS
         ):
             return
-        self._write(alarm.group_id, self._removal(group, alarm.member_id, self._known).records())
+        self._write(self._removal(group, alarm.member_id, self._known))
         self._forget_member(group.group_id, alarm.member_id)
 
     def on_time(self, at: Moment) -> None:
@@ -240,7 +240,8 @@ class ConsumerGroups:
                 Code.INCONSISTENT_GROUP_PROTOCOL,
                 f"group {group_id!r} has members of the consumer protocol: set group.protocol=consumer, or stop them",
             )
-        self._write(group_id, list(recorded.group_tombstones(group)))
+        self._journal.write_in_parts(recorded.group_tombstones(group))
+        self.settle_memory()
 
     # Heartbeats.
 
@@ -274,7 +275,7 @@ class ConsumerGroups:
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             assignment=_told(current) if is_told else None,
         )
-        self._write(group.group_id, [*self._classic_tombstone(group.group_id), *change.records()])
+        self._write(change, self._classic_tombstone(group.group_id))
         self._journal.answer(beat.request_id, answer)
         self._drop_classic(group.group_id, at)
         self._after_beat(member_id, old_id, old, change, at)
@@ -331,12 +332,12 @@ class ConsumerGroups:
         if request.member_epoch == LEAVE_STATIC_MEMBER_EPOCH:
             change = GroupChange(group, known, self._settings(group.group_id))
             change.send_away(member_id)
-            self._write(group.group_id, change.records())
+            self._write(change)
             self._journal.answer(request_id, answer)
             self._journal.deadlines.cancel(_revocation(group.group_id, member_id))
             return
         change = self._removal(group, member_id, known)
-        self._write(group.group_id, change.records())
+        self._write(change)
         self._journal.answer(request_id, answer)
         self._forget_member(group.group_id, member_id)
 
@@ -379,17 +380,23 @@ class ConsumerGroups:
         change.refresh()
         if before is not None or found.topics:
             change.raise_epoch()
-        self._write(group.group_id, change.records())
+        self._write(change)
 
     # Writing.
 
-    def _write(self, group_id: str, records: list[KeyValue]) -> None:
+    def _write(self, change: GroupChange, before: tuple[KeyValue, ...] = ()) -> None:
         """Write a change, in one batch if it fits: then it is there as a whole or not at all.
+
+        Otherwise the raised group epoch goes first. A leader that finds the rest missing assigns anew.
 
         Raises:
             KafkaError: INVALID_REQUEST for a record that no batch holds; nothing was written.
         """
         journal = self._journal
+        records = [*before, *change.records()]
+        if not journal.fits(records) and not change.is_raised:
+            change.raise_epoch()
+            records = [*before, *change.records()]
         if journal.fits(records):
             if records:
                 journal.write(tuple(records))
@@ -398,8 +405,8 @@ class ConsumerGroups:
         else:
             raise refusal(
                 Code.INVALID_REQUEST,
-                f"group {group_id!r}: a member wants or gets more than a batch of {journal.batch_size_bytes_max} bytes "
-                "holds",
+                f"group {change.group.group_id!r}: a member wants or gets more than a batch of "
+                f"{journal.batch_size_bytes_max} bytes holds",
             )
         self.settle_memory()
 

@@ -112,6 +112,11 @@ class GroupChange:
         self.metadata_hash = metadata_hash
         return is_other
 
+    @property
+    def is_raised(self) -> bool:
+        """Whether the group epoch grows."""
+        return self.epoch != self.group.epoch
+
     def raise_epoch(self) -> None:
         """A new target assignment is wanted."""
         self.epoch += 1
