@@ -176,9 +176,8 @@ def test_a_damaged_record_is_refused_with_its_offset(key: bytes, value: bytes | 
         coordinator.replay(key, value, Offset(17))
 
 
-PIECES = st.sampled_from(
-    [b"\0\0", b"\0\1", b"\0\2", b"\0\3", b"\0\1g", b"\0\1t", b"\xff\xff", group_bytes(3), OFFSETS[3][0]]
-)
+KEYS = [kind.to_bytes(2) for kind in (*range(9), 16)]
+PIECES = st.sampled_from([*KEYS, b"\0\1g", b"\0\1t", b"\xff\xff", group_bytes(3), OFFSETS[3][0]])
 ANY_BYTES = st.lists(PIECES | st.binary(max_size=6), max_size=6).map(b"".join)
 
 
