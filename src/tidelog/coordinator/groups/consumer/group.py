@@ -25,7 +25,7 @@ from tidelog.coordinator.groups.consumer.member import (
     CurrentAssignment,
 )
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
-from tidelog.coordinator.groups.memory import GROUP_BYTES
+from tidelog.coordinator.groups.group import GROUP_BYTES
 
 PARTITION_BYTES = 200
 """About what a partition takes in memory that a member has, and is to have."""

@@ -12,8 +12,8 @@ from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer.topic_pattern import TopicPattern
-from tidelog.coordinator.groups.memory import GroupMemory
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
     JOIN_MEMBER_EPOCH,
     LEAVE_STATIC_MEMBER_EPOCH,
@@ -171,7 +171,9 @@ def check_joining(
     return old_id
 
 
-def check_room(memory: GroupMemory, group_id: str, old: ConsumerSubscription | None, new: ConsumerSubscription) -> None:
+def check_room(
+    memory: CoordinatorMemory, group_id: str, old: ConsumerSubscription | None, new: ConsumerSubscription
+) -> None:
     """Return if there is room for what a member wants. Who wants no more than it did may stay.
 
     Raises:

@@ -16,7 +16,7 @@ from tidelog.coordinator.groups.consumer_group_records import (
     CurrentAssignmentPartitions,
     TargetAssignmentPartitions,
 )
-from tidelog.coordinator.groups.memory import MEMBER_BYTES
+from tidelog.coordinator.groups.member import MEMBER_BYTES
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import LEAVE_STATIC_MEMBER_EPOCH
 
 Holding = Mapping[TopicId, Mapping[int, int]]
