@@ -21,6 +21,7 @@ from tidelog.base.invariant import invariant
 from tidelog.base.ports import Rng
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups import describe, membership, offsets, rebalance, transactional_offsets
+from tidelog.coordinator.groups.consumer.classic_members import ClassicMembers
 from tidelog.coordinator.groups.consumer.commit_checks import check_fetch
 from tidelog.coordinator.groups.consumer.consumer_groups import ConsumerGroups
 from tidelog.coordinator.groups.expiry import OffsetExpiry
@@ -64,6 +65,7 @@ class GroupCoordinator:
         self._restored = CoordinatorMemory(sys.maxsize)  # until it is active: `restore` may run on another thread
         self._journal = GroupJournal(settings, self._memory)
         self.consumer_groups = ConsumerGroups(self._journal, self.groups, rng)
+        self._classic_members = ClassicMembers(self.consumer_groups.members, self._journal, rng)
         self._expiry = OffsetExpiry(self._journal, self.groups)
 
     @property
@@ -167,7 +169,7 @@ class GroupCoordinator:
                 member.sync_request = None
             group.release()
         self.groups.clear()
-        self.consumer_groups.release()
+        self.consumer_groups.members.release()
         journal.state.pending.release()
 
     # What clients ask.
@@ -189,6 +191,9 @@ class GroupCoordinator:
             group_id = self._checked(request.group_id)
             joiner = membership.Joiner(request, request_id, api_version, client_id, client_host)
             membership.check_join(self._journal, joiner)
+            if self._classic_members.serves(group_id):
+                self._classic_members.on_join(at, joiner)
+                return
             self.consumer_groups.give_up(group_id)
             group = self.groups.get(group_id)
             if group is None:
@@ -206,6 +211,9 @@ class GroupCoordinator:
         """Answered with a `SyncGroupResponse` once the leader has assigned."""
 
         def sync(at: Moment) -> None:
+            if self._classic_members.serves(request.group_id):
+                self._classic_members.on_sync(request, request_id)
+                return
             group = self._member_group(request.group_id)
             membership.on_sync(self._journal, at, group, request, request_id)
 
@@ -215,6 +223,9 @@ class GroupCoordinator:
         """Answered with a `HeartbeatResponse`."""
 
         def beat(at: Moment) -> None:
+            if self._classic_members.serves(request.group_id):
+                self._classic_members.on_heartbeat(at, request, request_id)
+                return
             group = self._member_group(request.group_id)
             membership.on_heartbeat(self._journal, at, group, request, request_id)
 
@@ -226,6 +237,9 @@ class GroupCoordinator:
         """Answered with a `LeaveGroupResponse`, which has the error of each member."""
 
         def leave(at: Moment) -> None:
+            if self._classic_members.serves(request.group_id):
+                self._classic_members.on_leave(at, request, request_id, api_version=api_version)
+                return
             group = self.groups.get(self._checked(request.group_id))
             membership.on_leave(self._journal, at, group, request, request_id, api_version=api_version)
             if group is not None:
@@ -362,7 +376,7 @@ class GroupCoordinator:
         def delete(at: Moment) -> None:
             group = self.groups.get(group_id)
             offsets.on_delete_group(self._journal, group, group_id, request_id)
-            self.consumer_groups.settle_memory()
+            self.consumer_groups.members.settle_memory()
             if group is not None:
                 self._forget_if_nothing(group, at)
 
@@ -417,7 +431,7 @@ class GroupCoordinator:
             self._on_due(alarm, at)
         self.consumer_groups.on_time(at)
         self._expiry.on_time(at)
-        self.consumer_groups.settle_memory()
+        self.consumer_groups.members.settle_memory()
 
     def next_deadline_ms(self) -> int | None:
         """When to call `on_time`, by the clock of `now_ms`; None while there is nothing to wait for."""

@@ -33,6 +33,10 @@ def check_commit(
     if epoch < 0 and not group.subscriptions:
         return
     check_known(group, request.member_id, request.group_instance_id)
+    if group.subscriptions[request.member_id].classic is not None:
+        if epoch != group.current(request.member_id).member_epoch:
+            raise refusal(Code.ILLEGAL_GENERATION, f"group {group.group_id!r}: {epoch} is not the member's generation")
+        return
     if api_version < SERVES_CONSUMER_GROUPS_SINCE:
         raise refusal(
             Code.UNSUPPORTED_VERSION,

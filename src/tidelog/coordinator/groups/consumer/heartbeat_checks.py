@@ -147,7 +147,8 @@ def check_joining(
 ) -> str | None:
     """The id under which somebody who joins is a member already; None for somebody new.
 
-    A static member takes the place of its former self, which has left; the same one may come back at any time.
+    A static member takes the place of its former self, which has left; the same one may come back at any time. Classic
+    members do not say that they leave.
 
     Raises:
         KafkaError: UNRELEASED_INSTANCE_ID while another member has its instance id; GROUP_MAX_SIZE_REACHED.
@@ -155,7 +156,7 @@ def check_joining(
     old_id = member_id if member_id in group.subscriptions else None
     static_id = None if instance_id is None else group.static_members.get(instance_id)
     if static_id is not None and static_id != member_id:
-        if not group.current(static_id).is_away:
+        if not group.current(static_id).is_away and group.subscriptions[static_id].classic is None:
             raise refusal(
                 Code.UNRELEASED_INSTANCE_ID,
                 f"group {group.group_id!r}: static member {instance_id!r} is {static_id!r}, which has not left",

@@ -108,6 +108,18 @@ def group_tombstones(group: ConsumerGroup) -> Iterator[KeyValue]:
         yield _group_key(kind, group.group_id), None
 
 
+def whole_group(group: ConsumerGroup) -> Iterator[KeyValue]:
+    """All records of a group."""
+    yield group_record(group.group_id, group.epoch or 0, group.metadata_hash)
+    for member_id, subscription in group.subscriptions.items():
+        yield member_record(group.group_id, member_id, subscription)
+    for member_id, target in group.targets.items():
+        yield target_record(group.group_id, member_id, target)
+    yield target_epoch_record(group.group_id, group.target_epoch, group.assigned_at_ms or 0)
+    for member_id, current in group.currents.items():
+        yield current_record(group.group_id, member_id, current)
+
+
 def _group_key(kind: GroupRecordType, group_id: str) -> bytes:
     return encode_key(kind, GroupRecordKey(group_id=group_id))
 

@@ -1,0 +1,266 @@
+"""The members of consumer groups, whichever protocol they speak: they come, go on, and go (KIP-848).
+
+All that changes a group goes through here: it is decided as a `GroupChange`, and written.
+Kafka: `GroupMetadataManager`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tidelog.base.errors import Code, refusal
+from tidelog.coordinator.deadlines import Alarm, Cause
+from tidelog.coordinator.groups import rebalance
+from tidelog.coordinator.groups.consumer import recorded
+from tidelog.coordinator.groups.consumer.assignment import Assignment
+from tidelog.coordinator.groups.consumer.conversion import downgraded, retire
+from tidelog.coordinator.groups.consumer.group import ConsumerGroup
+from tidelog.coordinator.groups.consumer.group_change import GroupChange
+from tidelog.coordinator.groups.consumer.heartbeat_checks import check_room
+from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
+from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
+from tidelog.coordinator.groups.consumer.pattern_searches import PatternSearches
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
+from tidelog.coordinator.groups.group import Group
+from tidelog.coordinator.groups.group_journal import GroupJournal
+from tidelog.journal import KeyValue, Moment
+
+
+class Arrival(NamedTuple):
+    """How somebody comes who is a member, or becomes one.
+
+    Attributes:
+        old_id: under which it is a member already.
+        owned: what it says that it reads.
+        records: what is to be written of its group before.
+    """
+
+    old_id: str | None
+    owned: Assignment | None
+    records: tuple[KeyValue, ...] = ()
+
+
+class ConsumerMembers:
+    """Those of all consumer groups of one coordinator.
+
+    Args:
+        classic: the classic groups of the coordinator. One without members gives its id up to a consumer group.
+
+    Attributes:
+        overrides: the settings of groups that have their own.
+        topics: of the cluster; None until they are known.
+        searches: for the topics of patterns; None until then.
+    """
+
+    def __init__(self, journal: GroupJournal, classic: dict[str, Group]) -> None:
+        self.overrides: dict[str, ConsumerGroupSettings] = {}
+        self.topics: KnownTopics | None = None
+        self.searches: PatternSearches | None = None
+        self._journal = journal
+        self._classic = classic
+        self._charged_bytes = 0
+
+    @property
+    def groups(self) -> dict[str, ConsumerGroup]:
+        """By id. Nothing but a record changes them."""
+        return self._journal.state.consumer_groups
+
+    @property
+    def known(self) -> KnownTopics:
+        """The topics of the cluster. Raises COORDINATOR_LOAD_IN_PROGRESS until they are known."""
+        if self.topics is None:
+            raise refusal(Code.COORDINATOR_LOAD_IN_PROGRESS, "the topics of the cluster are not known yet")
+        return self.topics
+
+    def admit(
+        self, change: GroupChange, member_id: str, new: ConsumerSubscription, arrival: Arrival, at: Moment
+    ) -> CurrentAssignment:
+        """Note what a member wants, whether it is new or not; assign if it is time to; move it on; write all that.
+
+        Raises:
+            KafkaError: GROUP_MAX_SIZE_REACHED or INVALID_REQUEST; nothing has changed.
+        """
+        group = change.group
+        old = None if arrival.old_id is None else group.subscriptions[arrival.old_id]
+        check_room(self._journal.memory, group.group_id, old, new)
+        _subscribe(change, member_id, old, new)
+        if change.is_assignment_due(at.wall_ms):
+            change.assign(at.wall_ms)
+        current = change.reconcile(member_id, arrival.owned)
+        self.write(change, arrival.records)
+        self._drop_classic(group.group_id, at)
+        self._after(member_id, arrival.old_id, old, change, at)
+        return current
+
+    def remove(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
+        """A member is out. If all that are left speak the classic protocol, the group becomes a classic one."""
+        change = self.change_of(group)
+        change.remove(member_id)
+        change.refresh()
+        change.raise_epoch()
+        self.write(change)
+        self.forget_member(group.group_id, member_id)
+        self._downgrade(group, at)
+
+    def refresh(self, group: ConsumerGroup, at: Moment) -> None:
+        """Look at the topics of a group again, and assign, if it is time to: for members that cannot ask for it."""
+        change = self.change_of(group)
+        if group.needs_refresh and change.refresh():
+            change.raise_epoch()
+        if change.is_assignment_due(at.wall_ms):
+            change.assign(at.wall_ms)
+        self.write(change)
+        group.needs_refresh = False
+
+    def await_member(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
+        """It is told to join again: it has its rebalance timeout for that, from the first time on."""
+        if _revocation(group.group_id, member_id) not in self._journal.deadlines:
+            self.watch(group, member_id, at, is_session=False)
+
+    def change_of(self, group: ConsumerGroup) -> GroupChange:
+        """A change of a group, still empty."""
+        return GroupChange(group, self.known, self.settings_of(group.group_id))
+
+    def watch(self, group: ConsumerGroup, member_id: str, at: Moment, *, is_session: bool) -> None:
+        """Begin a session anew; or the time that a member has to give up, or to join again."""
+        subscription = group.subscriptions[member_id]
+        if is_session:
+            classic = subscription.classic
+            timeout_ms = (
+                self.settings_of(group.group_id).session_timeout_ms if classic is None else classic.session_timeout_ms
+            )
+            self._journal.deadlines.set(_session(group.group_id, member_id), at.now_ms + timeout_ms)
+            return
+        alarm = _revocation(group.group_id, member_id)
+        if has_to_act(group, member_id):
+            self._journal.deadlines.set(alarm, at.now_ms + max(subscription.rebalance_timeout_ms, 0))
+        else:
+            self._journal.deadlines.cancel(alarm)
+
+    def settings_of(self, group_id: str) -> ConsumerGroupSettings:
+        """Its own, or those of all."""
+        return self.overrides.get(group_id, self._journal.settings.consumer)
+
+    def settle_memory(self) -> None:
+        """Have what the groups take count, after records of them were written."""
+        more_bytes = self._journal.state.consumer_groups_bytes - self._charged_bytes
+        self._journal.memory.used_bytes += more_bytes
+        self._charged_bytes += more_bytes
+
+    def release(self) -> None:
+        """The coordinator resigned: what the groups took counts no more."""
+        self._journal.memory.used_bytes -= self._charged_bytes
+        self._charged_bytes = 0
+
+    def _after(
+        self, member_id: str, old_id: str | None, old: ConsumerSubscription | None, change: GroupChange, at: Moment
+    ) -> None:
+        group = self.groups[change.group.group_id]
+        group.needs_refresh = False
+        if old_id is not None and old_id != member_id:
+            self.forget_member(group.group_id, old_id)
+        self.watch(group, member_id, at, is_session=True)
+        if member_id in change.changed_currents:
+            self.watch(group, member_id, at, is_session=False)
+        pattern = group.subscriptions[member_id].pattern
+        if self.searches is not None:
+            if pattern is not None and pattern not in group.matched:
+                self.searches.search(group.group_id, pattern)
+            if old is not None and old.pattern is not None and old.pattern not in group.patterns:
+                self.searches.forget(group.group_id, old.pattern)
+
+    def forget_member(self, group_id: str, member_id: str) -> None:
+        """Wait for a member no more."""
+        self._journal.deadlines.cancel(_session(group_id, member_id))
+        self._journal.deadlines.cancel(_revocation(group_id, member_id))
+
+    def write(self, change: GroupChange, before: tuple[KeyValue, ...] = ()) -> None:
+        """Write a change, in one batch if it fits: then it is there as a whole or not at all.
+
+        Otherwise the raised group epoch goes first. A leader that finds the rest missing assigns anew.
+
+        Raises:
+            KafkaError: INVALID_REQUEST for a record that no batch holds; nothing was written.
+        """
+        journal = self._journal
+        records = [*before, *change.records()]
+        if not journal.fits(records):
+            if not change.is_raised:
+                change.raise_epoch()
+            records = change.records()
+            if before and all(journal.fits((one,)) for one in records):
+                journal.write(before)
+        if journal.fits(records):
+            if records:
+                journal.write(tuple(records))
+        elif all(journal.fits((one,)) for one in records):
+            journal.write_in_parts(records)
+        else:
+            raise refusal(
+                Code.INVALID_REQUEST,
+                f"group {change.group.group_id!r}: a member wants or gets more than a batch of "
+                f"{journal.batch_size_bytes_max} bytes holds",
+            )
+        self.settle_memory()
+
+    def _drop_classic(self, group_id: str, at: Moment) -> None:
+        """A classic group gave its id up. Its members, if it has any, are members still, and join again."""
+        classic = self._classic.pop(group_id, None)
+        if classic is None:
+            return
+        retire(self._journal, classic)
+        group = self.groups[group_id]
+        for member_id in classic.members:
+            if member_id in group.subscriptions:
+                self.watch(group, member_id, at, is_session=True)
+
+    def _downgrade(self, group: ConsumerGroup, at: Moment) -> None:
+        policy = self.settings_of(group.group_id).migration_policy
+        if not policy.downgrades or not group.subscriptions:
+            return
+        if any(one.classic is None for one in group.subscriptions.values()):
+            return
+        classic = downgraded(group, self.known, self._journal.memory)
+        records = (*recorded.group_tombstones(group), rebalance.record_of(classic))
+        if not self._journal.fits(records) or len(classic.members) > self._journal.settings.group_size_max:
+            classic.release()  # its members go on as they are
+            return
+        for member_id in list(group.subscriptions):
+            self.forget_member(group.group_id, member_id)
+        self._journal.write(records)
+        self.settle_memory()
+        classic.is_recorded = True
+        self._classic[group.group_id] = classic
+        for member in classic.members.values():
+            rebalance.extend_session(self._journal, at, member)
+        rebalance.begin(self._journal, at, classic)
+
+
+def has_to_act(group: ConsumerGroup, member_id: str) -> bool:
+    """Whether the group waits for a member: to give partitions up, or, if it is a classic one, to join again."""
+    current = group.current(member_id)
+    if current.state is ConsumerMemberState.UNREVOKED_PARTITIONS:
+        return True
+    return group.subscriptions[member_id].classic is not None and current.member_epoch < group.target_epoch
+
+
+def _subscribe(
+    change: GroupChange, member_id: str, old: ConsumerSubscription | None, new: ConsumerSubscription
+) -> None:
+    """Note what a member wants, and raise the group epoch if that, or a topic, is another than before."""
+    assignor = None if old is None or old.assignor == new.assignor else change.assignor()
+    change.subscribe(member_id, new)
+    is_raised = old is None or (old.topic_names, old.pattern) != (new.topic_names, new.pattern)
+    if is_raised or change.group.needs_refresh:
+        is_raised = change.refresh() or is_raised
+    if is_raised or (assignor is not None and change.assignor() != assignor):
+        change.raise_epoch()
+
+
+def _session(group_id: str, member_id: str) -> Alarm:
+    return Alarm(Cause.CONSUMER_SESSION, group_id, member_id)
+
+
+def _revocation(group_id: str, member_id: str) -> Alarm:
+    return Alarm(Cause.CONSUMER_REVOCATION, group_id, member_id)

@@ -1,0 +1,177 @@
+"""Groups that change between the classic and the consumer protocol while their members go on (KIP-848)."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.fixtures.coordinated import subscription
+from support.fixtures.coordinated_consumers import Consumers, topic_id
+from tidelog.base.errors import Code
+from tidelog.base.ids import PartitionIndex, TopicPartition
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
+from tidelog.wire.messages.api_11_join_group import JoinGroupResponse
+from tidelog.wire.messages.api_12_heartbeat import HeartbeatResponse
+from tidelog.wire.messages.api_14_sync_group import SyncGroupResponse
+from tidelog.wire.messages.consumer_protocol import assigned_partitions
+
+T = topic_id("t")
+EVERYTHING = b"\0\0\0\0\0\1\0\1t\0\0\0\4\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\3\xff\xff\xff\xff"
+
+
+def world_with(policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL) -> tuple[Consumers, str]:
+    """A stable classic group of one member that reads everything, and has committed."""
+    world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0, migration_policy=policy)))
+    join = world.join(api_version=3)
+    world.pass_ms(3_000)
+    member_id = world.taken(join, JoinGroupResponse).member_id
+    sync = world.sync(member_id, 1, {member_id: EVERYTHING})
+    assert parts(world.taken(sync, SyncGroupResponse)) == {0, 1, 2, 3}
+    assert world.commit_codes(world.commit({("t", 0): 7}, member_id, 1)) == [0]
+    return world, member_id
+
+
+def parts(answer: SyncGroupResponse) -> set[int]:
+    found = assigned_partitions(answer.assignment)
+    assert all(one.topic == "t" for one in found)
+    return {int(one.partition) for one in found}
+
+
+def rejoin(world: Consumers, member_id: str) -> tuple[int, set[int]]:
+    """A classic member that reads nothing meanwhile joins again. Returns its generation, and its part."""
+    joined = world.taken(world.join(member_id), JoinGroupResponse)
+    assert (joined.member_id, joined.leader, joined.members) == (member_id, "", [])
+    return joined.generation_id, parts(world.taken(world.sync(member_id, joined.generation_id), SyncGroupResponse))
+
+
+def upgraded() -> tuple[Consumers, str]:
+    """The same, with a member of the consumer protocol beside; each reads its half."""
+    world, classic = world_with()
+    world.enter("a")
+    assert world.refused(world.heartbeat(classic, 1)) == Code.REBALANCE_IN_PROGRESS
+    generation, classic_part = rejoin(world, classic)
+    assert generation == 2
+    answer = world.heard(world.beat("a", 2))
+    assert world.told(answer) == {"t": {0, 1, 2, 3} - classic_part}
+    assert len(classic_part) == 2
+    return world, classic
+
+
+def test_a_classic_group_goes_on_as_a_consumer_group() -> None:
+    world, classic = world_with()
+    answer = world.enter("a")
+    assert (answer.member_epoch, world.told(answer)) == (2, {}), "the classic member has everything still"
+    assert not world.coordinator.groups
+    assert set(world.group.subscriptions) == {"a", classic}
+    assert world.fetched() == {("t", 0): 7}
+    assert [one.member_type for one in world.consumer_group().members] in ([0, 1], [1, 0])
+
+
+def test_members_of_both_protocols_share_the_partitions() -> None:
+    world, classic = upgraded()
+    assert world.taken(world.heartbeat(classic, 2), HeartbeatResponse)
+    assert world.commit_codes(world.commit({("t", 0): 8}, classic, 2)) == [0]
+    assert world.refused(world.commit({("t", 0): 9}, classic, 1)) == Code.ILLEGAL_GENERATION
+    assert world.refused(world.heartbeat(classic, 1)) == Code.ILLEGAL_GENERATION
+    assert world.refused(world.sync(classic, 1)) == Code.ILLEGAL_GENERATION
+    assert world.refused(world.heartbeat("a", 2)) == Code.UNKNOWN_MEMBER_ID
+
+
+def test_a_failover_keeps_members_of_both_protocols() -> None:
+    world, classic = upgraded()
+    world.fail_over()
+    assert not world.coordinator.groups
+    assert world.taken(world.heartbeat(classic, 2), HeartbeatResponse)
+    assert world.heard(world.beat("a", 2)).member_epoch == 2
+
+
+def test_when_the_last_consumer_leaves_the_group_is_a_classic_one_again() -> None:
+    world, classic = upgraded()
+    world.heard(world.beat("a", -1))
+    assert not world.consumers.groups
+    assert world.refused(world.heartbeat(classic, 3)) == Code.REBALANCE_IN_PROGRESS
+    joined = world.taken(world.join(classic), JoinGroupResponse)
+    assert (joined.generation_id, joined.leader) == (4, classic)
+    assert world.fetched() == {("t", 0): 7}
+    world.fail_over()
+    assert not world.consumers.groups
+    assert set(world.coordinator.groups) == {"g"}
+
+
+def test_when_the_last_classic_member_leaves_it_stays_a_consumer_group() -> None:
+    world, classic = upgraded()
+    assert world.leave_codes(world.leave((classic, None), ("nobody", None))) == [0, Code.UNKNOWN_MEMBER_ID]
+    assert world.told(world.heard(world.beat("a", 2))) == {"t": {0, 1, 2, 3}}
+
+
+def test_a_classic_member_that_is_not_heard_of_is_out() -> None:
+    world, _ = upgraded()
+    world.pass_ms(10_000)
+    assert set(world.group.subscriptions) == {"a"}
+
+
+def test_a_classic_member_that_does_not_join_again_is_out() -> None:
+    world, classic = world_with()
+    world.enter("a")
+    for _ in range(12):
+        if classic in world.group.subscriptions:
+            assert world.refused(world.heartbeat(classic, 1)) == Code.REBALANCE_IN_PROGRESS
+        world.heard(world.beat("a", 2)) if "a" in world.group.subscriptions else None
+        world.pass_ms(5_000)
+    assert classic not in world.group.subscriptions
+
+
+def test_a_classic_member_that_joins_a_consumer_group_is_given_an_id_first() -> None:
+    world, _ = upgraded()
+    member_id = world.member_id_required()
+    joined = world.taken(world.join(member_id), JoinGroupResponse)
+    assert joined.generation_id == 3
+
+
+@pytest.mark.parametrize("protocols", [(("other", subscription("t")),), (("range", b"\xff"),), ()])
+def test_a_classic_member_that_does_not_fit_in_is_refused(protocols: tuple[tuple[str, bytes], ...]) -> None:
+    world, _ = upgraded()
+    assert world.refused(world.join(protocols=protocols)) == Code.INCONSISTENT_GROUP_PROTOCOL
+    assert world.refused(world.join(protocol_type="connect")) == Code.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize("policy", list(MigrationPolicy))
+def test_the_policy_says_which_way_a_group_may_go(policy: MigrationPolicy) -> None:
+    world, _ = world_with(policy)
+    request = world.beat("a", 0, topics=["t"], owned={}, rebalance_ms=1)
+    if policy.upgrades:
+        world.heard(request)
+        world.heard(world.beat("a", -1))
+        assert bool(world.coordinator.groups) == policy.downgrades
+    else:
+        assert world.refused(request) == Code.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_of_others_than_consumers_stays_a_classic_one() -> None:
+    world = Consumers(GroupSettings())
+    world.join(api_version=3, protocol_type="connect")
+    request = world.beat("a", 0, topics=["t"], owned={}, rebalance_ms=1)
+    assert world.refused(request) == Code.GROUP_ID_NOT_FOUND
+
+
+def test_who_waits_for_a_classic_group_is_told_to_join_again() -> None:
+    world = Consumers(GroupSettings())
+    join = world.join(api_version=3)
+    world.enter("a")
+    assert world.refused(join) == Code.REBALANCE_IN_PROGRESS
+
+
+def test_a_static_member_changes_its_protocol() -> None:
+    world = Consumers(GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0)))
+    join = world.join(instance_id="i")
+    world.pass_ms(3_000)
+    member_id = world.taken(join, JoinGroupResponse).member_id
+    world.taken(world.sync(member_id, 1, {member_id: EVERYTHING}, instance_id="i"), SyncGroupResponse)
+    answer = world.enter("a", instance_id="i")
+    assert world.told(answer) == {"t": {0, 1, 2, 3}}
+    assert set(world.group.subscriptions) == {"a"}
+    assert world.refused(world.heartbeat(member_id, 1, instance_id="i")) == Code.FENCED_INSTANCE_ID
+
+
+def test_parts_are_told_by_names() -> None:
+    assert assigned_partitions(EVERYTHING)[0] == TopicPartition("t", PartitionIndex(0))
