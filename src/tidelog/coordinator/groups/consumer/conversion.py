@@ -17,7 +17,7 @@ from tidelog.coordinator.groups.consumer_group_records import ClassicMemberMetad
 from tidelog.coordinator.groups.group import Change, Group
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.member import Member, Protocols
-from tidelog.coordinator.groups.memory import GroupMemory
+from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.wire.compile import decode, encode
 from tidelog.wire.messages.consumer_protocol import (
     PROTOCOL_TYPE,
@@ -115,7 +115,7 @@ def upgraded(group: Group, known: KnownTopics) -> ConsumerGroup | None:
     return found
 
 
-def downgraded(group: ConsumerGroup, known: KnownTopics, memory: GroupMemory) -> Group:
+def downgraded(group: ConsumerGroup, known: KnownTopics, memory: CoordinatorMemory) -> Group:
     """The classic group that a consumer group becomes whose members are all classic: stable, to be rebalanced."""
     found = Group(group.group_id, memory)
     found.generation_id = group.epoch or 0
