@@ -23,9 +23,9 @@ GROWN_BLOCKS = 1_000_000
 """Blocks of memory (of some 70 bytes, mostly) that may become garbage before all is looked at, at a busy node."""
 GROWN_QUIETLY_BLOCKS = 100_000
 LOOK_INTERVAL_SECONDS = 10.0
-LOCAL_PARTITION_BLOCKS = 80
+LOCAL_PARTITION_BLOCKS = 55
 """That a replica of this node takes, once it was made; and the next, that any partition of the cluster takes."""
-KNOWN_PARTITION_BLOCKS = 18
+KNOWN_PARTITION_BLOCKS = 14
 BLOCK_BYTES = 70
 QUIET_PART = 0.05
 """Of a core, with all threads: a node that takes less is quiet."""

@@ -45,7 +45,13 @@ from tidelog.wire.messages.api_09_offset_fetch import (
     OffsetFetchResponseTopic,
 )
 from tidelog.wire.messages.api_13_leave_group import LeaveGroupRequest, MemberIdentity
-from tidelog.wire.messages.api_19_create_topics import CreatableTopic, CreateTopicsRequest
+from tidelog.wire.messages.api_19_create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
 from tidelog.wire.messages.api_20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from tidelog.wire.messages.api_24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -490,3 +496,30 @@ def test_log_directories_are_described_in_turns_however_many_replicas_there_are(
     assert [one.partition_index for one in topic.partitions] == list(range(1_300))
     assert steps.counts == [500, 500, 300]
     assert context.is_long, "the answer is written on another thread"
+
+
+class CountedConfig(Counted, CreatableTopicConfig):
+    pass
+
+
+def test_what_cannot_be_divided_is_freed_elsewhere() -> None:
+    def read() -> CreateTopicsRequest:
+        configs: list[CreatableTopicConfig] = [CountedConfig(name="k", value=None) for _ in range(5_000)]
+        return CreateTopicsRequest(topics=[CreatableTopic(name="heavy", configs=configs), CreatableTopic(name="light")])
+
+    async def create(node: Any, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
+        await asyncio.sleep(0)
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=one.name) for one in request.topics])
+
+    async def story() -> list[str]:
+        executor = ThreadExecutor()
+        Counted.steps, Counted.loop_thread = Steps(), threading.get_ident()
+        node: Any = Answering(executor)
+        context: Any = Context()
+        answer = await in_pieces(api(ApiKey.CREATE_TOPICS), create)(node, await executor.compute(read), context)
+        executor.close()
+        Counted.loop_thread = 0
+        return [one.name for one in answer.topics]
+
+    assert asyncio.run(story()) == ["heavy", "light"]
+    assert Counted.steps.counts == []

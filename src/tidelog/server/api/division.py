@@ -110,6 +110,10 @@ class Division(NamedTuple):
             pieces = self._packed(([one] for one in listed), weight_max)
         return [with_value(message, self.listed, piece) for piece in pieces]
 
+    def may_be_heavy(self, piece: Any) -> bool:
+        """Whether a piece may list more than is in one elsewhere, because that cannot be divided."""
+        return self.is_whole or (self.orders is not None and len(getattr(piece, self.listed)) == 1)
+
     def joined(self, answers: list[Any]) -> Any:
         """One answer of those to the pieces; the first error that counts for a whole piece counts for it all.
 

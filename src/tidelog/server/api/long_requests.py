@@ -81,10 +81,14 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
         pieces = await node.executor.compute(partial(division.taken_from, request))
         try:
             while pieces:
-                one = handle(node, pieces.pop(), context)
+                piece = pieces.pop()
+                one = handle(node, piece, context)
                 if isinstance(one, Awaitable):
                     one = asyncio.ensure_future(one) if division.waits_for_all else await one
                 answers.append(one)
+                if division.may_be_heavy(piece) and not division.waits_for_all:
+                    node.executor.compute(partial(forget_lists, piece))
+                del piece
                 await asyncio.sleep(0)
             if division.waits_for_all:
                 async for number in in_turns(range(len(answers))):
