@@ -359,7 +359,7 @@ def test_others_have_their_turn_between_pieces_and_what_is_given_up_is_freed_els
         executor = ThreadExecutor()
         Counted.steps, Counted.loop_thread = Steps(), threading.get_ident()
         asked = asyncio.ensure_future(asked_and_answered(Answering(executor), (5_000,)))
-        while not Counted.steps.counts:  # the first piece
+        while not Counted.steps.counts and not asked.done():  # the first piece
             await asyncio.sleep(0)
         for _ in range(3):
             await asyncio.sleep(0)
@@ -502,10 +502,12 @@ class CountedConfig(Counted, CreatableTopicConfig):
     pass
 
 
-def test_what_cannot_be_divided_is_freed_elsewhere() -> None:
+@pytest.mark.parametrize("others", [[], ["light"]], ids=["alone", "with another"])
+def test_what_cannot_be_divided_is_freed_elsewhere(others: list[str]) -> None:
     def read() -> CreateTopicsRequest:
         configs: list[CreatableTopicConfig] = [CountedConfig(name="k", value=None) for _ in range(5_000)]
-        return CreateTopicsRequest(topics=[CreatableTopic(name="heavy", configs=configs), CreatableTopic(name="light")])
+        heavy = CreatableTopic(name="heavy", configs=configs)
+        return CreateTopicsRequest(topics=[heavy, *(CreatableTopic(name=name) for name in others)])
 
     async def create(node: Any, request: CreateTopicsRequest, context: Any) -> CreateTopicsResponse:
         await asyncio.sleep(0)
@@ -521,5 +523,5 @@ def test_what_cannot_be_divided_is_freed_elsewhere() -> None:
         Counted.loop_thread = 0
         return [one.name for one in answer.topics]
 
-    assert asyncio.run(story()) == ["heavy", "light"]
+    assert asyncio.run(story()) == ["heavy", *others]
     assert Counted.steps.counts == []

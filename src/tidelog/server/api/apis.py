@@ -164,7 +164,7 @@ APIS: dict[int, ServedApi] = {
     ApiKey.DESCRIBE_TRANSACTIONS: ServedApi(
         "api_65_describe_transactions",
         (BROKER,),
-        division=Division("transactional_ids", "transaction_states"),
+        division=Division("transactional_ids", "transaction_states", weight_max=WRITES_MAX),
     ),
     ApiKey.LIST_TRANSACTIONS: ServedApi("api_66_list_transactions", (BROKER,)),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: ServedApi(

@@ -67,7 +67,7 @@ class Division(NamedTuple):
     def taken_from(self, request: Any) -> list[Any]:
         """As `pieces_of`, the last one first; the request lists nothing any more, so each piece frees what it lists."""
         pieces = self.pieces_of(request)
-        if len(pieces) > 1:
+        if pieces[0] is not request:
             setattr(request, self.listed, [])
         pieces.reverse()
         return pieces
