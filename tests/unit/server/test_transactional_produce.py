@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,7 @@ from support.fixtures.memory_disk import MemoryDisk
 from support.fixtures.transactions import commit, send, txn_batch
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import LeaderEpoch, PartitionIndex, TopicPartition
+from tidelog.server.api.handlers.api_00_produce import handle
 from tidelog.server.api.transactional_produce import ADDS_FROM_VERSION, ASKED_MAX, CONTINUES, beginnings, verified
 from tidelog.wire.messages.api_00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
@@ -70,6 +71,22 @@ class World:
         except KafkaError as error:
             return error.code
         return Code.NONE
+
+
+def test_what_waits_for_the_coordinator_is_kept_before_the_connection_reads_on() -> None:
+    """The next bytes of the connection take the place of the frame as soon as its handler returns."""
+    frame = txn_batch(PRODUCER, "v", epoch=0)
+    sent = bytes(frame)
+    data = PartitionProduceData(index=0, records=memoryview(frame))
+    topics = [TopicProduceData(name="t", partition_data=[data])]
+    request = ProduceRequest(transactional_id="txn", acks=-1, timeout_ms=9, topic_data=topics)
+    context: Any = SimpleNamespace(api_version=ADDS_FROM_VERSION)
+    waiting = handle(World().node, request, context)
+    assert isinstance(waiting, Coroutine)
+    frame[:] = bytes(len(frame))
+    assert isinstance(data.records, memoryview)
+    assert bytes(data.records) == sent
+    waiting.close()
 
 
 def test_a_coordinator_is_asked_once() -> None:

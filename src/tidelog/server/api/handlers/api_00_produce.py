@@ -85,17 +85,24 @@ def handle(
     return _append_all(node, request, context, {})
 
 
-async def _append_when_verified(
+def _append_when_verified(
     node: TransactionsApi, request: ProduceRequest, context: RequestContext, asked: list[Beginning]
-) -> ProduceResponse | None:
-    """The bytes of the request are another's while the coordinator is asked, unless they are kept for this one."""
+) -> Awaitable[ProduceResponse | None]:
+    """The bytes of the request are another's as soon as this returns: the connection reads on. So they are copied."""
     rows = [data for topic in request.topic_data for data in topic.partition_data]
-    size_bytes = sum(len(data.records) for data in rows if isinstance(data.records, memoryview))
+    size_bytes = 0
+    for data in rows:
+        if isinstance(data.records, memoryview):
+            data.records = memoryview(bytearray(data.records))
+            size_bytes += len(data.records)
+    return _verify_and_append(node, request, context, asked, size_bytes)
+
+
+async def _verify_and_append(
+    node: TransactionsApi, request: ProduceRequest, context: RequestContext, asked: list[Beginning], size_bytes: int
+) -> ProduceResponse | None:
     with context.connection.memory.kept() as kept:
         if kept.hold(size_bytes):
-            for data in rows:
-                if isinstance(data.records, memoryview):
-                    data.records = memoryview(bytearray(data.records))
             verdicts = await verified(node, request, context, asked)
         else:
             verdicts = {id(one.data): no_room_to_wait() for one in asked}
