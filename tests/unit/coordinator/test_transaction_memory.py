@@ -34,6 +34,9 @@ def test_a_partition_that_finds_no_room_is_refused_and_the_transaction_goes_on()
     assert world.refused(world.add(producer, *MANY)) is Code.THROTTLING_QUOTA_EXCEEDED
     assert world.transaction.partitions == {A, B}
     world.added(producer, A)  # it is there
+    world.memory.limit_bytes = world.memory.used_bytes - 1
+    world.added(producer, A, version=0)  # what is written takes no more than before
+    assert world.refused(world.add(producer, MANY[-1])) is Code.THROTTLING_QUOTA_EXCEEDED
     following = world.completed(producer)
     world.memory.limit_bytes = 1 << 20
     world.added(following, *MANY)
@@ -95,6 +98,8 @@ def test_the_books_balance_whatever_producers_do(seed: int) -> None:
             world.mark(rng.choice(list(world.sends.values())).destination)
         else:
             world.pass_ms(rng.randint(1, 2_000))
+    waiting = world.coordinator._parked
+    assert world.coordinator._parked_ids == {one.request_id: name for name, one in waiting.items()}
     world.fail_over()
     expected = sum(
         ID_BYTES + len(name) + PARTITION_BYTES * len(one.partitions)
