@@ -65,10 +65,15 @@ class Stage:
     partitions: int
 
     def victim(self) -> ClusterNode:
-        """A node by what it is now: a leader, a follower, the active controller, or the group's coordinator."""
+        """A node by what it is now: a leader, a follower, the active controller, or the group's coordinator.
+
+        Any node while another fault keeps a majority down: nobody has these roles then.
+        """
         cluster, dice = self.cluster, self.dice
         partition = dice.randrange(self.partitions)
         role = dice.randrange(4)
+        if 2 * len(cluster.running) <= len(cluster.nodes):
+            return self.another()
         if role == 0:
             return cluster.leader_of(self.topic, partition)
         if role == 1:
