@@ -15,7 +15,7 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, Partiti
 from tidelog.records import BatchBuilder
 from tidelog.replica import RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
-from tidelog.server.replication.replica_fetchers import ReplicaFetchers
+from tidelog.server.replication.replica_fetchers import JOINING_MAX, ReplicaFetchers
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.transport.turns import TURN_SIZE
@@ -26,16 +26,24 @@ LEADER = BrokerId(2)
 
 
 class ScriptedLeader:
-    """Takes fetches, and answers each when the test says so: the connections, and who is behind them."""
+    """Takes fetches, and answers each when the test says so: the connections, and who is behind them.
+
+    Attributes:
+        failures: attempts to connect that fail yet.
+    """
 
     versions: Any
 
     def __init__(self) -> None:
         self.versions = self
+        self.failures = 0
         self.asked: list[FetchRequest] = []
         self.answers: list[asyncio.Future[FetchResponse]] = []
 
     async def connection(self, _target: BrokerId, _request_class: str = "") -> Any:
+        if self.failures:
+            self.failures -= 1
+            raise NetworkError("it is away")
         return self
 
     def version(self, _key: int, *, min_version: int, max_version: int) -> int:
@@ -50,6 +58,16 @@ class ScriptedLeader:
     async def until_asked(self, count: int) -> FetchRequest:
         await until(lambda: len(self.asked) >= count)
         return self.asked[count - 1]
+
+    async def until_named(self, count: int) -> None:
+        """Answer with nothing what names partitions that begin to be followed, until so many were named."""
+        while sum(map(len, map(named, self.asked))) < count:
+            asked = len(self.asked)
+            self.answer(asked)
+            await self.until_asked(asked + 1)
+
+    def refuse(self, number: int, code: Code) -> None:
+        self.answers[number - 1].set_result(FetchResponse(error_code=code))
 
     def answer(self, number: int, *rows: PartitionData) -> None:
         topics = [FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(rows))] if rows else []
@@ -102,6 +120,11 @@ async def two_under_way(
     return await leader.until_asked(3)
 
 
+def named(request: FetchRequest) -> list[int]:
+    """The partitions that a fetch names."""
+    return [one.partition for topic in request.topics for one in topic.partitions]
+
+
 def batch(offset: int) -> bytes:
     builder = BatchBuilder()
     builder.append(0, None, b"x")
@@ -123,8 +146,7 @@ def test_an_answer_to_an_earlier_fetch_says_nothing_to_a_later_question() -> Non
     async def story() -> None:
         leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
         fetchers = fetchers_of(leader)
-        named = await two_under_way(fetchers, leader, first, second)
-        assert [one.partition for topic in named.topics for one in topic.partitions] == [1]
+        assert named(await two_under_way(fetchers, leader, first, second)) == [1]
         leader.answer(2, row(0, 0))
         await until(lambda: len(first.fetched) >= 2)
         first.ask(fetchers, 3, 1)
@@ -173,7 +195,7 @@ def test_who_wants_nothing_at_present_is_taken_out_of_the_session_and_named_anew
         assert not without.topics, "what is asked as before is not named"
         first.ask(fetchers, 2, 0)
         again = await leader.until_asked(3)
-        assert [one.partition for topic in again.topics for one in topic.partitions] == [0]
+        assert named(again) == [0]
         assert not again.forgotten_topics_data
         await fetchers.stop()
 
@@ -231,7 +253,8 @@ def test_thousands_that_follow_one_broker_are_told_in_turns(is_answered: bool) -
         many.ask(fetchers)
         await leader.until_asked(1)
         if is_answered:
-            leader.answer(1, *map(row, range(len(many.all))))
+            await leader.until_named(len(many.all))
+            leader.answer(len(leader.asked), *map(row, range(len(many.all))))
         else:
             leader.answers[0].set_exception(NetworkError("it is gone"))
         await until(lambda: many.told == len(many.all))
@@ -253,6 +276,84 @@ def test_who_is_to_ask_somewhere_else_is_told_though_others_had_their_turn() -> 
         assert many.told < len(many.all)
         fetchers.resize(7)
         assert many.told == len(many.all)
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+def test_those_that_begin_to_follow_are_named_in_portions_and_hold_up_nobody() -> None:
+    async def story() -> None:
+        leader, first, many = ScriptedLeader(), Follower(0), [Follower(index) for index in range(1, 251)]
+        fetchers = fetchers_of(leader)
+        first.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        leader.answer(1, row(0, 0))
+        await until(lambda: first.fetched)
+        for one in many:
+            one.ask(fetchers, 1, 0)
+        portions = [named(await leader.until_asked(2)), named(await leader.until_asked(3))]
+        assert [len(portion) for portion in portions] == [JOINING_MAX, JOINING_MAX]
+        first.ask(fetchers, 2, 1)
+        leader.answer(2)
+        last = named(await leader.until_asked(4))
+        assert last[0] == 0, "those of the session are named first"
+        assert sorted(sum(portions, last)) == list(range(251))
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+def test_the_first_fetch_of_a_session_is_answered_before_another_is_sent() -> None:
+    """The others would begin the session once more: they do not know its number yet."""
+
+    async def story() -> None:
+        leader, followers = ScriptedLeader(), [Follower(index) for index in range(JOINING_MAX + 1)]
+        fetchers = fetchers_of(leader)
+        for one in followers:
+            one.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert len(leader.asked) == 1
+        leader.answer(1)
+        second = await leader.until_asked(2)
+        assert (second.session_id, second.session_epoch) == (9, 1)
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+def test_a_leader_that_ends_a_session_is_told_all_of_the_next_one_at_once() -> None:
+    """It may have had no room for those that joined: it is to decide by the size of the whole session."""
+
+    async def story() -> None:
+        leader, followers = ScriptedLeader(), [Follower(index) for index in range(3 * JOINING_MAX)]
+        fetchers = fetchers_of(leader)
+        for one in followers:
+            one.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        leader.answer(1)
+        await leader.until_asked(3)
+        leader.refuse(2, Code.FETCH_SESSION_ID_NOT_FOUND)
+        leader.refuse(3, Code.FETCH_SESSION_ID_NOT_FOUND)
+        await until(lambda: leader.asked[-1].session_epoch == 0)
+        assert len(named(leader.asked[-1])) == len([one for one in followers if not one.fetched])
+        await fetchers.stop()
+
+    asyncio.run(story())
+
+
+def test_nobody_asks_again_while_the_leader_cannot_be_reached() -> None:
+    """Thousands that follow it would ask again and again, each by itself."""
+
+    async def story() -> None:
+        leader, followers = ScriptedLeader(), [Follower(index) for index in range(3)]
+        leader.failures = 5
+        fetchers = fetchers_of(leader)
+        for one in followers:
+            one.ask(fetchers, 1, 0)  # a Follower of this test cannot be told that there was no answer
+        fetchers.forget(cast(FollowerDriver, followers[1]))
+        assert named(await leader.until_asked(1)) == [0, 2]
         await fetchers.stop()
 
     asyncio.run(story())

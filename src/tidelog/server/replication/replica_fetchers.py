@@ -8,8 +8,11 @@
 ```
 
 A leader holds back a fetch that finds nothing. When there is something new to say meanwhile, the next fetch of the
-session goes out on a second connection, and the one that was held back is answered at once: who begins to follow does
-not wait for the others.
+session goes out behind it on the same connection, and the leader answers the one that it held back at once: who begins
+to follow does not wait for the others. One connection keeps the fetches of a session in order.
+
+Those that begin to follow are named in portions. So a partition of the session does not wait until its leader has heard
+of thousands that join.
 
 Kafka: `ReplicaFetcherManager`, `ReplicaFetcherThread`, `FetchSessionHandler`.
 """
@@ -27,6 +30,7 @@ from uuid import UUID
 from tidelog.base.errors import Code, NetworkError, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset
 from tidelog.base.ports import Buffer
+from tidelog.net.connection import Connection
 from tidelog.records.lineage import EpochEntry
 from tidelog.replica import FollowerRequest, RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
@@ -58,6 +62,10 @@ SESSION_REFUSALS = frozenset(
     )
 )
 INT32_MAX = 0x7FFF_FFFF
+IN_FLIGHT_MAX = 2
+"""Fetches of a session: one that may be held back, and one behind it."""
+JOINING_MAX = 100
+"""Partitions that a fetch adds to a session, where the leader keeps one. Each takes it some 20 microseconds."""
 YIELD_BYTES = 1 << 20
 """Appended in one go; then others have their turn."""
 BYTES_PER_ROW = YIELD_BYTES // TURN_SIZE
@@ -185,11 +193,13 @@ class ReplicaFetcher:
         self._broker_epoch = broker_epoch
         self._version_max = version_max
         self._wanted: dict[FollowerDriver, RecordsRequest] = {}  # not answered yet
-        self._changed: dict[FollowerDriver, None] = {}  # of these, those that the leader was not asked just so
+        self._changed: dict[FollowerDriver, None] = {}  # of these, those of the session that ask for something new
+        self._paused: set[_Key] = set()  # were taken out of the session while they wanted nothing
+        self._joining: dict[FollowerDriver, None] = {}  # of these, those that the session has yet to hear of
         self._unanswered: dict[
             FollowerDriver, RecordsRequest
         ] = {}  # and nobody is asked any more: they are about to be told
-        self._idle: set[_Key] = set()  # were in the session, and want nothing at present
+        self._idle: dict[_Key, bool] = {}  # may be in the session, and want nothing at present: whether they will again
         self._other_requests = ReplicaRequests(broker_id, leader, peers, timeout_ms=settings.timeout_ms)
         self._has_work = asyncio.Event()
         self._session_id = 0
@@ -198,7 +208,9 @@ class ReplicaFetcher:
         self._unconfirmed: dict[_Key, _Followed] = {}  # named in requests, and of which no answer spoke yet
         self._has_sessions = True  # as far as the leader has told
         self._requests = 0
-        self._in_flight: dict[int, asyncio.Task[None]] = {}  # by lane
+        self._joining_max: int | None = JOINING_MAX
+        self._in_flight = 0  # fetches that are not answered
+        self._is_beginning = False  # one of them begins a session
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -231,9 +243,11 @@ class ReplicaFetcher:
         elif isinstance(request, RecordsRequest):
             self._wanted[following] = request
             key = _key(following)
-            self._idle.discard(key)
+            self._idle.pop(key, None)
             known = self._session.get(key)
-            if known is not None and known.says(following, request):
+            if known is None and key not in self._paused:
+                self._joining[following] = None
+            elif known is not None and known.says(following, request):
                 known.records_request = request  # what is under way answers it too
             else:
                 self._changed[following] = None
@@ -243,8 +257,12 @@ class ReplicaFetcher:
 
     def forget(self, following: FollowerDriver) -> None:
         """It wants nothing any more."""
+        key = _key(following)
         if following in self._wanted:
             self._answered(following)
+        if key in self._idle:
+            self._idle[key] = False
+        self._paused.discard(key)
         self._other_requests.forget(following)
         self._held_back.pop(following, None)
         self._unanswered.pop(following, None)
@@ -279,25 +297,48 @@ class ReplicaFetcher:
         """It wants nothing, until it asks anew."""
         del self._wanted[following]
         self._changed.pop(following, None)
-        self._idle.add(_key(following))
+        self._joining.pop(following, None)
+        self._idle[_key(following)] = True
 
     # Fetches.
 
     async def _fetch_on(self) -> None:
         while True:
             await self._has_work.wait()
-            slot = next((slot for slot in (0, 1) if slot not in self._in_flight), None)
-            if slot is None:
-                await asyncio.wait(list(self._in_flight.values()), return_when=asyncio.FIRST_COMPLETED)
-                continue
             await asyncio.sleep(0)  # what is wanted in one step goes together
             self._has_work.clear()
-            if self._wanted and (not self._in_flight or self._changed):
-                self._requests += 1
-                task = asyncio.get_running_loop().create_task(self._fetch(self._request(), self._requests, slot))
-                self._in_flight[slot] = task
-                self._tasks.add(task)
-                task.add_done_callback(self._on_fetch_ended)
+            if not self._may_send:
+                continue
+            try:
+                connection = await self._peers.connection(self.leader, f"replica fetches {self._number}")
+                version = connection.versions.version(
+                    ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=max(self._version_max(), FETCH_VERSION_MIN)
+                )
+            except NetworkError:
+                self._has_work.set()  # all that is wanted waits for the next attempt, which `Peers` holds back
+            except TidelogError as error:
+                await self._give_up(error)
+            else:
+                if self._may_send:
+                    self._send(connection, version)
+                if self._joining:
+                    self._has_work.set()
+
+    @property
+    def _may_send(self) -> bool:
+        """Whether there is something to ask for, and nothing in flight has to be answered first."""
+        if self._is_beginning or self._in_flight == IN_FLIGHT_MAX:
+            return False
+        return bool(self._changed or self._joining or (self._wanted and not self._in_flight))
+
+    def _send(self, connection: Connection, version: int) -> None:
+        self._requests += 1
+        request = self._request()
+        self._in_flight += 1
+        self._is_beginning = request.session_epoch == 0 and self._has_sessions
+        task = asyncio.get_running_loop().create_task(self._fetch(connection, version, request, self._requests))
+        self._tasks.add(task)
+        task.add_done_callback(self._on_fetch_ended)
 
     def _on_fetch_ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -306,19 +347,23 @@ class ReplicaFetcher:
             self._begin_anew()
             self._note_unanswered()
             self._notify_unanswered(len(self._unanswered))
-        if self._wanted and not self._in_flight:
-            self._has_work.set()
+        self._has_work.set()
 
     def _request(self) -> FetchRequest:
-        """What changed in the session since the last request; all of it if there is none."""
+        """What changed in the session since the last request; all of it if the leader keeps none."""
         if self._session_epoch == 0:
             self._session.clear()
             self._unconfirmed.clear()
-            self._changed = dict.fromkeys(self._wanted)
+            self._changed.clear()
+            self._paused.clear()
+            self._joining = dict.fromkeys(self._wanted)
         topics: dict[UUID, FetchTopic] = {}
-        changed, self._changed = self._changed, {}
-        size_bytes_max = self._size_bytes_max(changed)
-        for following in changed:
+        joining = list(islice(self._joining, self._joining_max if self._has_sessions else None))
+        for following in joining:
+            del self._joining[following]
+        named, self._changed = [*self._changed, *joining], {}
+        size_bytes_max = self._size_bytes_max(named)
+        for following in named:
             key, records_request = _key(following), self._wanted[following]
             known = self._session.get(key)
             followed = _Followed(following, records_request, self._requests)
@@ -326,6 +371,7 @@ class ReplicaFetcher:
                 followed.high_watermark, followed.log_start_offset = known.high_watermark, known.log_start_offset
                 followed.answered_in = known.answered_in
             self._session[key] = self._unconfirmed[key] = followed
+            self._paused.discard(key)
             topic = topics.setdefault(key[0], FetchTopic(topic_id=key[0], partitions=[]))
             topic.partitions.append(
                 FetchPartition(
@@ -340,10 +386,12 @@ class ReplicaFetcher:
                 )
             )
         forgotten: dict[UUID, ForgottenTopic] = {}
-        idle, self._idle = self._idle, set()
-        for key in idle & self._session.keys():
+        idle, self._idle = self._idle, {}
+        for key in idle.keys() & self._session.keys():
             del self._session[key]
             self._unconfirmed.pop(key, None)
+            if idle[key]:
+                self._paused.add(key)
             forgotten.setdefault(key[0], ForgottenTopic(topic_id=key[0], partitions=[])).partitions.append(key[1])
         broker_epoch = self._broker_epoch()
         request = FetchRequest(
@@ -361,29 +409,30 @@ class ReplicaFetcher:
             self._session_epoch = 1 if self._session_epoch == INT32_MAX else self._session_epoch + 1
         return request
 
-    async def _fetch(self, request: FetchRequest, number: int, slot: int) -> None:
+    async def _fetch(self, connection: Connection, version: int, request: FetchRequest, number: int) -> None:
         is_new = request.session_epoch == 0
+        timeout_ms = request.max_wait_ms + self._settings.timeout_ms
         try:
-            connection = await self._peers.connection(self.leader, f"replica fetches {self._number} {slot}")
-            version = connection.versions.version(
-                ApiKey.FETCH, min_version=FETCH_VERSION_MIN, max_version=max(self._version_max(), FETCH_VERSION_MIN)
-            )
-            timeout_ms = request.max_wait_ms + self._settings.timeout_ms
             answer = await connection.send(request, FetchResponse, timeout_ms=timeout_ms, version=version)
         except TidelogError as error:
-            if not isinstance(error, NetworkError):
-                logger.warning("broker %s cannot be followed: %s", self.leader, error)
-            self._begin_anew()
-            await self._give_up()
+            await self._give_up(error)
             return
         finally:
-            del self._in_flight[slot]  # its connection is free
+            self._in_flight -= 1
+            if is_new:
+                self._is_beginning = False
+            if self._changed or self._joining:
+                self._has_work.set()
         is_latest = number == self._requests
         if answer.error_code:
-            if is_latest:  # else it was held back, and another came in between
-                self._begin_anew()
+            if is_latest:  # else the one behind it is refused likewise
                 if is_new or answer.error_code not in SESSION_REFUSALS:
                     await self._give_up()
+                else:
+                    self._begin_anew()
+                    self._joining_max = (
+                        None  # there may be no room for the whole session: the leader is to see its size
+                    )
             return
         if is_latest and is_new:
             self._has_sessions = answer.session_id != 0
@@ -397,8 +446,12 @@ class ReplicaFetcher:
         """The next fetch begins a session, in the place of this one if the leader still has it."""
         self._session_epoch = 0
 
-    async def _give_up(self) -> None:
+    async def _give_up(self, error: TidelogError | None = None) -> None:
         """Whoever waits is to ask again, later. Thousands follow one broker, so they are told in turns."""
+        if error is not None and not isinstance(error, NetworkError):
+            logger.warning("broker %s cannot be followed: %s", self.leader, error)
+        self._begin_anew()
+        self._joining_max = JOINING_MAX
         self._note_unanswered()
         while self._unanswered:
             self._notify_unanswered(TURN_SIZE)
@@ -407,7 +460,8 @@ class ReplicaFetcher:
     def _note_unanswered(self) -> None:
         wanted, self._wanted = self._wanted, {}
         self._changed.clear()
-        self._idle.update(map(_key, wanted))
+        self._joining.clear()
+        self._idle.update(dict.fromkeys(map(_key, wanted), True))
         self._unanswered.update(wanted)
 
     def _notify_unanswered(self, count_max: int) -> None:

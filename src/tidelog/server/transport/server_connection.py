@@ -82,6 +82,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     Attributes:
         memory: as above.
         on_disconnected: called when it closed, whoever closed it.
+        on_more: called while a request waits, when something came behind it that it holds up.
         received_ns: when the last bytes came, by `perf_counter_ns`.
     """
 
@@ -107,6 +108,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "listener_name",
         "memory",
         "on_disconnected",
+        "on_more",
         "peer",
         "received_ns",
     )
@@ -125,6 +127,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     ) -> None:
         self.listener_name = listener_name
         self.on_disconnected: Callable[[], None] | None = None
+        self.on_more: Callable[[], None] | None = None
         self.peer = "?"
         self._on_frame = on_frame
         self._receiver = FrameReceiver(frame_size_bytes_max, request_size_bytes_max)
@@ -182,6 +185,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         except MalformedMessageError as error:
             self.refuse(str(error))
             return
+        if self._answering is not None and self.on_more is not None:
+            self.on_more()
         self._serve()
 
     def pause_writing(self) -> None:
@@ -200,6 +205,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     def is_waiting(self) -> bool:
         """Whether a request of this connection waits for its answer to be decided."""
         return self._answering is not None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether something has come behind the request that is being served."""
+        return self._receiver.pending_bytes > 0
 
     def hand_over(self, frame: memoryview) -> memoryview:
         """The frame that is being served, for whoever keeps it longer than that."""

@@ -1,6 +1,7 @@
 """Fetch 4-18: committed records, for consumers; and all there are, for followers of partitions that this broker leads.
 
-Behaviour: waits up to MaxWaitMs for MinBytes; answers whole batches, the first of them whole however large. Errors and
+Behaviour: waits up to MaxWaitMs for MinBytes, and no longer once another request has come behind it on its connection,
+which it holds up; answers whole batches, the first of them whole however large. Errors and
 divergence are answered at once, and so is a fetch of nothing. From version 7 there are sessions (KIP-227). The leader
 epoch is checked (KIP-320), of what a session remembers too; whoever sends LastFetchedEpoch learns where its log
 diverged. A follower (`replica_id`, from 15 on `replica_state`) is read to up to the log end, and its fetch proves what
@@ -143,18 +144,19 @@ def _with_leaders(
 async def _wait(
     node: DataApi, reading: FetchReading, session: FetchSession, wait_ms_max: int, context: RequestContext
 ) -> FetchResponse:
-    """Read what becomes due, until there is enough or the time is up."""
-    loop = asyncio.get_running_loop()
+    """Read what becomes due, until there is enough, the time is up, or it holds up what came behind it."""
+    loop, connection = asyncio.get_running_loop(), context.connection
     changed = asyncio.Event()
-    is_late = wait_ms_max <= 0
+    is_late = wait_ms_max <= 0 or connection.has_more
 
-    def on_deadline() -> None:
+    def on_late() -> None:
         nonlocal is_late
         is_late = True
         changed.set()
 
     on_due = session.on_due = changed.set
-    timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_deadline)
+    connection.on_more = on_late
+    timer = loop.call_later(max(wait_ms_max, 0) / 1000, on_late)
     try:
         while True:
             if session.is_partway:
@@ -174,6 +176,7 @@ async def _wait(
                 await changed.wait()
     finally:
         timer.cancel()
+        connection.on_more = None
         if session.on_due is on_due:
             session.on_fetch_ended()
         _let_go(node)
