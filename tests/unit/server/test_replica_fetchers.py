@@ -357,3 +357,30 @@ def test_nobody_asks_again_while_the_leader_cannot_be_reached() -> None:
         await fetchers.stop()
 
     asyncio.run(story())
+
+
+def test_who_was_told_nothing_yet_waits_for_what_its_leader_says_first() -> None:
+    """The leader's epoch has yet to begin there. After an error nothing was told either."""
+
+    async def story() -> None:
+        leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
+        fetchers = fetchers_of(leader)
+        first.ask(fetchers, 1, 0)
+        second.ask(fetchers, 1, 0)
+        await leader.until_asked(1)
+        leader.answer(1, row(0))
+        await until(lambda: first.fetched)
+        await leader.until_asked(2)
+        leader.answer(2, PartitionData(1, error_code=Code.NOT_LEADER_OR_FOLLOWER))
+        await until(lambda: second.refused)
+        second.ask(fetchers, 2, 0)
+        await leader.until_asked(3)
+        leader.answer(3)
+        await leader.until_asked(4)
+        assert not second.fetched
+        leader.answer(4, row(1, high_watermark=2))
+        await until(lambda: second.fetched)
+        assert second.fetched == [(2, None, 2)]
+        await fetchers.stop()
+
+    asyncio.run(story())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
@@ -265,6 +266,40 @@ def test_deleted_records_are_gone_from_every_replica_that_is_up_when_that_is_ans
         assert (await waiting).low_watermark == 4
 
     run(story, properties={"replica.fetch.wait.max.ms": "20000"})
+
+
+def test_a_follower_that_hears_of_its_leader_first_waits_until_the_leader_hears_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It was refused again and again. After the death of a broker with thousands of partitions all of them were."""
+    refused: list[Code] = []
+    monkeypatch.setattr(FollowerDriver, "on_refused", _noting(refused, FollowerDriver.on_refused))
+
+    async def story(cluster: ReplicatedCluster) -> None:
+        await cluster.create(partitions=300)
+        first = cluster.leader
+        await asyncio.sleep(2)
+        first.kill()
+        second = next(each for each in cluster.state().replicas if each != first.broker_id)
+        cluster.brokers[second].is_deaf = True
+        refused.clear()
+        cluster.controller.fence(first.broker_id)
+        assert cluster.leader.broker_id == second
+        await asyncio.sleep(5)
+        cluster.brokers[second].is_deaf = False
+        cluster.brokers[second].hear()
+        assert (await cluster.produce("b")).error_code == Code.NONE
+        assert not refused
+
+    run(story)
+
+
+def _noting(refused: list[Code], on_refused: Callable[[FollowerDriver, int, Code], None]) -> object:
+    def noting(self: FollowerDriver, number: int, code: Code) -> None:
+        refused.append(code)
+        on_refused(self, number, code)
+
+    return noting
 
 
 async def delete_before(

@@ -158,6 +158,7 @@ class FetchReading:
             return self._read_from(partition, fetched)
         except NotCachedError as error:
             self.not_cached.append(error)
+            self._session.keep_due(fetched)
             return None
         except InvariantBrokenError as error:
             if partition is not None:
@@ -212,8 +213,16 @@ class FetchReading:
         return self._read_records(partition, fetched, row, end_offset, to_follower=False)
 
     def _read_to_follower(self, partition: Partition, fetched: FetchedPartition) -> PartitionData | None:
-        """All up to the log end; and what the follower asks for says what it has (rule 3)."""
+        """All up to the log end; and what the follower asks for says what it has (rule 3).
+
+        None where the follower asked before this broker leads in the epoch that it names: it is told once the epoch
+        has begun here. It knows so, as it was told nothing of the partition in this session yet.
+        """
         wanted = fetched.wanted
+        is_untold = self._session.session_id and fetched.high_watermark is None
+        if is_untold and partition.role.may_lead_soon(wanted.current_leader_epoch):
+            fetched.watch(partition)
+            return None
         epoch, last_epoch = wanted.current_leader_epoch, wanted.last_fetched_epoch
         fetch = FollowerFetch(
             BrokerId(self._replica_id),

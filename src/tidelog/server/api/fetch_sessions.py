@@ -253,7 +253,8 @@ class FetchSession:
         Kafka: `FetchContext.foreachPartition`.
 
         Args:
-            read: returns what is there; None if that cannot be told yet: it stays due then.
+            read: returns what is there; None if that cannot be told yet, and it has seen to it that the partition is
+                due again.
             count_max: partitions, before others have their turn.
         """
         unread, found = self._unread, self._found
@@ -267,7 +268,6 @@ class FetchSession:
                 self._count(fetched, -len(before.records))
             row = read(fetched)
             if row is None:
-                self._due[fetched] = None
                 continue
             found[fetched] = row
             if row.records:

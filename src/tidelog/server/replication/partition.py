@@ -116,11 +116,13 @@ class Partition:
         leading = LeaderDriver(self, replica, self._host)
         self.role = leading
         leading.run()
+        self.notify_followers()
 
     def follow(self, following: FollowerDriver) -> None:
         """Follow the leader of an epoch. Ends with `stop`."""
         self.role = following
         following.run()
+        self.notify_followers()
 
     def stop(self, leader_epoch: LeaderEpoch | None = None) -> None:
         """Serve no more: not the leader, or deleted. Whoever watches is told to look again.

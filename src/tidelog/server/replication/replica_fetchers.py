@@ -82,7 +82,7 @@ class _Followed:
     following: FollowerDriver
     records_request: RecordsRequest
     named_in: int  # the request that named it last
-    answered_in: int = 0  # the request whose answer told these
+    answered_in: int = 0  # the request whose answer told these; 0 for none, or an error since
     high_watermark: int | None = None
     log_start_offset: int | None = None
 
@@ -473,8 +473,10 @@ class ReplicaFetcher:
     async def _take(self, answer: FetchResponse, number: int) -> None:
         """Tell the followers what came for them; those that were named and are not told of, that there is no news.
 
-        An error always is told: who is not told of was heard, and accepted. The leader reads a partition from where
-        the last request that named it asked, at the latest this one: what it found for an earlier question is old.
+        An error always is told: who is not told of was heard, and accepted. But who was told nothing in this session,
+        or an error last, waits on: a leader that accepts it says where its log stands, and one whose epoch has yet to
+        begin says so then. The leader reads a partition from where the last request that named it asked, at the latest
+        this one: what it found for an earlier question is old.
         """
         unconfirmed = {key: one for key, one in self._unconfirmed.items() if one.named_in <= number}
         for key in unconfirmed:
@@ -486,7 +488,9 @@ class ReplicaFetcher:
                 followed = session.get((topic.topic_id, row.partition_index))
                 if followed is None:
                     continue
-                if not row.error_code and number >= followed.answered_in:
+                if row.error_code:
+                    followed.high_watermark, followed.log_start_offset, followed.answered_in = None, None, 0
+                elif number >= followed.answered_in:
                     followed.high_watermark, followed.log_start_offset = row.high_watermark, row.log_start_offset
                     followed.answered_in = number
                 unconfirmed.pop((topic.topic_id, row.partition_index), None)
@@ -500,7 +504,7 @@ class ReplicaFetcher:
                     appended_bytes = 0
                     await asyncio.sleep(0)
         async for followed in in_turns(unconfirmed.values()):
-            if self._wanted.get(followed.following) is followed.records_request:
+            if followed.answered_in and self._wanted.get(followed.following) is followed.records_request:
                 self._answered(followed.following)
                 followed.following.on_fetched(
                     followed.records_request.number,

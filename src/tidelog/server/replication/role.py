@@ -82,6 +82,13 @@ class Role:
 
     # What clients and followers ask.
 
+    def may_lead_soon(self, sent_leader_epoch: int) -> bool:
+        """Whether the sender may know more than this broker: that it leads in an epoch which has yet to begin here."""
+        known = self.leader_epoch
+        return sent_leader_epoch >= 0 and (
+            known is None or sent_leader_epoch > known or (sent_leader_epoch == known and not self.is_active)
+        )
+
     def leading(self, sent_leader_epoch: int = -1) -> LeaderDriver:
         """The leader's role, if this is it and the sender agrees about the epoch. See `Partition.leader`."""
         known = self.leader_epoch
