@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import Timer
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, ProducerFencedError
 from kafka.structs import OffsetAndMetadata
 
-from support.load.copiers.told import BATCH_RECORDS_MAX, POLL_SECONDS, SESSION_TIMEOUT_MS, Told, listen
-
-TRANSACTION_SECONDS_MAX = 15.0
-
-
-@contextmanager
-def watched() -> Iterator[None]:
-    """End the process if what is done in the context takes too long."""
-    timer = Timer(TRANSACTION_SECONDS_MAX, os._exit, [1])
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+from support.load.copiers.told import BATCH_RECORDS_MAX, POLL_SECONDS, SESSION_TIMEOUT_MS, Told, listen, watched
 
 
 def go_back(consumer: Any) -> None:

@@ -6,14 +6,17 @@ import argparse
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-__all__ = ["BATCH_RECORDS_MAX", "POLL_SECONDS", "SESSION_TIMEOUT_MS", "TIMEOUT_SECONDS", "Told", "listen"]
+__all__ = ["BATCH_RECORDS_MAX", "POLL_SECONDS", "SESSION_TIMEOUT_MS", "TIMEOUT_SECONDS", "Told", "listen", "watched"]
 
 BATCH_RECORDS_MAX = 20
 POLL_SECONDS = 0.2
 SESSION_TIMEOUT_MS = 6_000
 TIMEOUT_SECONDS = 30.0
+TRANSACTION_SECONDS_MAX = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +42,14 @@ def listen() -> Told:
 
     threading.Thread(target=wait_for_the_end, daemon=True).start()
     return Told(**vars(parser.parse_args()))
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """End the process if what is done in the context takes too long: its client may have forgotten a request."""
+    timer = threading.Timer(TRANSACTION_SECONDS_MAX, os._exit, [1])
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
