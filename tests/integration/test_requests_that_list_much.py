@@ -65,6 +65,11 @@ from tidelog.wire.messages.api_44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from tidelog.wire.messages.api_61_describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    DescribeProducersTopic,
+)
 from tidelog.wire.messages.api_65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
@@ -270,6 +275,22 @@ def test_ids_that_nobody_has_are_described_one_by_one(node_client: WireClient) -
         *((name, Code.TRANSACTIONAL_ID_NOT_FOUND) for name in names),
         ("long-id", Code.NONE),
     ]
+
+
+def test_the_producers_of_a_partition_are_told_once(node_client: WireClient) -> None:
+    """Each time would be all of them: the answer would have no bound."""
+    assert node_client.create_topic("long-producers", partitions=2).error_code == 0
+    topics = [
+        DescribeProducersTopic(name="long-producers", partition_indexes=[0, 1, *[0] * COUNT]),
+        DescribeProducersTopic(name="long-producers", partition_indexes=[1]),
+        DescribeProducersTopic(name="long-unknown", partition_indexes=[0]),
+    ]
+    request = DescribeProducersRequest(topics=topics)
+    answer = node_client.ask(ApiKey.DESCRIBE_PRODUCERS, 0, request, DescribeProducersResponse)
+    first, second, unknown = ([row.error_code for row in topic.partitions] for topic in answer.topics)
+    assert first == [Code.NONE, Code.NONE, *[Code.INVALID_REQUEST] * COUNT]
+    assert (second, unknown) == ([Code.INVALID_REQUEST], [Code.UNKNOWN_TOPIC_OR_PARTITION])
+    assert answer.topics[1].partitions[0].error_message == "the request names long-producers-1 more than once"
 
 
 def test_markers_are_answered_partition_by_partition(node_client: WireClient) -> None:

@@ -159,7 +159,7 @@ APIS: dict[int, ServedApi] = {
         "api_61_describe_producers",
         (BROKER,),
         are_denied=of_topics("topics", partitions="partition_indexes"),
-        division=INDEXES_BY_TOPIC,
+        division=INDEXES_BY_TOPIC._replace(is_whole=True),
     ),
     ApiKey.DESCRIBE_TRANSACTIONS: ServedApi(
         "api_65_describe_transactions",

@@ -1,14 +1,16 @@
 """DescribeProducers 0: the idempotent and transactional producers that a replica of a partition remembers (KIP-664).
 
 Behaviour: answered by followers too, who may be behind. The last sequence is -1 for a producer that has written nothing
-in its epoch, the start of its transaction -1 where none is open.
+in its epoch, the start of its transaction -1 where none is open. A partition that is named again is refused: its
+producers are many, and a request names it 262,080 times.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import KafkaError
+from tidelog.base.errors import Code, KafkaError
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire.messages.api_61_describe_producers import (
@@ -31,15 +33,31 @@ TOLD_AT_ONCE_MAX = 500
 async def handle(
     node: DataApi, request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """A partition may know very many producers: others have their turn in between."""
-    return DescribeProducersResponse(
-        topics=[
-            DescribedProducersTopic(
-                name=topic.name, partitions=[await _row(node, topic.name, index) for index in topic.partition_indexes]
+    """A partition may know very many producers, and a request may name many: others have their turn in between."""
+    answered: set[tuple[str, int]] = set()
+    response = DescribeProducersResponse(topics=[])
+    async for topic, index in in_turns(_named(request, response)):
+        rows = response.topics[-1].partitions
+        if (topic, index) in answered:
+            rows.append(
+                DescribedProducersPartition(
+                    partition_index=index,
+                    error_code=Code.INVALID_REQUEST,
+                    error_message=f"the request names {topic}-{index} more than once",
+                )
             )
-            for topic in request.topics
-        ]
-    )
+        else:
+            answered.add((topic, index))
+            rows.append(await _row(node, topic, index))
+    return response
+
+
+def _named(request: DescribeProducersRequest, response: DescribeProducersResponse) -> Iterator[tuple[str, int]]:
+    """What is named, in order; the response is given each topic before its partitions."""
+    for topic in request.topics:
+        response.topics.append(DescribedProducersTopic(name=topic.name, partitions=[]))
+        for index in topic.partition_indexes:
+            yield topic.name, index
 
 
 async def _row(node: DataApi, topic: str, index: int) -> DescribedProducersPartition:
