@@ -320,6 +320,10 @@ class MalformedBatchError(KafkaError):
         self.position = position
 
 
+class DecompressedTooLargeError(MalformedBatchError):
+    """Compressed records that grow beyond the limit of whoever reads them."""
+
+
 class InvalidRecordsError(KafkaError):
     """Some records of a batch may not be stored, and so the whole batch was not (KIP-467).
 

@@ -1,6 +1,6 @@
 """One partition on a disk: segments, indexes, the lineage of leader epochs, producers, recovery."""
 
-from tidelog.log.append import AppendResult
+from tidelog.log.append import AppendResult, Checked, TakesLongError
 from tidelog.log.config import LogConfig
 from tidelog.log.files.transaction_index import AbortedTransaction
 from tidelog.log.log import Log
@@ -16,6 +16,7 @@ __all__ = [
     "NOT_VERIFIED",
     "AbortedTransaction",
     "AppendResult",
+    "Checked",
     "Log",
     "LogConfig",
     "LogSlice",
@@ -24,6 +25,7 @@ __all__ = [
     "RecoveryReport",
     "StaleSliceError",
     "TailTruncation",
+    "TakesLongError",
     "TimestampOffset",
     "TruncatedTransaction",
     "TruncatedTransactions",

@@ -8,7 +8,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal, NamedTuple
 
-from tidelog.base.errors import Code, CorruptLogError, InvalidRecordsError, KafkaError, MalformedBatchError, refusal
+from tidelog.base.errors import (
+    Code,
+    CorruptLogError,
+    DecompressedTooLargeError,
+    InvalidRecordsError,
+    KafkaError,
+    MalformedBatchError,
+    refusal,
+)
 from tidelog.base.ids import LeaderEpoch, Offset, TopicPartition
 from tidelog.base.ports import Buffer
 from tidelog.log.config import LogConfig
@@ -38,8 +46,17 @@ DECOMPRESSED_SIZE_FACTOR = 64
 DECOMPRESSED_SIZE_BYTES_MIN = 64 * 1024 * 1024
 """A compressed batch may grow to 64 times what `max.message.bytes` allows, at least to 64 MiB; beyond is a bomb."""
 
+AT_ONCE_BYTES_MAX = 512 * 1024
+"""What compressed records may grow to on the event loop: about a millisecond. Two kilobytes may grow to 64 MiB."""
+AT_ONCE_RECORDS_MAX = 1_000
+"""That are read one by one there."""
+
 RECORD_ERRORS_MAX = 1_000
 """So many records are named when a batch is refused for them: a compressed one may hold millions, and no answer can."""
+
+
+class TakesLongError(Exception):
+    """Nothing was done: the check takes longer than the event loop has time for, and belongs on another thread."""
 
 
 class AppendResult(NamedTuple):
@@ -73,9 +90,20 @@ class Accepted(NamedTuple):
     """To be stamped as the header's largest timestamp, which says otherwise."""
 
 
+class Checked(NamedTuple):
+    """Batches that a leader may append."""
+
+    rules: AppendRules
+    """By which. Under others they are to be checked again."""
+    batches: memoryview
+    """In the codec of the topic."""
+    accepted: list[Accepted]
+
+
 # As the constructors of these tuples, at a third of their price; there is one of each in every append.
 _make_result = partial(tuple.__new__, AppendResult)
 _make_accepted = partial(tuple.__new__, Accepted)
+_make_checked = partial(tuple.__new__, Checked)
 _make_placed = partial(tuple.__new__, Placed)
 
 
@@ -112,45 +140,62 @@ class AppendRules:
             DECOMPRESSED_SIZE_FACTOR * config.message_size_bytes_max, DECOMPRESSED_SIZE_BYTES_MIN
         )
 
-    def check_for_leader(self, batches: memoryview, *, now_ms: int, origin: Origin) -> list[Accepted]:
-        """Check batches that are to be given offsets.
+    def check_for_leader(self, batches: memoryview, *, now_ms: int, origin: Origin, at_once: bool = False) -> Checked:
+        """Check batches that are to be given offsets, and bring them into the codec of the topic. On any thread.
 
         Args:
             batches: whole batches, one at least, and nothing else.
             now_ms: since 1970, for the timestamps.
             origin: who made them.
+            at_once: on the event loop, which has no time for batches that grow large, or are compressed anew.
 
         Raises:
             KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_FOR_MESSAGE_FORMAT, INVALID_RECORD, INVALID_TIMESTAMP,
                 MESSAGE_TOO_LARGE or RECORD_LIST_TOO_LARGE, naming what disagrees.
+            TakesLongError: `at_once`, and that is not possible.
         """
         try:
             header = read_header(batches)
             found = [(0, header)] if header.size_bytes == len(batches) else split_batches(batches)
         except MalformedBatchError as error:
             raise as_sent(error, batches) from None
-        return [self._check(batches, position, header, now_ms, origin) for position, header in found]
+        accepted = [
+            self._check(batches, position, header, now_ms, origin, at_once=at_once) for position, header in found
+        ]
+        if self.codec is not None:
+            batches, accepted = self._compress_anew(batches, accepted, at_once)
+        return _make_checked((self, batches, accepted))
 
-    def _check(self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin) -> Accepted:
+    def _check(
+        self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin, *, at_once: bool
+    ) -> Accepted:
         # What the cluster writes for itself cannot be sent in smaller pieces.
         if header.size_bytes > self._batch_size_bytes_max and origin == "client":
             raise self._too_large(header.size_bytes)
-        facts = validate_batch(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
+        size_bytes_max = AT_ONCE_BYTES_MAX if at_once else self._decompressed_size_bytes_max
+        try:
+            facts = validate_batch(batches, position, header, decompressed_size_bytes_max=size_bytes_max)
+        except DecompressedTooLargeError:
+            if at_once:
+                raise TakesLongError from None
+            raise
         if origin == "client":  # whose header counts once its checksum is right
             self._check_client_header(header)
             if self._is_compacted and facts.keyless_record_count:
-                self._check_records(batches, position, header, now_ms, origin)
+                self._check_records(batches, position, header, now_ms, origin, at_once=at_once)
         if self._uses_log_append_time:
             return _make_accepted((position, header, now_ms, now_ms, None))
         max_timestamp = facts.max_timestamp
         after_ms_max = self._after_ms_max
         is_ahead = after_ms_max is not None and max_timestamp - now_ms > after_ms_max
         if is_ahead or self._before_ms_max is not None:
-            self._check_records(batches, position, header, now_ms, origin)
+            self._check_records(batches, position, header, now_ms, origin, at_once=at_once)
         corrected_timestamp = None if max_timestamp == header.max_timestamp else max_timestamp
         return _make_accepted((position, header, max_timestamp, None, corrected_timestamp))
 
-    def compress_anew(self, batches: memoryview, accepted: list[Accepted]) -> tuple[memoryview, list[Accepted]]:
+    def _compress_anew(
+        self, batches: memoryview, accepted: list[Accepted], at_once: bool
+    ) -> tuple[memoryview, list[Accepted]]:
         """Bring batches into the codec of the topic, which is not None; markers of transactions stay as they are.
 
         Returns:
@@ -163,6 +208,8 @@ class AppendRules:
         assert codec is not None
         if all(each.header.compression == codec or each.header.is_control for each in accepted):
             return batches, accepted
+        if at_once:
+            raise TakesLongError
         anew = bytearray()
         replaced = []
         for each in accepted:
@@ -212,9 +259,11 @@ class AppendRules:
             )
 
     def _check_records(
-        self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin
+        self, batches: memoryview, position: int, header: BatchHeader, now_ms: int, origin: Origin, *, at_once: bool
     ) -> None:
         """Name those at fault. They are read a second time, which is rare, rather than all of them measured always."""
+        if at_once and header.record_count > AT_ONCE_RECORDS_MAX:
+            raise TakesLongError
         needs_key = self._is_compacted and origin == "client"
         records = read_records(batches, position, header, decompressed_size_bytes_max=self._decompressed_size_bytes_max)
         code, count = Code.INVALID_RECORD, 0

@@ -23,6 +23,7 @@ from tidelog.base.ports import Buffer, Disk, Rng
 from tidelog.log.append import (
     AppendResult,
     AppendRules,
+    Checked,
     Origin,
     appended,
     check_coordinators,
@@ -210,6 +211,10 @@ class Log:
         self._check_usable()
         self._lineage_file.assign_entries(entries)
 
+    def check(self, batches: memoryview, *, now_ms: int) -> Checked:
+        """Check a client's batches for `append_as_leader`. On any thread. Raises KafkaError as that does."""
+        return self._rules.check_for_leader(batches, now_ms=now_ms, origin="client")
+
     def append_as_leader(
         self,
         batches: Buffer,
@@ -219,6 +224,8 @@ class Log:
         origin: Origin = "client",
         verification_guard: VerificationGuard | None = NOT_VERIFIED,
         transaction_version: int = 0,
+        checked: Checked | None = None,
+        at_once: bool = False,
     ) -> AppendResult:
         """Give batches the next offsets and write them. They are not synced: see `maybe_flush`.
 
@@ -232,6 +239,8 @@ class Log:
                 has confirmed since; with None a transactional batch has to continue a transaction that is open here.
                 NOT_VERIFIED lets any of them begin one.
             transaction_version: of the transaction that a marker ends; see `ProducerStates.check_marker`.
+            checked: what `check` returned for them; None for none.
+            at_once: refuse what takes long to check (TakesLongError), with nothing changed.
 
         Returns:
             Where they are. If an idempotent producer sent what was appended before: where that is.
@@ -244,11 +253,14 @@ class Log:
         """
         self._check_usable()
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
-        accepted = self._rules.check_for_leader(view, now_ms=now_ms, origin=origin)
+        rules = self._rules
+        if checked is None or checked.rules is not rules:  # or the settings changed since
+            checked = rules.check_for_leader(view, now_ms=now_ms, origin=origin, at_once=at_once)
+        _, view, accepted = checked
         if origin == "client":
             originals = find_originals(self.producers, accepted, self.topic_partition, verification_guard)
             if originals is not None:
-                return self._rules.answer_duplicate(originals, accepted, self.log_start_offset)
+                return rules.answer_duplicate(originals, accepted, self.log_start_offset)
         elif origin == "coordinator":
             check_coordinators(
                 self.producers,
@@ -257,8 +269,6 @@ class Log:
                 verification_guard=verification_guard,
                 transaction_version=transaction_version,
             )
-        if self._rules.codec is not None:
-            view, accepted = self._rules.compress_anew(view, accepted)
         if leader_epoch != self.lineage.latest_leader_epoch:
             self.assign_leader_epoch(leader_epoch)
         placed = stamp_all(view, accepted, self._segments.active.end_offset, leader_epoch)

@@ -15,7 +15,7 @@ from struct import Struct
 
 import cramjam
 
-from tidelog.base.errors import Code, KafkaError, MalformedBatchError, refusal
+from tidelog.base.errors import Code, DecompressedTooLargeError, KafkaError, MalformedBatchError, refusal
 from tidelog.base.ports import Buffer
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -76,8 +76,8 @@ def decompress(codec: int, data: Buffer, *, size_bytes_max: int) -> Buffer:
             decompressed; what claims to be smaller and is larger, when it reaches the limit.
 
     Raises:
-        MalformedBatchError: INVALID_RECORD: the data is not of its codec, is cut short, has bytes left over, or
-            exceeds the limit, which the error then names.
+        MalformedBatchError: INVALID_RECORD: the data is not of its codec, is cut short, or has bytes left over.
+        DecompressedTooLargeError: it exceeds the limit, which the error names.
         KafkaError: UNSUPPORTED_COMPRESSION_TYPE for a number that is no codec's.
     """
     if codec == NONE:
@@ -191,8 +191,8 @@ def _corrupt(codec: int, why: str) -> MalformedBatchError:
     return MalformedBatchError(f"the records are not valid {COMPRESSION_NAMES[codec]}: {why}", position=0)
 
 
-def _too_large(codec: int, size_bytes_max: int) -> MalformedBatchError:
-    return MalformedBatchError(
+def _too_large(codec: int, size_bytes_max: int) -> DecompressedTooLargeError:
+    return DecompressedTooLargeError(
         f"the {COMPRESSION_NAMES[codec]} records decompress to more than the limit of {size_bytes_max} bytes: "
         "send smaller batches",
         position=0,

@@ -23,6 +23,7 @@ from tidelog.base.ids import LeaderEpoch, Offset, TopicId, TopicPartition
 from tidelog.log import (
     AbortedTransaction,
     AppendResult,
+    Checked,
     Log,
     LogConfig,
     LogSlice,
@@ -207,7 +208,14 @@ class Partition:
         return self.role.leading(sent_leader_epoch).replica
 
     def append(
-        self, batch: memoryview, *, acks_all: bool, now_ms: int, verification_guard: VerificationGuard | None = None
+        self,
+        batch: memoryview,
+        *,
+        acks_all: bool,
+        now_ms: int,
+        verification_guard: VerificationGuard | None = None,
+        checked: Checked | None = None,
+        at_once: bool = False,
     ) -> AppendResult:
         """Append a producer's batch.
 
@@ -217,8 +225,10 @@ class Partition:
             now_ms: since 1970.
             verification_guard: of a batch that begins a transaction here: its coordinator knows of it (KIP-890).
                 NOT_VERIFIED where nobody is asked.
+            checked, at_once: see `Log.append_as_leader`.
 
         Raises:
+            TakesLongError: `at_once`, and that is not possible; nothing was changed.
             KafkaError: nothing was changed. INVALID_TXN_STATE: the batch would begin a transaction that its coordinator
                 was not asked for, or that has ended meanwhile.
             DiskError: nothing was appended; the partition has to go offline.
@@ -228,7 +238,12 @@ class Partition:
             leading.replica.check_enough_replicas()
         self._check_batch(batch)
         result = self.log.append_as_leader(
-            batch, leader_epoch=leading.replica.leader_epoch, now_ms=now_ms, verification_guard=verification_guard
+            batch,
+            leader_epoch=leading.replica.leader_epoch,
+            now_ms=now_ms,
+            verification_guard=verification_guard,
+            checked=checked,
+            at_once=at_once,
         )
         if not result.is_duplicate:
             self.produced_batches += 1

@@ -96,6 +96,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         "_idle_sweeps",
         "_is_timed",
         "_is_unfinished",
+        "_keeps_frame",
         "_on_closed",
         "_on_frame",
         "_outbox",
@@ -146,6 +147,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._write_paused = False
         self._closing = False
         self._closed: Closed | None = None
+        self._keeps_frame = False
         self._idle_sweeps = 0
         self._is_unfinished = False
         self.received_ns = 0
@@ -210,6 +212,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     def has_more(self) -> bool:
         """Whether something has come behind the request that is being served."""
         return self._receiver.pending_bytes > 0
+
+    def keep_frame(self) -> None:
+        """Leave the frame that is being served where it is until its request is answered: nothing is read meanwhile."""
+        self._keeps_frame = True
 
     def hand_over(self, frame: memoryview) -> memoryview:
         """The frame that is being served, for whoever keeps it longer than that."""
@@ -304,6 +310,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         small: list[Buffer] = []
         small_bytes = 0
         has_served = False
+        if self._keeps_frame and self._answering is None:
+            self._keeps_frame, has_served = False, True  # the frame that was kept is done with
         try:
             while self._answering is None and not self._closing and not self._write_paused:
                 if self._outbox or small_bytes >= COALESCE_BYTES_MAX:
@@ -336,7 +344,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.close(Closed.FAILED)
             return
         self._write_small(small)
-        if self._charged_bytes or self._receiver.needs_bytes:
+        if (self._charged_bytes or self._receiver.needs_bytes) and not self._keeps_frame:
             self._await_memory(has_served)
         self._pause_or_resume_reading()
 
@@ -481,7 +489,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_full = self._answering is not None and self._receiver.pending_bytes > 0
+        is_full = self._answering is not None and (self._keeps_frame or self._receiver.pending_bytes > 0)
         if is_full or self._outbox or self._write_paused or self._wanted_bytes or self._closing:
             if transport.is_reading():
                 transport.pause_reading()

@@ -10,13 +10,17 @@ committed. Who asked the wrong broker is told where the leader is (10+, KIP-951)
 the connection is closed, which is all that the protocol offers. The first batch of a transaction on a partition is
 appended once the producer's transaction coordinator has said that it belongs to one (KIP-890). Internal topics take
 records from their coordinators and, as in Kafka, from clients that call themselves `__admin_client`.
+
+What takes longer than a turn of the event loop is checked on another thread: two kilobytes may hold 64 MiB of records.
+The rows behind it in the request wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from tidelog.base.errors import (
@@ -29,7 +33,9 @@ from tidelog.base.errors import (
     refusal,
 )
 from tidelog.base.ids import TopicId
+from tidelog.log import Checked, TakesLongError
 from tidelog.metadata.configs.broker import TRANSACTION_PARTITION_VERIFICATION_ENABLE
+from tidelog.records.header import BATCH_OVERHEAD
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.server.api.leader_hints import WRONG_LEADER, endpoints_of, leader_of
 from tidelog.server.api.transactional_produce import (
@@ -62,6 +68,16 @@ if TYPE_CHECKING:
 LEADERS_FROM_VERSION = 10
 
 ADMIN_CLIENT_ID = "__admin_client"
+
+AT_ONCE_NS_MAX = 4_000_000
+"""What the batches of one turn of the event loop may take, by these estimates."""
+BATCH_NS = 20_000
+COMPRESSED_BATCH_NS = 1_000_000
+RECORD_NS = 40
+BYTES_PER_NS = 2
+COMPRESSED_BYTES_MAX = 64 * 1024
+"""That are tried on the event loop: what is larger grows beyond what is looked at there."""
+_RECORD_COUNT_AT, _ATTRIBUTES_AT, _CODECS = slice(57, 61), 22, 7
 
 WHY_NOT_COMMITTED = {
     Code.REQUEST_TIMED_OUT: "written, and not committed within the time that the request allows; it may be yet",
@@ -114,26 +130,84 @@ def _append_all(
     node: DataApi, request: ProduceRequest, context: RequestContext, verdicts: Verdicts | None
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     by_id = context.header.api_version >= TOPIC_IDS_FROM_VERSION
-    acks = request.acks
-    is_admin = context.header.client_id == ADMIN_CLIENT_ID
-    owed = _Owed(request.timeout_ms)
-    topics = []
+    owed = _Owed(request.timeout_ms, request.acks, is_admin=context.header.client_id == ADMIN_CLIENT_ID)
+    response = ProduceResponse(responses=[])
+    later: list[_Row] = []
+    spent_ns = 0
     for topic in request.topic_data:
         name = topic.topic_id if by_id else topic.name
-        rows = [
-            _append(
-                node,
-                name,
-                data,
-                acks,
-                owed,
-                is_admin=is_admin,
-                verdict=UNASKED if verdicts is None else verdicts.get(id(data), CONTINUES),
-            )
-            for data in topic.partition_data
-        ]
-        topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows))
-    response = ProduceResponse(responses=topics)
+        rows: list[PartitionProduceResponse] = []
+        response.responses.append(
+            TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=rows)
+        )
+        for data in topic.partition_data:
+            row = _Row(name, data, UNASKED if verdicts is None else verdicts.get(id(data), CONTINUES), rows)
+            spent_ns += _estimated_ns(data.records)
+            if not later and spent_ns <= AT_ONCE_NS_MAX:
+                try:
+                    rows.append(_append(node, row, owed))
+                except TakesLongError:
+                    later.append(row)
+            else:
+                later.append(row)
+    if later:
+        return _append_later(node, later, owed, response, context)
+    return _answered(node, owed, response, context)
+
+
+def _estimated_ns(records: object) -> int:
+    """About what it takes to check and to append a batch, by what its header claims: more, if that is wrong."""
+    if not isinstance(records, memoryview) or len(records) < BATCH_OVERHEAD:
+        return BATCH_NS
+    size_bytes = len(records)
+    estimated_ns = BATCH_NS + size_bytes // BYTES_PER_NS + RECORD_NS * int.from_bytes(records[_RECORD_COUNT_AT], "big")
+    if not records[_ATTRIBUTES_AT] & _CODECS:
+        return estimated_ns
+    return AT_ONCE_NS_MAX + 1 if size_bytes > COMPRESSED_BYTES_MAX else estimated_ns + COMPRESSED_BATCH_NS
+
+
+def _append_later(
+    node: DataApi, later: list[_Row], owed: _Owed, response: ProduceResponse, context: RequestContext
+) -> Awaitable[ProduceResponse | None]:
+    """Have each batch checked on another thread, and append it, in their order."""
+    if context.kept is None:
+        context.connection.keep_frame()
+    answer = _append_checked(node, later, owed, response, context)
+    return answer if owed.acks else asyncio.shield(answer)  # who waits for no answer may be gone by then
+
+
+async def _append_checked(
+    node: DataApi, later: list[_Row], owed: _Owed, response: ProduceResponse, context: RequestContext
+) -> ProduceResponse | None:
+    for row in later:
+        while True:
+            checked = await _checked(node, row)
+            try:
+                row.rows.append(_append(node, row, owed, checked))
+            except TakesLongError:  # the settings of the log changed meanwhile
+                continue
+            break
+    answer = _answered(node, owed, response, context)
+    return await answer if isinstance(answer, Awaitable) else answer
+
+
+async def _checked(node: DataApi, row: _Row) -> Checked | KafkaError | None:
+    """What was found; None where the append refuses it anyway."""
+    records = row.data.records
+    if row.verdict.refusal is not None or not isinstance(records, memoryview) or not len(records):
+        return None
+    try:
+        partition = _partition(node, row)
+        partition.leader()
+        return await node.executor.compute(partial(partition.log.check, records, now_ms=node.clock.wall_ms()))
+    except KafkaError as error:
+        return error
+
+
+def _answered(
+    node: DataApi, owed: _Owed, response: ProduceResponse, context: RequestContext
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+    acks = owed.acks
     if owed.unsynced or owed.uncommitted:
         return _answer_when_safe(node, owed, response, acks, context)
     if owed.wrong_leader:
@@ -166,13 +240,24 @@ def _answer(response: ProduceResponse, acks: int) -> ProduceResponse | None:
     return None
 
 
+class _Row(NamedTuple):
+    """A batch of a request, and where its answer goes."""
+
+    topic: UUID | str
+    data: PartitionProduceData
+    verdict: Verdict
+    rows: list[PartitionProduceResponse]
+
+
 class _Owed:
-    """What is to be waited for before a request is answered, row by row."""
+    """What is asked for all rows of a request, and what is to be waited for before it is answered, row by row."""
 
-    __slots__ = ("timeout_ms", "uncommitted", "unsynced", "wrong_leader")
+    __slots__ = ("acks", "is_admin", "timeout_ms", "uncommitted", "unsynced", "wrong_leader")
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, timeout_ms: int, acks: int, *, is_admin: bool) -> None:
         self.timeout_ms = timeout_ms
+        self.acks = acks
+        self.is_admin = is_admin
         self.unsynced: list[tuple[Partition, PartitionProduceResponse]] = []
         self.uncommitted: list[tuple[asyncio.Future[Code], str | UUID, PartitionProduceResponse]] = []
         self.wrong_leader: list[tuple[str | UUID, PartitionProduceResponse]] = []
@@ -198,16 +283,22 @@ async def _answer_when_safe(
     return _answer(response, acks)
 
 
+def _partition(node: DataApi, row: _Row) -> Partition:
+    if isinstance(row.topic, str):
+        return node.broker.partition(row.topic, row.data.index)
+    return node.broker.partition_by_id(TopicId(row.topic), row.data.index)
+
+
 def _append(
-    node: DataApi,
-    topic: UUID | str,
-    data: PartitionProduceData,
-    acks: int,
-    owed: _Owed,
-    *,
-    is_admin: bool,
-    verdict: Verdict,
+    node: DataApi, row: _Row, owed: _Owed, checked: Checked | KafkaError | None = None
 ) -> PartitionProduceResponse:
+    """Append a batch, and say where it is, or why it is not.
+
+    Raises:
+        TakesLongError: it is to be checked on another thread first; nothing was changed.
+    """
+    topic, data, verdict, _ = row
+    acks = owed.acks
     try:
         if verdict.refusal is not None:
             raise verdict.refusal
@@ -217,42 +308,46 @@ def _append(
             partition = node.broker.partition(topic, data.index)
         else:
             partition = node.broker.partition_by_id(TopicId(topic), data.index)
-        if partition.is_internal and not is_admin:
+        if partition.is_internal and not owed.is_admin:
             name = partition.topic_partition.topic
             raise refusal(Code.INVALID_TOPIC_EXCEPTION, f"{name} is written by its coordinators alone")
         records = data.records
         if not isinstance(records, memoryview) or not len(records):
             raise refusal(Code.INVALID_RECORD, "no batch was sent")
+        if isinstance(checked, KafkaError):
+            raise checked
         result = partition.append(
             records,
             acks_all=acks == -1,
             now_ms=node.clock.wall_ms(),
             verification_guard=verdict.guard,
+            checked=checked,
+            at_once=True,
         )
     except KafkaError as error:
-        row = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
+        answer = _refused(data.index, code_of(error, f"Produce {topic}-{data.index}"), str(error))
         if isinstance(error, InvalidRecordsError):
-            row.record_errors = [BatchIndexAndErrorMessage(index, fault) for index, fault in error.record_errors]
-        if row.error_code in WRONG_LEADER:
-            owed.wrong_leader.append((topic, row))
-        return row
+            answer.record_errors = [BatchIndexAndErrorMessage(index, fault) for index, fault in error.record_errors]
+        if answer.error_code in WRONG_LEADER:
+            owed.wrong_leader.append((topic, answer))
+        return answer
     except InvariantBrokenError as error:
         node.broker.on_bug(partition, error)
         raise
     except DiskError as error:
         node.broker.on_disk_error(partition, error)
         return _refused(data.index, Code.KAFKA_STORAGE_ERROR, str(error))
-    row = PartitionProduceResponse(
+    answer = PartitionProduceResponse(
         index=data.index,
         base_offset=result.first_offset,
         log_append_time_ms=-1 if result.log_append_time_ms is None else result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
     )
     if acks != -1 and partition.is_sync_awaited:
-        owed.unsynced.append((partition, row))
+        owed.unsynced.append((partition, answer))
     if acks == -1 and result.last_offset >= partition.high_watermark:
-        owed.uncommitted.append((partition.committed(result.last_offset + 1, owed.timeout_ms), topic, row))
-    return row
+        owed.uncommitted.append((partition.committed(result.last_offset + 1, owed.timeout_ms), topic, answer))
+    return answer
 
 
 def _refused(index: int, code: Code, message: str) -> PartitionProduceResponse:
