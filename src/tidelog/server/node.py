@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, refusal
@@ -41,6 +41,7 @@ from tidelog.server.replication.replication import Replication
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import Tasks
 from tidelog.server.transactions.markers import MarkerSends, MarkerWriter
 from tidelog.server.transactions.transaction_coordinators import TransactionCoordinators
 from tidelog.server.transactions.verification import TransactionVerification
@@ -76,6 +77,7 @@ class Node:
         failure: done when this node cannot go on, be it while it starts or later, with the reason.
         member: what takes part in the cluster; None until the files are open and the ports are bound.
         metrics: what is counted; None unless somebody wants to know.
+        tasks: everything that runs here, in the parts of the node.
     """
 
     def __init__(
@@ -84,6 +86,8 @@ class Node:
         self.config = config
         self.clock = clock
         self.rng = rng
+        self.tasks = Tasks("node")
+        self._upkeep = self.tasks.branch("upkeep", lambda error: self._fail(f"its upkeep ended: {error}"))
         self.connections = Connections(ConnectionLimits.of(BrokerSettings.of(config.static), network.file_limit()))
         self.files = LogFiles(
             config,
@@ -110,6 +114,7 @@ class Node:
             ),
             clock=clock,
             executor=executor,
+            tasks=self.tasks,
             on_failed=self._fail,
         )
         self._dynamic_configs = DynamicConfigs(config.static, config.node_id)
@@ -166,7 +171,6 @@ class Node:
         self._network = network
         self._executor = executor
         self.member: ClusterMember | None = None
-        self._tasks: list[asyncio.Task[None]] = []
         self._has_started = False
         self._not_ready: str | None = "it starts: its files are being opened"
         self._consistency_state = ConsistencyState(None, None)
@@ -372,11 +376,11 @@ class Node:
         self.member = member = await self._join()
         self.listeners.accept(CONTROLLER)  # the quorum's other nodes must reach this one before it can be elected
         await member.quorum.start()
-        self._start_task(member.voter_requests.keep_endpoints_published())
-        self._start_task(self.broker_watch.run())
+        self._upkeep.start(member.voter_requests.keep_endpoints_published())
+        self._upkeep.start(self.broker_watch.run())
         if self.config.leader_balance_interval_seconds is not None:
             balancing = LeaderBalancing(self, interval_seconds=self.config.leader_balance_interval_seconds)
-            self._start_task(balancing.run())
+            self._upkeep.start(balancing.run())
         if member.lifecycle is not None:
             self._not_ready = "it starts: the logs are being opened, and recovered where they were not closed"
             await member.lifecycle.start()
@@ -384,13 +388,13 @@ class Node:
             self.listeners.accept(BROKER)  # at once: others count on it, and one whose port refuses is taken for dead
             await self.broker.set_strays_aside()
         maintenance = LogMaintenance(self.config, self.files, self.broker, clock=self.clock, executor=self._executor)
-        self._start_task(maintenance.run())
-        self._start_task(self.groups.begin())
-        self._start_task(self.transactions.begin())
+        self._upkeep.start(maintenance.run())
+        self._upkeep.start(self.groups.begin())
+        self._upkeep.start(self.transactions.begin())
         cleaner = Cleaner(self.broker, self.broker_settings, disk=self._disk, clock=self.clock, executor=self._executor)
         self._dynamic_configs.follow(cleaner)
-        self._start_task(cleaner.run())
-        self._start_task(self.listeners.close_idle())
+        self._upkeep.start(cleaner.run())
+        self._upkeep.start(self.listeners.close_idle())
         self._has_started = True
         self._not_ready = None
         shortage = self.connections.limits.shortage(self._network.open_files())
@@ -418,9 +422,7 @@ class Node:
         if lifecycle is not None and is_clean:
             await lifecycle.shut_down()
         self.listeners.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._upkeep.end()
         if lifecycle is not None:
             await lifecycle.stop()
         await self.replica_stops.stop()
@@ -434,6 +436,7 @@ class Node:
             await member.quorum.stop()
         if self._metrics_listener is not None:
             await self._metrics_listener.stop()
+        await self.tasks.end()
         is_clean = is_clean and not self.failure.done()
         return await self.files.close(self.broker.partitions, self.broker_epoch if is_clean else None)
 
@@ -448,18 +451,6 @@ class Node:
     def _new_dispatcher(self, role: str) -> Dispatcher:
         requests = None if self.metrics is None else self.metrics.requests
         return Dispatcher(self, role, requests, self._slow_requests)
-
-    def _start_task(self, work: Coroutine[object, object, None]) -> None:
-        """Start what runs for as long as the node does; if it cannot, neither can the node."""
-        task = asyncio.get_running_loop().create_task(work)
-        task.add_done_callback(self._on_task_ended)
-        self._tasks.append(task)
-
-    def _on_task_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            logger.critical("%s ended: a bug in Tidelog", task.get_coro(), exc_info=error)
-            self._fail(f"its upkeep ended: {error}")
 
     def _set_up_metrics(self) -> None:
         """Make what counts, and what tells of slow requests, where somebody wants to know; load nothing otherwise."""
@@ -483,7 +474,7 @@ class Node:
 
         self._metrics_listener = MetricsListener(self, self._executor)
         await self._metrics_listener.start(listener.host, listener.port)
-        self._start_task(self.metrics.watch_loop())
+        self._upkeep.start(self.metrics.watch_loop())
 
     async def _join(self) -> ClusterMember:
         """Make what takes part in the cluster, of what is on disk. Raises TidelogError: the files cannot be read."""

@@ -38,6 +38,7 @@ from tidelog.server.membership.broker_lifecycle import BrokerLifecycle
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import Tasks
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from tidelog.wire.messages.api_63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -115,7 +116,9 @@ class World:
         self.files.open()
         self.files.open_metadata_log()
         replication = lone_replication(config.node_id, self.files.served, parts["clock"])
-        self.broker = Broker(config.node_id, UUID(int=US), self.files, replication, on_failed=self.fail, **parts)
+        self.broker = Broker(
+            config.node_id, UUID(int=US), self.files, replication, tasks=Tasks("node"), on_failed=self.fail, **parts
+        )
         self.channel = ControllerChannel(
             config.node_id,
             self.files.cluster_id,

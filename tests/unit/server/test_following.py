@@ -64,7 +64,7 @@ class Host:
     def on_truncating(self, counts: TruncatedRecords) -> None:
         self.truncated.append(counts)
 
-    def start(self, work: Coroutine[object, object, None]) -> Any:
+    def start(self, partition: Partition, work: Coroutine[object, object, None]) -> Any:
         self.started.append(work)
         return work
 

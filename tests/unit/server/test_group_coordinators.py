@@ -21,6 +21,7 @@ from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage, TopicImage
 from tidelog.server.broker.broker import Broker
 from tidelog.server.groups.group_coordinators import GroupCoordinators
+from tidelog.server.tasks import Tasks
 from tidelog.wire.primitives import ZERO_UUID
 
 
@@ -55,6 +56,7 @@ def groups(
         lone_replication(BrokerId(1), None, SetClock()),
         clock=SetClock(),
         executor=InlineExecutor(),
+        tasks=Tasks("node"),
         on_failed=pytest.fail,
     )
     registered = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from support.fixtures.replicated_brokers import ReplicatedCluster, run, until
 from tidelog.base.errors import Code
 
@@ -33,16 +35,17 @@ def test_what_several_partitions_propose_goes_in_few_requests() -> None:
     run(story, properties=LAGS)
 
 
-def test_a_proposal_that_is_not_answered_is_made_again_and_nothing_is_committed_by_it() -> None:
+@pytest.mark.parametrize("trouble", ["answers_nothing", "has_bug"])
+def test_a_proposal_that_is_not_answered_is_made_again_and_nothing_is_committed_by_it(trouble: str) -> None:
     async def story(cluster: ReplicatedCluster) -> None:
         await cluster.create(min_insync_replicas="2")
         slow = cluster.followers[0]
-        cluster.controller.answers_nothing = True
+        setattr(cluster.controller, trouble, True)
         slow.kill()
         waiting = asyncio.ensure_future(cluster.produce("a"))
         await until(lambda: len(cluster.controller.requests) > 3)
         assert not waiting.done(), "whoever was proposed to leave may be in sync all the same"
-        cluster.controller.answers_nothing = False
+        setattr(cluster.controller, trouble, False)
         assert (await waiting).error_code == Code.NONE
         assert slow.broker_id not in cluster.state().isr
 

@@ -59,7 +59,7 @@ class Host:
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         self.cut_off.append(is_cut_off)
 
-    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+    def start(self, partition: Partition, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         return asyncio.get_running_loop().create_task(work)
 
     async def flush(self, partition: Partition) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 from uuid import UUID
 
@@ -13,11 +14,12 @@ from support.fixtures.waiting import until
 from tidelog.base.errors import Code, NetworkError
 from tidelog.base.ids import BrokerEpoch, BrokerId, LeaderEpoch, Offset, PartitionIndex, TopicPartition
 from tidelog.records import BatchBuilder
-from tidelog.replica import RecordsRequest
+from tidelog.replica import EpochEndRequest, FollowerRequest, RecordsRequest
 from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.server.replication.replica_fetchers import JOINING_MAX, ReplicaFetchers
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.tasks import Tasks
 from tidelog.server.transport.turns import TURN_SIZE
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 
@@ -30,6 +32,7 @@ class ScriptedLeader:
 
     Attributes:
         failures: attempts to connect that fail yet.
+        bugs: attempts to connect that meet a bug yet.
     """
 
     versions: Any
@@ -37,6 +40,7 @@ class ScriptedLeader:
     def __init__(self) -> None:
         self.versions = self
         self.failures = 0
+        self.bugs = 0
         self.asked: list[FetchRequest] = []
         self.answers: list[asyncio.Future[FetchResponse]] = []
 
@@ -44,6 +48,9 @@ class ScriptedLeader:
         if self.failures:
             self.failures -= 1
             raise NetworkError("it is away")
+        if self.bugs:
+            self.bugs -= 1
+            raise ZeroDivisionError("a bug on the way")
         return self
 
     def version(self, _key: int, *, min_version: int, max_version: int) -> int:
@@ -84,6 +91,10 @@ class Follower:
         self.topic_partition = TopicPartition("t", PartitionIndex(index))
         self.fetched: list[tuple[int, int | None, int | None]] = []
         self.refused: list[Code] = []
+        self.unanswered: list[int] = []
+
+    def on_unanswered(self, number: int) -> None:
+        self.unanswered.append(number)
 
     def on_refused(self, number: int, code: Code) -> None:
         self.refused.append(code)
@@ -103,7 +114,14 @@ def fetchers_of(leader: ScriptedLeader) -> ReplicaFetchers:
     """Those of broker 1, which nothing throttles."""
     settings = ReplicaFetchSettings.from_properties({"node.id": "1"})
     unlimited = Throttle(lambda: 0, lambda who, due_ms: None)
-    return ReplicaFetchers(BrokerId(1), leader, settings, broker_epoch=lambda: BrokerEpoch(3), throttle=unlimited)
+    return ReplicaFetchers(
+        BrokerId(1),
+        leader,
+        settings,
+        broker_epoch=lambda: BrokerEpoch(3),
+        throttle=unlimited,
+        tasks=Tasks("replication"),
+    )
 
 
 async def two_under_way(
@@ -384,3 +402,37 @@ def test_who_was_told_nothing_yet_waits_for_what_its_leader_says_first() -> None
         await fetchers.stop()
 
     asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda number: RecordsRequest(number, LEADER, LeaderEpoch(1), Offset(0), None, Offset(0)),
+        lambda number: EpochEndRequest(number, LEADER, LeaderEpoch(1), LeaderEpoch(0)),
+    ],
+    ids=["records", "epoch end"],
+)
+def test_a_bug_is_logged_and_whoever_waited_may_ask_again(
+    request_of: Callable[[int], FollowerRequest], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story() -> None:
+        leader, first, second = ScriptedLeader(), Follower(0), Follower(1)
+        fetchers = fetchers_of(leader)
+        leader.bugs = 2
+
+        async def ask_in_vain(number: int) -> None:
+            for follower in (first, second):
+                fetchers.send(cast(FollowerDriver, follower), request_of(number))
+            await until(lambda: len(first.unanswered) == len(second.unanswered) == number)
+
+        await ask_in_vain(1)
+        await ask_in_vain(2)
+        fetchers.send(cast(FollowerDriver, first), request_of(3))
+        await leader.until_asked(1)
+        assert first.unanswered == second.unanswered == [1, 2]
+        await fetchers.stop()
+
+    asyncio.run(story())
+    bugs = [record.getMessage() for record in caplog.records if record.levelname == "CRITICAL"]
+    assert len(bugs) == 2
+    assert all(bug.startswith("fetcher of broker 2: ") for bug in bugs)

@@ -24,6 +24,7 @@ from tidelog.server.broker.broker import Broker
 from tidelog.server.node import Node
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import Tasks
 
 METADATA = "logs/__cluster_metadata-0"
 LOG = "logs/flights-0"
@@ -275,6 +276,7 @@ def test_only_records_of_the_log_are_a_proof(runs: list[tuple[object, ...]], fro
             lone_replication(BrokerId(1), files.served, SystemClock()),
             clock=SystemClock(),
             executor=InlineExecutor(),
+            tasks=Tasks("node"),
             on_failed=lambda reason: None,
         )
         end_offset = 0

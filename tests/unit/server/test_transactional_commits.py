@@ -27,6 +27,7 @@ from tidelog.server.api.handlers.api_28_txn_offset_commit import handle
 from tidelog.server.broker.broker import Broker
 from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.groups.transactional_commits import as_answered
+from tidelog.server.tasks import Tasks
 from tidelog.wire.messages.api_09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchResponse
 from tidelog.wire.messages.api_28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -86,6 +87,7 @@ class World:
             lone_replication(BROKER, None, clock),
             clock=clock,
             executor=InlineExecutor(),
+            tasks=Tasks("node"),
             on_failed=pytest.fail,
         )
         topics = {

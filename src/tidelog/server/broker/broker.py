@@ -48,6 +48,7 @@ from tidelog.server.storage.disk_health import is_full
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import Tasks
 from tidelog.server.transport.turns import in_turns
 
 logger = logging.getLogger("tidelog.server.broker")
@@ -126,11 +127,13 @@ class Broker:
         *,
         clock: Clock,
         executor: Executor,
+        tasks: Tasks,
         on_failed: Callable[[str], None],
     ) -> None:
         self.broker_id = broker_id
         self.image = MetadataImage.empty()
         self.incarnation_id = incarnation_id
+        self.tasks = tasks.branch("broker")
         self._listeners: list[BrokerListener] = []
         self._files = files
         self.moves = ReplicaLogDirMover(self, files, clock=clock, executor=executor)

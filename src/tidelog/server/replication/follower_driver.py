@@ -82,8 +82,8 @@ class FollowingHost(Protocol):
         """So many records are about to be removed from the end of a log."""
         ...
 
-    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run a coroutine as a task that the host keeps."""
+    def start(self, partition: Partition, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a coroutine as a task that the host keeps; a bug of it is one of the partition."""
         ...
 
     async def truncate(self, partition: Partition, truncation: Truncation) -> None:
@@ -255,7 +255,7 @@ class FollowerDriver(Role):
     def run(self) -> None:
         """Carry out what the machine has ready at first: the first fetch says what is held here, so it is synced."""
         if self.partition.is_sync_awaited:
-            self.log_task = self._host.start(self._sync(lambda replica, now_ms: None))
+            self.log_task = self._host.start(self.partition, self._sync(lambda replica, now_ms: None))
         else:
             self._step(lambda replica, now_ms: None)
 
@@ -302,7 +302,7 @@ class FollowerDriver(Role):
             self._host.on_log_failed(partition, error)
         else:
             if partition.is_sync_awaited:
-                self.log_task = self._host.start(self._sync(self._notify_appended))
+                self.log_task = self._host.start(self.partition, self._sync(self._notify_appended))
                 return False
             self.replica.on_appended(partition.log.log_end_offset)
             return True
@@ -322,7 +322,7 @@ class FollowerDriver(Role):
 
     def _begin_truncation(self, truncation: Truncation) -> None:
         self._move_high_watermark(min(truncation.end_offset, self.high_watermark))
-        self.log_task = self._host.start(self._truncate(truncation))
+        self.log_task = self._host.start(self.partition, self._truncate(truncation))
 
     def _log_truncation(self, truncation: Truncation) -> None:
         """Say what is removed, as loudly as it deserves, and have it counted.

@@ -18,6 +18,7 @@ from tidelog.base.errors import Code, TidelogError
 from tidelog.base.ids import BrokerEpoch, BrokerId
 from tidelog.replica import IsrProposal
 from tidelog.server.replication.leader_driver import LeaderDriver
+from tidelog.server.tasks import Tasks
 from tidelog.wire.messages.api_56_alter_partition import (
     RECOVERED,
     AlterPartitionData,
@@ -47,20 +48,23 @@ class IsrChanges:
         self,
         broker_id: BrokerId,
         alter_partitions: AlterPartitions,
+        tasks: Tasks,
         *,
         broker_epoch: Callable[[], BrokerEpoch | None],
     ) -> None:
         self._broker_id = broker_id
         self._alter_partitions = alter_partitions
         self._broker_epoch = broker_epoch
+        self._tasks = tasks
         self._proposed: dict[LeaderDriver, IsrProposal] = {}
+        self._asked: dict[LeaderDriver, IsrProposal] = {}  # just now
         self._sending: asyncio.Task[None] | None = None
 
     def propose(self, leading: LeaderDriver, proposal: IsrProposal) -> None:
         """Queue a proposal of an ISR; a later one for the same partition replaces one that was not sent yet."""
         self._proposed[leading] = proposal
         if self._sending is None:
-            self._sending = asyncio.get_running_loop().create_task(self._send_all())
+            self._sending = self._tasks.start(self._send_all(), on_bug=self._on_bug)
 
     def stop(self) -> None:
         """Send no more AlterPartition requests."""
@@ -72,12 +76,20 @@ class IsrChanges:
         try:
             await asyncio.sleep(0)  # what is proposed in one step goes together
             while self._proposed:
-                some = dict(list(self._proposed.items())[:PARTITIONS_PER_REQUEST_MAX])
-                for leading in some:
+                self._asked = dict(list(self._proposed.items())[:PARTITIONS_PER_REQUEST_MAX])
+                for leading in self._asked:
                     del self._proposed[leading]
-                await self._send(some)
+                await self._send(self._asked)
+                self._asked = {}
         finally:
             self._sending = None
+
+    def _on_bug(self, error: Exception) -> None:
+        """Whatever ended the sending, no leader waits for ever: each proposes anew after a while."""
+        unanswered = self._asked | self._proposed
+        self._asked, self._proposed = {}, {}
+        for leading in unanswered:
+            leading.on_proposal_unanswered()
 
     async def _send(self, proposed: Mapping[LeaderDriver, IsrProposal]) -> None:
         codes: dict[tuple[UUID, int], int] = {}

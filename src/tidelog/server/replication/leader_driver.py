@@ -25,6 +25,7 @@ from tidelog.replica import (
     ReplicationSettings,
 )
 from tidelog.server.replication.role import Role
+from tidelog.server.tasks import Tasks
 
 if TYPE_CHECKING:
     from tidelog.server.replication.partition import Partition
@@ -51,8 +52,8 @@ class PartitionHost(Protocol):
         """Too few fetch from this leader for it to commit anything; or enough do again."""
         ...
 
-    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run a coroutine as a task that the host keeps."""
+    def start(self, partition: Partition, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run a coroutine as a task that the host keeps; a bug of it is one of the partition."""
         ...
 
     async def flush(self, partition: Partition) -> None:
@@ -75,6 +76,9 @@ class PartitionHost(Protocol):
 class NoHost:
     """For a partition that has no other replica, and nobody to wait for."""
 
+    def __init__(self) -> None:
+        self._tasks = Tasks("partition")
+
     def now_ms(self) -> int:
         return 0
 
@@ -90,8 +94,8 @@ class NoHost:
     def on_cut_off(self, leading: LeaderDriver, is_cut_off: bool) -> None:
         """A leader without followers is never cut off."""
 
-    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        return asyncio.get_running_loop().create_task(work)
+    def start(self, partition: Partition, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        return self._tasks.start(work)
 
     async def flush(self, partition: Partition) -> None:
         partition.log.flush()
@@ -198,7 +202,7 @@ class LeaderDriver(Role):
         if not self.partition.is_sync_awaited:
             self.replica.on_held(self.partition.log.log_end_offset)
         elif self._syncing is None:
-            self._syncing = self._host.start(self._sync())
+            self._syncing = self._host.start(self.partition, self._sync())
 
     async def _sync(self) -> None:
         """One sync at a time; it covers all that was appended before it."""
@@ -259,10 +263,15 @@ class LeaderDriver(Role):
 
     def on_proposal_unanswered(self) -> None:
         """The controller refused an ISR, or did not answer."""
-        if not self._is_stopped:
+        if self._is_stopped:
+            return
+        try:
             self.replica.on_proposal_unanswered(self._host.now_ms())
             self.process_ready()
-            self._reschedule_deadline()
+        except InvariantBrokenError as error:
+            self._host.on_bug(self.partition, error)
+            return
+        self._reschedule_deadline()
 
     def on_due(self, now_ms: int) -> None:
         """A deadline may be over: let the machine time out what is due."""

@@ -37,6 +37,7 @@ from tidelog.server.replication.follower_driver import FollowerDriver
 from tidelog.server.replication.replica_requests import Peers, ReplicaRequests
 from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.tasks import Tasks
 from tidelog.server.transport.turns import TURN_SIZE, in_turns
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.api_01_fetch import (
@@ -115,6 +116,7 @@ class ReplicaFetchers:
         *,
         broker_epoch: Callable[[], BrokerEpoch | None],
         throttle: Throttle,
+        tasks: Tasks,
     ) -> None:
         self._broker_id = broker_id
         self._peers = peers
@@ -123,7 +125,7 @@ class ReplicaFetchers:
         self._throttle = throttle
         self.version_max = FETCH_VERSION_MIN
         self._fetchers: dict[tuple[BrokerId, int], ReplicaFetcher] = {}
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._tasks = tasks
 
     def resize(self, fetchers: int) -> None:
         """Have so many for each leader from now on. Whoever waits for an answer asks anew, where it belongs now."""
@@ -132,9 +134,7 @@ class ReplicaFetchers:
         self._settings = replace(self._settings, fetchers=fetchers)
         retired, self._fetchers = list(self._fetchers.values()), {}
         for fetcher in retired:
-            task = asyncio.get_running_loop().create_task(fetcher.stop())
-            self._retiring.add(task)
-            task.add_done_callback(self._retiring.discard)
+            self._tasks.start(fetcher.stop())
             fetcher.give_up()
 
     def send(self, following: FollowerDriver, request: FollowerRequest) -> None:
@@ -152,6 +152,7 @@ class ReplicaFetchers:
                 broker_epoch=self._broker_epoch,
                 version_max=lambda: self.version_max,
                 throttle=self._throttle,
+                tasks=self._tasks.branch(f"fetcher of broker {request.leader}"),
             )
             fetcher.start()
         fetcher.send(following, request)
@@ -164,7 +165,7 @@ class ReplicaFetchers:
     async def stop(self) -> None:
         """Stop all fetchers."""
         fetchers, self._fetchers = list(self._fetchers.values()), {}
-        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers), *self._retiring)
+        await asyncio.gather(*(fetcher.stop() for fetcher in fetchers))
 
 
 class ReplicaFetcher:
@@ -181,6 +182,7 @@ class ReplicaFetcher:
         broker_epoch: Callable[[], BrokerEpoch | None],
         version_max: Callable[[], int],
         throttle: Throttle,
+        tasks: Tasks,
     ) -> None:
         """For one leader; nothing is sent before `start`."""
         self._throttle = throttle
@@ -211,20 +213,17 @@ class ReplicaFetcher:
         self._joining_max: int | None = JOINING_MAX
         self._in_flight = 0  # fetches that are not answered
         self._is_beginning = False  # one of them begins a session
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks
 
     def start(self) -> None:
         """Begin to send requests."""
-        loop = asyncio.get_running_loop()
-        self._tasks = {loop.create_task(self._fetch_on()), loop.create_task(self._other_requests.run())}
+        self._tasks.start(self._fetch_on(), on_bug=self._on_fetches_ended)
+        self._tasks.start(self._other_requests.run(), on_bug=self._on_other_requests_ended)
 
     async def stop(self) -> None:
         """Cancel the fetches under way, and send no more."""
         self._throttle.forget(self)
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.end()
 
     def give_up(self) -> None:
         """Nobody will be told any more (`stop`): whoever waits is to ask somewhere else."""
@@ -336,18 +335,22 @@ class ReplicaFetcher:
         request = self._request()
         self._in_flight += 1
         self._is_beginning = request.session_epoch == 0 and self._has_sessions
-        task = asyncio.get_running_loop().create_task(self._fetch(connection, version, request, self._requests))
-        self._tasks.add(task)
-        task.add_done_callback(self._on_fetch_ended)
+        fetch = self._fetch(connection, version, request, self._requests)
+        self._tasks.start(fetch, on_bug=self._on_fetch_bug)
 
-    def _on_fetch_ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            logger.critical("a fetch from broker %s failed: a bug in Tidelog", self.leader, exc_info=task.exception())
-            self._begin_anew()
-            self._note_unanswered()
-            self._notify_unanswered(len(self._unanswered))
-        self._has_work.set()
+    def _on_fetch_bug(self, error: Exception) -> None:
+        """Whoever waits asks again, in another session."""
+        self._begin_anew()
+        self._note_unanswered()
+        self._notify_unanswered(len(self._unanswered))
+
+    def _on_fetches_ended(self, error: Exception) -> None:
+        self._on_fetch_bug(error)
+        self._tasks.start(self._fetch_on(), on_bug=self._on_fetches_ended)
+
+    def _on_other_requests_ended(self, error: Exception) -> None:
+        self._other_requests.give_up()
+        self._tasks.start(self._other_requests.run(), on_bug=self._on_other_requests_ended)
 
     def _request(self) -> FetchRequest:
         """What changed in the session since the last request; all of it if the leader keeps none."""
@@ -410,6 +413,12 @@ class ReplicaFetcher:
         return request
 
     async def _fetch(self, connection: Connection, version: int, request: FetchRequest, number: int) -> None:
+        try:
+            await self._fetch_once(connection, version, request, number)
+        finally:
+            self._has_work.set()
+
+    async def _fetch_once(self, connection: Connection, version: int, request: FetchRequest, number: int) -> None:
         is_new = request.session_epoch == 0
         timeout_ms = request.max_wait_ms + self._settings.timeout_ms
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from functools import partial
 from typing import Protocol
 
 from tidelog.base.errors import CorruptLogError, DiskError, InvariantBrokenError
@@ -33,6 +34,7 @@ from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.served_logs import ServedLogs
+from tidelog.server.tasks import Tasks
 
 CONNECT_BACKOFF_FIRST_MS = 20
 CONNECT_BACKOFF_LONGEST_MS = 1_000
@@ -40,6 +42,9 @@ CONNECT_BACKOFF_LONGEST_MS = 1_000
 
 class Replicated(Protocol):
     """The broker."""
+
+    @property
+    def tasks(self) -> Tasks: ...
 
     @property
     def partitions(self) -> list[Partition]: ...
@@ -59,7 +64,7 @@ class Replication:
     """The host of every partition that is led or followed here.
 
     Args:
-        broker: whoever has the partitions; asked for nothing before the first image.
+        broker: whoever has the partitions; asked for nothing but its tasks before the first image.
         alter_partitions: asks the active controller for ISRs.
 
     Attributes:
@@ -103,9 +108,12 @@ class Replication:
             ConnectionSettings(client_id=f"broker-{broker_id}-replicas"),
             Backoff(CONNECT_BACKOFF_FIRST_MS, CONNECT_BACKOFF_LONGEST_MS, rng),
         )
+        self._tasks = broker.tasks.branch("replication")
+        self._log_tasks = broker.tasks.branch("logs")
         self.isr_changes = IsrChanges(
             broker_id,
             alter_partitions,
+            self._tasks,
             broker_epoch=lambda: self.broker_epoch,
         )
         self._fetchers = ReplicaFetchers(
@@ -114,10 +122,10 @@ class Replication:
             settings,
             broker_epoch=lambda: self.broker_epoch,
             throttle=self.follower_throttle,
+            tasks=self._tasks,
         )
         self._cut_off = CutOffLeaders()
         self._racks: Mapping[BrokerId, str | None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def on_image(self, image: MetadataImage) -> None:
         """Brokers came, went, moved, were fenced or are back; or the cluster was upgraded."""
@@ -159,7 +167,8 @@ class Replication:
         self._cut_off.stop()
         await self._fetchers.stop()
         await self.peers.close()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.end()
+        await self._log_tasks.finish()
 
     # What partitions need.
 
@@ -211,12 +220,12 @@ class Replication:
         """So many records are about to be removed from the end of a log."""
         self.truncated = TruncatedRecords(*(sum(pair) for pair in zip(self.truncated, counts, strict=True)))
 
-    def start(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run something beside; `stop` waits for it."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    def start(self, partition: Partition, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
+        """Run what the disk takes its time for; `stop` waits for it, and a bug of it takes the partition offline."""
+        return self._log_tasks.start(work, on_bug=partial(self._on_log_task_bug, partition))
+
+    def _on_log_task_bug(self, partition: Partition, error: Exception) -> None:
+        self.on_bug(partition, InvariantBrokenError(repr(error)))
 
     async def truncate(self, partition: Partition, truncation: Truncation) -> None:
         """Truncate a log. Raises CorruptLogError, DiskError."""
