@@ -500,6 +500,7 @@ class Node:
             clock=self.clock,
             rng=self.rng,
             executor=self._executor,
+            tasks=self.tasks,
             on_failed=self._fail,
         )
         if opened.snapshot is not None:

@@ -32,6 +32,7 @@ from tidelog.server.api.handlers import api_73_assign_replicas_to_dirs
 from tidelog.server.node import Node
 from tidelog.server.quorum import controller as controller_module
 from tidelog.server.quorum.controller import Controller
+from tidelog.server.tasks import Tasks
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectory,
     AssignedPartition,
@@ -52,6 +53,7 @@ class Quorum:
         self.batches: list[tuple[object, ...]] = []
         self.controller: Controller
         self.is_following = True
+        self.tasks = Tasks("quorum")
 
     @property
     def end_offset(self) -> int:

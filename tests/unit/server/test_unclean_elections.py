@@ -13,6 +13,7 @@ from tidelog.controller import ControllerSettings, ControllerState, ElectionType
 from tidelog.metadata.records import PartitionRecord, RegisterBrokerRecord, TopicRecord
 from tidelog.server.quorum.controller import Controller
 from tidelog.server.quorum.metadata_log import MetadataBatch
+from tidelog.server.tasks import Tasks
 
 FLIGHTS = TopicPartition("flights", PartitionIndex(0))
 TOPIC = TopicId(UUID(int=7))
@@ -23,6 +24,7 @@ class Quorum:
 
     def __init__(self) -> None:
         self.end_offset = 0
+        self.tasks = Tasks("quorum")
 
     def append_decision(self, records: tuple[object, ...], leader_epoch: LeaderEpoch) -> Offset:
         base_offset, self.end_offset = self.end_offset, self.end_offset + len(records)

@@ -31,6 +31,7 @@ from tidelog.metadata.records import (
 )
 from tidelog.server.quorum.metadata_log import MetadataBatch
 from tidelog.server.storage.metadata_snapshots import Snapshot
+from tidelog.server.tasks import Tasks
 from tidelog.server.transport.turns import in_turns
 
 logger = logging.getLogger("tidelog.server.controller")
@@ -47,6 +48,9 @@ OnCommitted = Callable[[tuple[object, ...], Offset, bool], None]
 
 class AppendsDecisions(Protocol):
     """The quorum, as its leader's controller knows it."""
+
+    @property
+    def tasks(self) -> Tasks: ...
 
     def append_decision(self, records: tuple[object, ...], leader_epoch: LeaderEpoch) -> Offset:
         """Append one batch, to be committed in time. Returns its first offset. Whatever it raises ends the node."""
@@ -124,7 +128,6 @@ class Controller:
         self._has_pending_changes = False
         self._pending_changes_task: asyncio.Task[None] | None = None
         self._whole_appended: asyncio.Event | None = None
-        self._whole_task: asyncio.Task[Any] | None = None
 
     @property
     def is_active(self) -> bool:
@@ -224,10 +227,7 @@ class Controller:
     def _begin_whole(self, whole: LongDecision[Any]) -> asyncio.Future[Any]:
         """Have it appended, whatever becomes of who asked: half of it would keep all that follows from counting."""
         self._whole_appended = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._append_whole(whole, self.journal.leader_epoch))
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may be gone
-        self._whole_task = task
-        return asyncio.shield(task)
+        return asyncio.shield(self._quorum.tasks.share(self._append_whole(whole, self.journal.leader_epoch)))
 
     async def _append_whole(self, whole: LongDecision[Any], leader_epoch: LeaderEpoch | None) -> Any:
         held: tuple[object, ...] = ()  # a portion that may be the last one
@@ -377,7 +377,7 @@ class Controller:
         """Have what decisions left to do be done, a portion after the other."""
         self._has_pending_changes = True
         if self._pending_changes_task is None:
-            self._pending_changes_task = asyncio.get_running_loop().create_task(self._run_pending_changes())
+            self._pending_changes_task = self._quorum.tasks.start(self._run_pending_changes())
 
     async def _run_pending_changes(self) -> None:
         try:

@@ -48,6 +48,7 @@ from tidelog.server.quorum.pending_peer_requests import PendingPeerRequests
 from tidelog.server.quorum.quorum_peers import Namesake, QuorumPeers
 from tidelog.server.settings.quorum_config import Endpoints, QuorumConfig
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
+from tidelog.server.tasks import Tasks
 
 R = TypeVar("R")
 
@@ -74,6 +75,7 @@ class MetadataQuorum:
         controller: what `new_controller` made.
         storage: the log and its snapshots.
         pending_requests: others whose requests wait.
+        tasks: of the quorum, its controller's included.
         high_watermark: exclusive end of what is committed and here; None while that is not known.
 
     Raises:
@@ -94,9 +96,11 @@ class MetadataQuorum:
         clock: Clock,
         rng: Rng,
         executor: Executor,
+        tasks: Tasks,
         on_failed: Callable[[str], None],
     ) -> None:
         self.node_id = node_id
+        self.tasks = tasks.branch("quorum", self.give_up)
         self.cluster_id = cluster_id
         self.config = config
         self.endpoints = endpoints
@@ -118,7 +122,9 @@ class MetadataQuorum:
         self._replaying: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._foreign = ForeignClusters(cluster_id, clock=clock)
-        self._peers = QuorumPeers(node_id, cluster_id, endpoints, config.settings, self, network=network, rng=rng)
+        self._peers = QuorumPeers(
+            node_id, cluster_id, endpoints, config.settings, self, network=network, rng=rng, tasks=self.tasks
+        )
         self._namesake = Namesake(node_id, config.settings, is_controller=config.is_controller)
         self.storage = storage = MetadataStorage(
             opened,
@@ -127,6 +133,7 @@ class MetadataQuorum:
             persist=files.write_quorum_state,
             clock=clock,
             executor=executor,
+            tasks=self.tasks,
             on_voters=self._on_voters,
             on_synced=lambda end_offset: self._on(self._machine.on_synced, end_offset),
             on_failed=self.give_up,
@@ -239,6 +246,7 @@ class MetadataQuorum:
         if self._timer is not None:
             self._timer.cancel()
         self._fail_pending_requests()
+        await self.tasks.end()
         await self._peers.close()
 
     def _fail_pending_requests(self) -> None:
@@ -393,7 +401,7 @@ class MetadataQuorum:
                 self._note_role()
                 self._is_busy = True
                 if any(one is not None for one in ready[:5]):  # all before the high watermark: they take time
-                    self._carrying_out = asyncio.get_running_loop().create_task(self._process_ready(ready))
+                    self._carrying_out = self.tasks.start(self._process_ready(ready))
                     break
                 has_update = self._process_ready_without_disk(ready)
                 self._is_busy = False
@@ -411,7 +419,7 @@ class MetadataQuorum:
                 self._note_recovery(is_lost=ready.state.is_lost)
             if ready.load is not None and not self._is_loading:
                 self._is_loading = True
-                self._peers.start(self._load(ready.load))
+                self.tasks.start(self._load(ready.load))
             self._process_ready_without_disk(ready)
             self._is_busy = False
         except Exception as error:  # of the disk or a bug of ours
@@ -462,7 +470,7 @@ class MetadataQuorum:
         if self._replay_some():
             self._lead_if_all_is_known()
         else:
-            self._replaying = asyncio.get_running_loop().create_task(self._replay_in_turns())
+            self._replaying = self.tasks.start(self._replay_in_turns())
 
     async def _replay_in_turns(self) -> None:
         try:
@@ -537,7 +545,7 @@ class MetadataQuorum:
 
     def _make_snapshot(self) -> None:
         if self.storage.scheduler.is_due:
-            self._peers.start(self.storage.make_snapshot(self.controller.image()))
+            self.tasks.start(self.storage.make_snapshot(self.controller.image()))
 
     async def _load(self, snapshot_id: SnapshotId) -> None:
         """Fetch a snapshot from the leader, and go on behind it."""

@@ -29,6 +29,7 @@ from tidelog.server.settings.quorum_config import QuorumConfig
 from tidelog.server.storage.metadata_files import OpenedMetadata
 from tidelog.server.storage.metadata_snapshots import KRAFT_VERSION
 from tidelog.server.storage.voter_records import IN_THE_LOG, voters_record
+from tidelog.server.tasks import Tasks
 from tidelog.wire.primitives import ZERO_UUID
 
 logger = logging.getLogger("tidelog.server.quorum")
@@ -61,6 +62,7 @@ class MetadataStorage:
         persist: Callable[[QuorumState], None],
         clock: Clock,
         executor: Executor,
+        tasks: Tasks,
         on_voters: Callable[[VoterSet], None],
         on_synced: Callable[[Offset], None],
         on_failed: Callable[[Exception], None],
@@ -83,6 +85,7 @@ class MetadataStorage:
         self._persist = persist
         self._clock = clock
         self._executor = executor
+        self._tasks = tasks
         self._on_voters = on_voters
         self._on_synced = on_synced
         self._on_failed = on_failed
@@ -210,7 +213,7 @@ class MetadataStorage:
 
     def _sync_soon(self) -> None:
         if self._syncing is None:
-            self._syncing = asyncio.get_running_loop().create_task(self._sync())
+            self._syncing = self._tasks.start(self._sync())
 
     async def _sync(self) -> None:
         """Sync off the loop until nothing new was appended meanwhile."""

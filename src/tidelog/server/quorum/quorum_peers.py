@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidelog.base.errors import Code, ConfigError, KafkaError, NetworkError, TidelogError
 from tidelog.base.ids import BrokerId, ClusterId, LeaderEpoch
@@ -23,6 +22,7 @@ from tidelog.net.connection import Connection, ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
 from tidelog.quorum.values import Answer, EpochEnded, QuorumFetch, QuorumRequest, QuorumSettings
 from tidelog.server.settings.quorum_config import Endpoints
+from tidelog.server.tasks import Tasks
 from tidelog.wire.api import ApiKey
 
 logger = logging.getLogger("tidelog.server.quorum")
@@ -52,6 +52,7 @@ class QuorumPeers:
 
     Args:
         endpoints: where this node listens for controllers, for the others to know.
+        tasks: own the requests; to be ended before these are closed.
 
     Attributes:
         fetch_version_max: of Fetch; for those who want to see what an older peer does.
@@ -67,6 +68,7 @@ class QuorumPeers:
         *,
         network: Network,
         rng: Rng,
+        tasks: Tasks,
     ) -> None:
         self.fetch_version_max: int | None = None
         self._cluster_id = cluster_id
@@ -79,7 +81,7 @@ class QuorumPeers:
             ConnectionSettings(f"node-{node_id}", connect_timeout_ms=settings.request_timeout_ms),
             Backoff(max(settings.retry_backoff_ms, 1), CONNECT_BACKOFF_MS_MAX, rng),
         )
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = tasks
         self._farewells: set[asyncio.Task[None]] = set()
         self._logged_at: dict[tuple[BrokerId, Code], float] = {}
 
@@ -94,17 +96,10 @@ class QuorumPeers:
 
     def send(self, request: QuorumRequest) -> None:
         """Send a request; `host` gets the answer, or learns that there is none."""
-        task = self.start(self._send(request))
+        task = self._tasks.start(self._send(request), on_bug=lambda _: self._host.on_unanswered(request.number))
         if isinstance(request.message, EpochEnded):
             self._farewells.add(task)
             task.add_done_callback(self._farewells.discard)
-
-    def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Do something until these are closed."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def say_farewell(self) -> None:
         """Return once the others know that this node leads no more, or take too long to say so."""
@@ -112,10 +107,7 @@ class QuorumPeers:
             await asyncio.wait(self._farewells, timeout=FAREWELL_SECONDS_MAX)
 
     async def close(self) -> None:
-        """Cancel the requests under way, and close all connections."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        """Close all connections."""
         await self._pool.close()
 
     async def connection(self, node_id: BrokerId, request_class: str = CONTROL_REQUESTS) -> Connection:
