@@ -95,6 +95,7 @@ class Node:
             clock=clock,
             rng=rng,
             executor=executor,
+            tasks=self.tasks,
             room_for_logs=lambda: self.connections.limits.room_for_logs(network.open_files()),
         )
         fetch_settings = ReplicaFetchSettings.from_properties(config.static)

@@ -108,7 +108,7 @@ class World:
         config = NodeConfig.from_properties(
             properties | {key.replace("_", "."): value for key, value in settings.items()}
         )
-        parts: dict[str, Any] = {"clock": SystemClock(), "executor": InlineExecutor()}
+        parts: dict[str, Any] = {"clock": SystemClock(), "executor": InlineExecutor(), "tasks": Tasks("node")}
         self.disk = disk
         self.controller = controller
         self.failure: str | None = None
@@ -116,9 +116,7 @@ class World:
         self.files.open()
         self.files.open_metadata_log()
         replication = lone_replication(config.node_id, self.files.served, parts["clock"])
-        self.broker = Broker(
-            config.node_id, UUID(int=US), self.files, replication, tasks=Tasks("node"), on_failed=self.fail, **parts
-        )
+        self.broker = Broker(config.node_id, UUID(int=US), self.files, replication, on_failed=self.fail, **parts)
         self.channel = ControllerChannel(
             config.node_id,
             self.files.cluster_id,

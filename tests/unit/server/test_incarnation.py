@@ -33,6 +33,7 @@ from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
 from tidelog.server.storage.log_losses import LogLoss
+from tidelog.server.tasks import Tasks
 
 EPOCH = BrokerEpoch(17)
 OURS = UUID(int=11)
@@ -61,6 +62,7 @@ def start(disk: MemoryDisk, directories: str = "a,b") -> LogFiles:
         clock=SystemClock(),
         rng=SystemRng(),
         executor=InlineExecutor(),
+        tasks=Tasks("node"),
         room_for_logs=lambda: None,
     )
     files.open()

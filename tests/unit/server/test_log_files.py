@@ -21,6 +21,7 @@ from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.storage.log_dir_assignment import WantedLog
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import Tasks
 
 PARTITION = TopicPartition("flights", PartitionIndex(0))
 OLD, NEW = TopicId(UUID(int=17)), TopicId(UUID(int=18))
@@ -45,6 +46,7 @@ def start(disk: MemoryDisk) -> LogFiles:
         clock=SystemClock(),
         rng=SystemRng(),
         executor=InlineExecutor(),
+        tasks=Tasks("node"),
         room_for_logs=lambda: None,
     )
     files.open()

@@ -199,6 +199,7 @@ def files_on(disk: MemoryDisk) -> LogFiles:
         clock=SystemClock(),
         rng=SystemRng(),
         executor=InlineExecutor(),
+        tasks=Tasks("node"),
         room_for_logs=lambda: None,
     )
     files.open()

@@ -150,7 +150,8 @@ class Broker:
         self._by_name: dict[tuple[str, int], Partition] = {}
         self._by_id: dict[tuple[TopicId, int], Partition] = {}
         self._offline: dict[TopicPartition, str] = {}
-        self._probes: dict[LogDir, asyncio.Task[None]] = {}
+        self._probed: set[LogDir] = set()
+        self._probes = self.tasks.branch("probes of directories")
         self._committed: deque[Committed] = deque()
         self._applying: asyncio.Task[None] | None = None
         self.image_lock = asyncio.Lock()  # held while one image follows another
@@ -225,7 +226,7 @@ class Broker:
         """
         self._committed.append(Committed(records, end_offset, from_snapshot))
         if self._applying is None:
-            self._applying = asyncio.get_running_loop().create_task(self._apply_all())
+            self._applying = self.tasks.start(self._apply_all())
 
     async def applied(self, end_offset: Offset) -> None:
         """Return once the published image reflects everything below `end_offset` (exclusive).
@@ -274,8 +275,9 @@ class Broker:
 
     def on_suspicion(self, directory: LogDir) -> None:
         """The disk refused something: probe it off the loop, to learn whether it still works at all."""
-        if directory.failure is None and directory not in self._probes:
-            self._probes[directory] = asyncio.get_running_loop().create_task(self._probe(directory))
+        if directory.failure is None and directory not in self._probed:
+            self._probed.add(directory)
+            self._probes.start(self._probe(directory))
 
     def on_log_failed(self, partition: Partition, error: CorruptLogError | DiskError) -> None:
         """The log of a follower cannot be written any more, or not for want of room."""
@@ -589,8 +591,10 @@ class Broker:
         return partition
 
     async def _probe(self, directory: LogDir) -> None:
-        refused = await self._executor.run(directory.health.probe)
-        self._probes.pop(directory, None)
+        try:
+            refused = await self._executor.run(directory.health.probe)
+        finally:
+            self._probed.discard(directory)
         if refused is not None and directory.failure is None:
             self._fail_directory(directory, str(refused))
 
@@ -627,8 +631,7 @@ class Broker:
         self._applied.on_stopped()
         await self.stops.stop()
         await self.moves.stop()
-        for task in list(self._probes.values()):
-            task.cancel()
+        await self._probes.end()
         partitions = self.partitions
         for partition in partitions:
             self.stop_serving(partition)

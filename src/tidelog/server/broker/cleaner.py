@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -30,6 +30,7 @@ from tidelog.metadata.configs import broker as keys
 from tidelog.server.broker.broker import Broker
 from tidelog.server.replication.partition import Partition
 from tidelog.server.settings.in_force import SettingsInForce
+from tidelog.server.tasks import to_its_end
 
 logger = logging.getLogger("tidelog.server.cleaner")
 
@@ -231,12 +232,7 @@ class Cleaner:
 
     async def _off_the_loop(self, work: Callable[[], T]) -> T:
         """Run work on a thread. Cancelled, this waits for the end of it: nobody is to come in between."""
-        running = asyncio.ensure_future(_result_of(self._executor.run(work)))
-        try:
-            return await asyncio.shield(running)
-        except asyncio.CancelledError:
-            await asyncio.wait([running])
-            raise
+        return await to_its_end(self._executor.run(work))
 
     def _withdraw(self, partition: Partition) -> None:
         try:
@@ -276,10 +272,6 @@ class Cleaner:
             if topic_partition not in self._retry_at_ms and error.errno != errno.ENOENT:
                 logger.error("%s was not compacted; tried again every minute: %s", topic_partition, error)
             self._retry_at_ms[topic_partition] = self._clock.now_ms() + RETRY_MS
-
-
-async def _result_of(work: Awaitable[T]) -> T:
-    return await work
 
 
 def _urgency(dirty: DirtyRange) -> tuple[bool, float]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -30,6 +30,7 @@ from tidelog.server.replication.replication_throttles import Throttle
 from tidelog.server.storage.disk_health import is_full
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import Tasks, to_its_end
 
 logger = logging.getLogger("tidelog.server.log_moves")
 
@@ -52,6 +53,9 @@ class MoveEndedError(TidelogError):
 
 class Mover(Protocol):
     """Whoever serves the partitions (the broker)."""
+
+    @property
+    def tasks(self) -> Tasks: ...
 
     def replica_of(self, topic_partition: TopicPartition) -> Partition | None: ...
 
@@ -356,16 +360,3 @@ def _complete(partition: Partition, target: LogDir) -> None:
     target.checkpoints.write_recovery_points([partition])
     target.checkpoints.write_high_watermarks([partition])
     target.futures.write_mark(partition.topic_partition, FutureMark.COMPLETE)
-
-
-async def to_its_end(work: Coroutine[object, object, T]) -> T:
-    """What it returns. Cancelled, this waits for the end of it before it is."""
-    running = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(running)
-    except asyncio.CancelledError:
-        if not running.done():
-            await asyncio.wait([running])
-        if not running.cancelled() and running.exception() is not None:
-            logger.debug("ended with %s", running.exception())
-        raise

@@ -14,7 +14,7 @@ from tidelog.base.errors import Code, CorruptLogError, DiskError, refusal
 from tidelog.base.ids import Offset, TopicPartition
 from tidelog.base.ports import Clock, Executor
 from tidelog.log.future_log import FutureLog
-from tidelog.server.broker.replica_log_dir_move import Mover, ReplicaLogDirMove, to_its_end
+from tidelog.server.broker.replica_log_dir_move import Mover, ReplicaLogDirMove
 from tidelog.server.replication.deadlines import Deadlines
 from tidelog.server.replication.partition import Partition
 from tidelog.server.replication.replication_throttles import Throttle, moves_limit
@@ -22,6 +22,7 @@ from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.storage.checkpoints import Replica
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import to_its_end
 
 T = TypeVar("T")
 
@@ -34,6 +35,7 @@ class ReplicaLogDirMover:
 
     def __init__(self, broker: Mover, files: LogFiles, *, clock: Clock, executor: Executor) -> None:
         self._broker = broker
+        self._tasks = broker.tasks.branch("moves of logs")
         self._files = files
         self._clock = clock
         self._executor = executor
@@ -98,7 +100,7 @@ class ReplicaLogDirMover:
     def _start(self, partition: Partition, target: LogDir) -> ReplicaLogDirMove:
         move = ReplicaLogDirMove(self, partition, target)
         self._moves[partition.topic_partition] = move
-        move.task = asyncio.get_running_loop().create_task(self._run(move))
+        move.task = self._tasks.start(self._run(move))
         return move
 
     async def _run(self, move: ReplicaLogDirMove) -> None:
@@ -169,7 +171,7 @@ class ReplicaLogDirMover:
 
     async def off_the_loop(self, work: Callable[[], T]) -> T:
         """Run work on a thread. Cancelled, this waits for the end of it: nobody is to come in between."""
-        return await to_its_end(_result_of(self._executor, work))
+        return await to_its_end(self._executor.run(work))
 
 
 class _Room:
@@ -178,7 +180,3 @@ class _Room:
 
     def on_room(self) -> None:
         self.has_room.set()
-
-
-async def _result_of(executor: Executor, work: Callable[[], T]) -> T:
-    return await executor.run(work)

@@ -50,7 +50,7 @@ class StopOrders:
         self._marked: list[tuple[TopicPartition, TopicId]] = []
         self._resumed: list[ReplicaId] = []
         self._timers: dict[ReplicaId, asyncio.TimerHandle] = {}
-        self._going_on: asyncio.Task[None] | None = None
+        self._tasks = broker.tasks.branch("stop orders")
 
     @property
     def stopped(self) -> Collection[ReplicaId]:
@@ -145,14 +145,13 @@ class StopOrders:
         self._process_ready()
         if self._resumed:
             logger.warning("%s is served again: in %.0f s no metadata said otherwise", replica, STOPPED_SECONDS_MAX)
-            self._going_on = asyncio.get_running_loop().create_task(self._go_on())
+            self._tasks.start(self._go_on())
 
     async def stop(self) -> None:
         """Give nothing a role any more."""
         for timer in self._timers.values():
             timer.cancel()
-        if self._going_on is not None:
-            await asyncio.gather(self._going_on, return_exceptions=True)
+        await self._tasks.finish()
 
     async def _go_on(self) -> None:
         """Between two images: what was stopped without need."""

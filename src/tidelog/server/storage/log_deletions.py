@@ -21,6 +21,7 @@ from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.in_force import SettingsInForce
 from tidelog.server.storage.log_dir import LogDir
 from tidelog.server.storage.removed_replicas import RemovedReplicas
+from tidelog.server.tasks import Tasks
 
 if TYPE_CHECKING:
     from tidelog.server.storage.log_files import LogFiles
@@ -40,7 +41,13 @@ class LogDeletions:
     """
 
     def __init__(
-        self, files: LogFiles, log_dir_of: dict[TopicPartition, LogDir], config: NodeConfig, *, executor: Executor
+        self,
+        files: LogFiles,
+        log_dir_of: dict[TopicPartition, LogDir],
+        config: NodeConfig,
+        *,
+        executor: Executor,
+        tasks: Tasks,
     ) -> None:
         self.file_delete_delay_ms = BrokerSettings.of(config.static)[LOG_SEGMENT_DELETE_DELAY_MS]
         self.removed = RemovedReplicas()
@@ -49,7 +56,7 @@ class LogDeletions:
         self._node_id = config.node_id
         self._executor = executor
         self._removals: list[asyncio.TimerHandle] = []
-        self._removing: set[asyncio.Task[None]] = set()
+        self._tasks = tasks.branch("removals of logs")
 
     async def delete(self, deleted: list[tuple[TopicPartition, TopicId]]) -> None:
         """Logs are to go: out of everybody's way when this returns, and from the disk later."""
@@ -95,9 +102,7 @@ class LogDeletions:
 
     def _remove_marked(self) -> None:
         for log_dir in self._files.online:
-            task = asyncio.ensure_future(self._files.in_background(log_dir.removal.remove_marked))
-            self._removing.add(task)
-            task.add_done_callback(self._removing.discard)
+            self._tasks.start(self._files.in_background(log_dir.removal.remove_marked))
 
     def set_strays_aside(self, image: MetadataImage) -> None:
         """Rename the logs that the metadata assigns to nobody here: to be removed, if its log says that they were

@@ -29,6 +29,7 @@ from tidelog.server.storage.log_directories import LogDirectories
 from tidelog.server.storage.log_opening import OPENED_TOGETHER_MAX, LogOpening
 from tidelog.server.storage.metadata_files import MetadataFiles, OpenedMetadata
 from tidelog.server.storage.served_logs import ServedLogs
+from tidelog.server.tasks import Tasks
 
 logger = logging.getLogger("tidelog.server.log_files")
 
@@ -55,6 +56,7 @@ class LogFiles:
         clock: Clock,
         rng: Rng,
         executor: Executor,
+        tasks: Tasks,
         room_for_logs: Callable[[], int | None],
     ) -> None:
         self._config = config
@@ -68,7 +70,7 @@ class LogFiles:
         self._log_dir_of: dict[TopicPartition, LogDir] = {}  # where each open log lies
         self.opening = LogOpening(self, self._log_dir_of, clock=clock, executor=executor)
         self.served = ServedLogs(self, self._log_dir_of, clock=clock, executor=executor)
-        self.deletions = LogDeletions(self, self._log_dir_of, config, executor=executor)
+        self.deletions = LogDeletions(self, self._log_dir_of, config, executor=executor, tasks=tasks)
 
     # Start.
 
