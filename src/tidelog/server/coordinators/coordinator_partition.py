@@ -40,6 +40,7 @@ from tidelog.records import BatchBuilder
 from tidelog.server.coordinators.log_replay import LogReplay
 from tidelog.server.coordinators.retried_sends import RetriedSends, SendToLeader
 from tidelog.server.replication.partition import Partition
+from tidelog.server.tasks import Tasks
 
 TIMER_SECONDS_MIN = 0.001
 ROOM_CHECK_SECONDS = 0.5
@@ -99,6 +100,7 @@ class CoordinatorHost:
             it, and has to be loaded anew, and then told of these events.
         send_to_leader: for what machines send to other brokers.
         backoff: between its attempts.
+        tasks: of these coordinators.
     """
 
     clock: Clock
@@ -110,6 +112,7 @@ class CoordinatorHost:
     on_refused: Callable[[Partition, Sequence[Event[Any]]], None]
     send_to_leader: SendToLeader
     backoff: Backoff
+    tasks: Tasks
 
 
 class CoordinatorPartition(Generic[M]):
@@ -147,15 +150,15 @@ class CoordinatorPartition(Generic[M]):
         self._sends = RetriedSends(
             host.send_to_leader,
             host.backoff,
+            host.tasks,
             logger=kind.logger,
             on_done=self._on_sent,
-            on_bug=partial(host.on_bug, partition),
+            on_bug=self._on_bug,
         )
         self._end_offset = Offset(0)  # up to here the coordinator knows the log
         self._timer: asyncio.TimerHandle | None = None
         self._timer_ms = 0
         self._replay = LogReplay(partition.log, coordinator, executor=host.executor, loading=host.loading)
-        self._load: asyncio.Task[None] | None = None
         self._is_processing = False
         self._is_notified = False  # of a high watermark, and about to look
         self._changed = asyncio.Event()  # while it is loaded
@@ -177,7 +180,7 @@ class CoordinatorPartition(Generic[M]):
         ):
             self._serve()
         else:
-            self._load = asyncio.get_running_loop().create_task(self._replay_all())
+            self._host.tasks.start(self._replay_all(), on_bug=self._refuse_all)
 
     async def _replay_all(self) -> None:
         while not self._is_over and not self._host.has_room(self.partition):
@@ -190,12 +193,7 @@ class CoordinatorPartition(Generic[M]):
                 return
             self._serve()
         except TidelogError as error:
-            if not self._is_over:
-                self._refuse_all(error)
-        except Exception as error:
-            self._logger.exception("%s: a bug in Tidelog while it was loaded", self.partition.topic_partition)
-            if not self._is_over:
-                self._refuse_all(error)
+            self._refuse_all(error)
         else:
             self._logger.info(
                 "%s: the %ss up to offset %d are loaded, in %d ms",
@@ -216,6 +214,8 @@ class CoordinatorPartition(Generic[M]):
 
     def _refuse_all(self, error: Exception) -> None:
         """Half of what a coordinator knows would be worse than none: it would answer wrongly, without a word."""
+        if self._is_over:
+            return
         log, noun = self.partition.log, self._kind.noun
         why = (
             f"{self.partition.topic_partition} cannot be read, so the {noun}s on it have no coordinator: {error}. "
@@ -321,7 +321,7 @@ class CoordinatorPartition(Generic[M]):
                 break
             del self._pending_events[0]
             if self._end_offset != end_offset:
-                self.syncing_events = asyncio.get_running_loop().create_task(self._sync_event())
+                self.syncing_events = self._host.tasks.start(self._sync_event(), on_bug=self._on_bug)
 
     async def _sync_event(self) -> None:
         try:
@@ -329,6 +329,10 @@ class CoordinatorPartition(Generic[M]):
                 await self._host.executor.run(self.partition.log.flush)
         except DiskError as error:
             self._host.on_disk_error(self.partition, error)
+
+    def _on_bug(self, error: Exception) -> None:
+        """Of a task: the partition goes offline."""
+        self._host.on_bug(self.partition, InvariantBrokenError(repr(error)))
 
     def on_changed(self) -> None:
         """The high watermark moved, this leader is cut off, or the leadership ended; the partition tells once."""

@@ -83,6 +83,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
             on_refused=self._on_role,  # as if it began anew
             send_to_leader=send_to_leader,
             backoff=Backoff(SEND_BACKOFF_MS, SEND_BACKOFF_MS_MAX, rng),
+            tasks=broker.tasks.branch(f"{kind.noun}s"),
         )
         self._led: dict[int, Partition] = {}
         self._here: dict[int, CoordinatorPartition[M]] = {}  # for each of those, once this has begun
@@ -160,8 +161,7 @@ class CoordinatorPartitions(BrokerListener, ABC, Generic[M]):
             KafkaError: COORDINATOR_NOT_AVAILABLE: it was refused; the text says what to do.
         """
         if self._creating is None or self._creating.done():
-            self._creating = asyncio.get_running_loop().create_task(self._create())
-            self._creating.add_done_callback(lambda task: task.cancelled() or task.exception())
+            self._creating = self._host.tasks.share(self._create())
         await asyncio.shield(self._creating)
 
     def _index_of(self, key: str) -> int | None:

@@ -14,6 +14,7 @@ from tidelog.base.errors import InvariantBrokenError, KafkaError, TidelogError
 from tidelog.base.ids import TopicPartition
 from tidelog.journal import Send, SendId
 from tidelog.net.backoff import Backoff
+from tidelog.server.tasks import OnBug, Tasks
 
 STARTED_AT_ONCE_MAX = 32
 """Before others have their turn."""
@@ -39,13 +40,15 @@ class RetriedSends:
         self,
         send_to_leader: SendToLeader,
         backoff: Backoff,
+        tasks: Tasks,
         *,
         logger: Logger,
         on_done: Callable[[SendId, object], None],
-        on_bug: Callable[[InvariantBrokenError], None],
+        on_bug: OnBug,
     ) -> None:
         self._send_to_leader = send_to_leader
         self._backoff = backoff
+        self._tasks = tasks
         self._logger = logger
         self._on_done = on_done
         self._on_bug = on_bug
@@ -64,7 +67,7 @@ class RetriedSends:
         loop = asyncio.get_running_loop()
         for _ in range(min(len(self._due), STARTED_AT_ONCE_MAX)):
             send = self._due.popleft()
-            self._under_way[send.send_id] = loop.create_task(self._run(send))
+            self._under_way[send.send_id] = self._tasks.start(self._run(send), on_bug=self._on_bug)
         self._starting = loop.call_soon(self._start_due) if self._due else None
 
     def stop(self) -> None:
@@ -75,12 +78,7 @@ class RetriedSends:
         self._under_way.clear()
 
     async def _run(self, send: Send) -> None:
-        try:
-            outcome = await self._answer(send)
-        except Exception as error:
-            self._logger.exception("a bug in Tidelog while the leader of %s was asked", send.destination)
-            self._on_bug(InvariantBrokenError(repr(error)))
-            return
+        outcome = await self._answer(send)
         del self._under_way[send.send_id]
         self._on_done(send.send_id, outcome)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, DiskError, InvariantBrokenError, NetworkError, TidelogError, refusal
@@ -36,6 +37,8 @@ REQUEST_CLASS = "markers"
 
 FINAL = frozenset((Code.INVALID_PRODUCER_EPOCH, Code.TRANSACTION_COORDINATOR_FENCED))
 """What a partition says of a marker that it will never take. Whatever else it says, it is asked again."""
+
+PendingMarker = tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]
 
 WriteMarker = Callable[[TopicPartition, TransactionMarker], Awaitable[None]]
 
@@ -89,8 +92,8 @@ class MarkerSends:
     def __init__(self, broker: Broker, write_here: WriteMarker) -> None:
         self._broker = broker
         self._write_here = write_here
-        self._pending: dict[BrokerId, list[tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]]] = {}
-        self._sending: set[asyncio.Task[None]] = set()
+        self._pending: dict[BrokerId, list[PendingMarker]] = {}
+        self._tasks = broker.tasks.branch("markers")
 
     async def send_to_leader(self, destination: TopicPartition, request: object) -> object:
         """Have the leader of a partition write a marker.
@@ -127,28 +130,26 @@ class MarkerSends:
 
     async def stop(self) -> None:
         """Send nothing any more."""
-        for task in self._sending:
-            task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await self._tasks.end()
 
     def _flush(self, leader: BrokerId) -> None:
         """What the coordinators sent in this turn of the loop goes together."""
-        task = asyncio.get_running_loop().create_task(self._send(leader, self._pending.pop(leader)))
-        self._sending.add(task)
-        task.add_done_callback(self._sending.discard)
+        pending = self._pending.pop(leader)
+        self._tasks.start(self._send(leader, pending), on_bug=partial(self._on_unanswered, leader, pending))
 
-    async def _send(
-        self, leader: BrokerId, pending: Sequence[tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]]
-    ) -> None:
+    def _on_unanswered(self, leader: BrokerId, pending: Sequence[PendingMarker], error: Exception) -> None:
+        for _, _, future in pending:
+            if not future.done():
+                future.set_exception(NetworkError(f"broker {leader} has not answered: {error}"))
+
+    async def _send(self, leader: BrokerId, pending: Sequence[PendingMarker]) -> None:
         from tidelog.wire.messages.api_27_write_txn_markers import WriteTxnMarkersResponse
 
         try:
             connection = await self._broker.replication.peers.connection(leader, REQUEST_CLASS)
             answer = await connection.request(_request(pending), WriteTxnMarkersResponse, timeout_ms=TIMEOUT_MS)
         except TidelogError as error:
-            for _, _, future in pending:
-                if not future.done():
-                    future.set_exception(NetworkError(f"broker {leader} has not answered: {error}"))
+            self._on_unanswered(leader, pending, error)
             return
         except asyncio.CancelledError:
             for _, _, future in pending:
@@ -166,9 +167,7 @@ class MarkerSends:
                 future.set_result(Code(code))
 
 
-def _request(
-    pending: Sequence[tuple[TopicPartition, TransactionMarker, asyncio.Future[Code]]],
-) -> WriteTxnMarkersRequest:
+def _request(pending: Sequence[PendingMarker]) -> WriteTxnMarkersRequest:
     from tidelog.wire.messages.api_27_write_txn_markers import (
         WritableTxnMarker,
         WritableTxnMarkerTopic,

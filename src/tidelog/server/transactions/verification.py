@@ -51,6 +51,7 @@ class TransactionVerification:
     def __init__(self, broker: Broker, coordinators: TransactionCoordinators) -> None:
         self._broker = broker
         self._coordinators = coordinators
+        self._tasks = broker.tasks.branch("verification")
         self._under_way: dict[Verified, asyncio.Future[dict[TopicPartition, Code]]] = {}
 
     async def verify(
@@ -73,9 +74,15 @@ class TransactionVerification:
         )
         under_way = self._under_way.get(asked)
         if under_way is None:
-            under_way = self._under_way[asked] = asyncio.ensure_future(self._ask(asked))
-            under_way.add_done_callback(lambda _: self._under_way.pop(asked, None))
+            under_way = self._under_way[asked] = self._tasks.share(self._ask_for_all(asked))
         return await asyncio.shield(under_way)
+
+    async def _ask_for_all(self, asked: Verified) -> dict[TopicPartition, Code]:
+        """Until this is over, whoever asks the same waits along."""
+        try:
+            return await self._ask(asked)
+        finally:
+            del self._under_way[asked]
 
     async def _ask(self, asked: Verified) -> dict[TopicPartition, Code]:
         for _ in range(RETRIES_MAX):
