@@ -158,7 +158,7 @@ class Node:
             self.listeners,
         ):
             self._dynamic_configs.follow(follower)
-        self.broker_watch = BrokerWatch(self, clock=clock, network=network)
+        self.broker_watch = BrokerWatch(self, clock=clock, network=network, tasks=self.tasks)
         self.failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.executor = executor
         self.replica_stops = ReplicaStops(
@@ -167,6 +167,7 @@ class Node:
             lambda: None if self.active_controller is None else self.active_controller.leader_epoch,
             network=network,
             rng=rng,
+            tasks=self.tasks,
         )
         self._disk = disk
         self._network = network
@@ -473,7 +474,7 @@ class Node:
             return
         from tidelog.server.observe.metrics_listener import MetricsListener
 
-        self._metrics_listener = MetricsListener(self, self._executor)
+        self._metrics_listener = MetricsListener(self, self._executor, self.tasks)
         await self._metrics_listener.start(listener.host, listener.port)
         self._upkeep.start(self.metrics.watch_loop())
 

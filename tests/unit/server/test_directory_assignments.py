@@ -31,6 +31,7 @@ from tidelog.net.address import Address
 from tidelog.server.membership import directory_assignments
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.membership.directory_assignments import DirectoryAssignments
+from tidelog.server.tasks import Tasks
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -67,7 +68,10 @@ class Assigning:
                 SimpleNamespace(directory_id=(A, B)[one.partition % 2]) if isinstance(one, TopicPartition) else None
             )
         )
-        self.assignments = DirectoryAssignments(US, files, lambda: self.broker_epoch, self.channel, rng=SystemRng())
+        self.tasks = Tasks("broker")
+        self.assignments = DirectoryAssignments(
+            US, files, lambda: self.broker_epoch, self.channel, rng=SystemRng(), tasks=self.tasks
+        )
         self.requests: list[AssignReplicasToDirsRequest] = []
 
     def learn(self, *directories: UUID | None, level: int = 27, changed: tuple[int, ...] = ()) -> None:
@@ -109,7 +113,7 @@ def run(scenario: Callable[[Assigning], Awaitable[None]]) -> list[dict[UUID, lis
             controller.on(ApiKey.ASSIGN_REPLICAS_TO_DIRS, lambda request, version: AssignReplicasToDirsResponse())
             assigning = Assigning(controller)
             await scenario(assigning)
-            await assigning.assignments.stop()
+            await assigning.tasks.end()
             await assigning.channel.close()
             requests: list[AssignReplicasToDirsRequest] = controller.messages(ApiKey.ASSIGN_REPLICAS_TO_DIRS)
             assert {(one.broker_id, one.broker_epoch) for one in requests} <= {(US, EPOCH)}

@@ -17,6 +17,7 @@ from tidelog.server.settings.metrics import (
     RequestMetrics,
     error_counter,
 )
+from tidelog.server.tasks import Tasks
 from tidelog.wire.api import APIS, ApiKey, api
 from tidelog.wire.messages.api_00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from tidelog.wire.messages.api_01_fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -83,7 +84,7 @@ class NotReady:
 def test_a_node_that_does_not_serve_says_why() -> None:
     async def scenario() -> None:
         node = NotReady()
-        listener = MetricsListener(node, InlineExecutor())  # type: ignore[arg-type]
+        listener = MetricsListener(node, InlineExecutor(), Tasks("node"))  # type: ignore[arg-type]
         status, _, body = await listener._answer(b"GET /ready HTTP/1.1\r\n\r\n")
         assert (status, body) == (503, b"not ready: it starts: the logs are being opened\n")
         node.not_ready = None

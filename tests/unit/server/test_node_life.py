@@ -308,7 +308,7 @@ def test_a_node_is_ready_while_it_serves_and_says_why_when_it_does_not() -> None
 def test_metrics_can_be_read_in_every_phase_of_a_node() -> None:
     async def scenario() -> None:
         node = new_node(MemoryDisk(), metrics_listener="HTTP://127.0.0.1:0", metrics_partitions_enable="true")
-        listener = MetricsListener(node, InlineExecutor())
+        listener = MetricsListener(node, InlineExecutor(), node.tasks)
 
         async def ready() -> bytes:
             status, _, body = await listener._answer(b"GET /metrics HTTP/1.1\r\n\r\n")

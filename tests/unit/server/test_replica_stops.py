@@ -18,6 +18,7 @@ from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, Endpoint, MetadataImage
 from tidelog.server.membership import replica_stops
 from tidelog.server.membership.replica_stops import ATTEMPTS_MAX, ReplicaStops
+from tidelog.server.tasks import Tasks
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_05_stop_replica import DELETED_TOPIC_EPOCH, StopReplicaRequest, StopReplicaResponse
 
@@ -31,7 +32,12 @@ class Controller:
 
     def __init__(self) -> None:
         self.leader_epoch: LeaderEpoch | None = LeaderEpoch(5)
-        self.stops = ReplicaStops(US, "INTERNAL", lambda: self.leader_epoch, network=RealNetwork(), rng=SystemRng())
+        self.stops = ReplicaStops(
+            *(US, "INTERNAL", lambda: self.leader_epoch),
+            network=RealNetwork(),
+            rng=SystemRng(),
+            tasks=Tasks("node"),
+        )
 
     def push(
         self,

@@ -21,7 +21,15 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidelog.base.errors import Code, ConfigError, DiskError, KafkaError, TidelogError, TimedOutError
+from tidelog.base.errors import (
+    Code,
+    ConfigError,
+    DiskError,
+    InvariantBrokenError,
+    KafkaError,
+    TidelogError,
+    TimedOutError,
+)
 from tidelog.base.ids import BrokerEpoch, ClusterId, Offset
 from tidelog.base.ports import Rng
 from tidelog.metadata import Endpoint, MetadataDelta, MetadataImage
@@ -84,7 +92,10 @@ class BrokerLifecycle(BrokerListener):
         self._channel = channel
         self._rng = rng
         self._on_failed = on_failed
-        self._directories = DirectoryAssignments(config.node_id, files, lambda: self.broker_epoch, channel, rng=rng)
+        self._tasks = broker.tasks.branch("lifecycle", self._on_ended)
+        self._directories = DirectoryAssignments(
+            config.node_id, files, lambda: self.broker_epoch, channel, rng=rng, tasks=self._tasks
+        )
         self._presents: BrokerEpoch | None = None  # of the incarnation that lost nothing since
         self._has_shown = False  # it registered as one that lost nothing
         self._has_noted = False  # its directories say which broker epoch writes to them
@@ -92,8 +103,6 @@ class BrokerLifecycle(BrokerListener):
         self._let_in: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._let_go: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._wake = asyncio.Event()
-        self._beating: asyncio.Task[None] | None = None
-        self._minding: asyncio.Task[None] | None = None
         broker.add_listener(self)
 
     async def start(self) -> None:
@@ -105,9 +114,8 @@ class BrokerLifecycle(BrokerListener):
         if not self._files.opening.serves_what_is_left:
             self._presents = self._files.incarnations.previous_broker_epoch
         await self._register(self._config.broker_registration_timeout_ms)
-        loop = asyncio.get_running_loop()
-        self._beating, self._minding = loop.create_task(self._beat()), loop.create_task(self._watch_leader())
-        self._beating.add_done_callback(self._on_ended)
+        self._tasks.start(self._live())
+        self._tasks.start(self._watch_leader())
         await self._let_in
 
     async def shut_down(self) -> None:
@@ -123,12 +131,8 @@ class BrokerLifecycle(BrokerListener):
             logger.warning("others do not lead yet what this broker led: it stops all the same")
 
     async def stop(self) -> None:
-        """Send no more heartbeats."""
-        for task in (self._beating, self._minding):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        await self._directories.stop()
+        """Send no more heartbeats, and report no more directories."""
+        await self._tasks.end()
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """To be called on the loop, before `image` is published, when what this broker is to lead it leads.
@@ -277,6 +281,15 @@ class BrokerLifecycle(BrokerListener):
 
     # Heartbeats.
 
+    async def _live(self) -> None:
+        """Until this node stops, or the controller will not have this broker any more."""
+        try:
+            await self._beat()
+        except InvariantBrokenError:
+            raise
+        except TidelogError as error:
+            self._on_ended(error)
+
     async def _beat(self) -> None:
         """Send heartbeats, and do what their answers order, until this node stops."""
         while True:
@@ -388,12 +401,8 @@ class BrokerLifecycle(BrokerListener):
         except TimeoutError:
             pass
 
-    def _on_ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is None:
-            return
-        if not isinstance(error, TidelogError):
-            logger.critical("the heartbeats ended: a bug in Tidelog", exc_info=error)
+    def _on_ended(self, error: Exception) -> None:
+        """Of the heartbeats: the node has to stop."""
         if self._let_in.done():
             self._on_failed(str(error))
         else:

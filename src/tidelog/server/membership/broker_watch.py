@@ -26,6 +26,7 @@ from tidelog.metadata.image import BrokerImage, MetadataView
 from tidelog.server.quorum.controller import ControllerHost, ControllerListener
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.replication_settings import ReplicaFetchSettings
+from tidelog.server.tasks import Tasks
 from tidelog.server.transport.server_connection import ServerConnection
 
 logger = logging.getLogger("tidelog.server.brokers")
@@ -62,7 +63,7 @@ class BrokerWatch(ControllerListener):
         network: on which brokers are asked whether they are there.
     """
 
-    def __init__(self, node: WatchingNode, *, clock: Clock, network: Network) -> None:
+    def __init__(self, node: WatchingNode, *, clock: Clock, network: Network, tasks: Tasks) -> None:
         self._node = node
         self._clock = clock
         self._network = network
@@ -73,7 +74,7 @@ class BrokerWatch(ControllerListener):
         self._of: Watched | None = None
         self._contacts: dict[BrokerId, tuple[BrokerEpoch, ServerConnection]] = {}
         self._former_leader: tuple[BrokerId, BrokerEpoch] | None = None
-        self._probes: set[asyncio.Task[None]] = set()
+        self._probes = tasks.branch("probes of brokers")
         self._contact_count = 0  # of somebody anew
         self._changed = asyncio.Event()
 
@@ -136,8 +137,7 @@ class BrokerWatch(ControllerListener):
                 await self._tick(self._clock.now_ms())
         finally:
             self._ticked_ms = None
-            for task in self._probes:
-                task.cancel()
+            await self._probes.end()
 
     async def _tick(self, now_ms: int) -> None:
         if self._node.active_controller is None:
@@ -180,9 +180,7 @@ class BrokerWatch(ControllerListener):
             return  # this node stops, and hangs up on itself
         suspect = self._watched.suspicions.on_closed(broker_id, broker_epoch, self._clock.now_ms())
         if suspect is not None:
-            task = asyncio.get_running_loop().create_task(self._probe(suspect))
-            self._probes.add(task)
-            task.add_done_callback(self._probes.discard)
+            self._probes.start(self._probe(suspect))
 
     async def _probe(self, suspect: Suspect) -> None:
         """Probe the port of a suspected broker, until there is nothing left to find out."""

@@ -9,7 +9,6 @@ Kafka: `NodeToControllerChannelManager`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Protocol, TypeVar
 
 from tidelog.base.errors import Code, NetworkError, refusal
@@ -19,11 +18,11 @@ from tidelog.net.address import Address
 from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import CONTROL_REQUESTS, ConnectionPool
+from tidelog.server.tasks import unless
 from tidelog.wire import NO_TOKEN_YET, ConsistencyState
 from tidelog.wire.schema import layout_of
 
 R = TypeVar("R")
-T = TypeVar("T")
 
 RETRY_BACKOFF_MS = 20
 RETRY_BACKOFF_MS_MAX = 500
@@ -135,11 +134,11 @@ class ControllerChannel:
                         await self._leader.leader_changed()
                         continue
                     left_ms = max(int((deadline - loop.time()) * 1000), 1)
-                    request_task = self._request(
+                    request = self._request(
                         address, message, response, timeout_ms=left_ms, version=version, request_class=request_class
                     )
                     try:
-                        answer = await self._unless_moved(address, request_task)
+                        answer = await unless(request, self._moved(address))  # whoever is asked then has no answer
                     except NetworkError as error:
                         reason = str(error)
                     else:
@@ -147,7 +146,7 @@ class ControllerChannel:
                             return answer
                         reason = f"{address} is not the active controller any more"
                     failures += 1
-                    await self._unless_moved(address, asyncio.sleep(self._backoff.delay_ms(failures) / 1000))
+                    await unless(asyncio.sleep(self._backoff.delay_ms(failures) / 1000), self._moved(address))
         except TimeoutError:
             raise refusal(Code.REQUEST_TIMED_OUT, f"no answer of the controller in {timeout_ms} ms: {reason}") from None
 
@@ -180,18 +179,8 @@ class ControllerChannel:
         for other in [known for known in self._pools if known != address]:
             await self._pools.pop(other).close()
 
-    async def _unless_moved(self, address: Address, work: Awaitable[T]) -> T | None:
-        """The outcome of `work`; None as soon as another node is known to lead: whoever is asked has no answer then."""
-        doing, moving = asyncio.ensure_future(work), asyncio.ensure_future(self._moved(address))
-        try:
-            await asyncio.wait((doing, moving), return_when=asyncio.FIRST_COMPLETED)
-            return doing.result() if doing.done() else None
-        finally:
-            doing.cancel()
-            moving.cancel()
-            await asyncio.gather(doing, moving, return_exceptions=True)
-
     async def _moved(self, address: Address) -> None:
+        """Return as soon as another node is known to lead."""
         while self._leader.leader_address in (address, None):
             await self._leader.leader_changed()
 

@@ -25,6 +25,7 @@ from tidelog.server.broker.assignments import Assigned, assigned
 from tidelog.server.membership.controller_channel import ControllerChannel
 from tidelog.server.replication.partition import Partition
 from tidelog.server.storage.log_files import LogFiles
+from tidelog.server.tasks import Tasks
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectory,
     AssignedPartition,
@@ -61,6 +62,7 @@ class DirectoryAssignments:
         channel: ControllerChannel,
         *,
         rng: Rng,
+        tasks: Tasks,
     ) -> None:
         self._broker_id = broker_id
         self._files = files
@@ -70,6 +72,7 @@ class DirectoryAssignments:
         self._unreported: dict[Replica, UUID] = {}
         self._looked_at_in: tuple[BrokerEpoch, bool] | None = None
         self._image = MetadataImage.empty()
+        self._tasks = tasks.branch("directories")
         self._report_task: asyncio.Task[None] | None = None
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -127,12 +130,6 @@ class DirectoryAssignments:
                 return None
         return True
 
-    async def stop(self) -> None:
-        """Report no more directories."""
-        if self._report_task is not None:
-            self._report_task.cancel()
-            await asyncio.gather(self._report_task, return_exceptions=True)
-
     def _look_at(self, ours: Iterable[Assigned]) -> None:
         for one in ours:
             held = self._files.directory_of(one.topic_partition)
@@ -144,7 +141,7 @@ class DirectoryAssignments:
             else:
                 self._unreported[replica] = held.directory_id
         if self._unreported and self._report_task is None:
-            self._report_task = asyncio.get_running_loop().create_task(self._report_all())
+            self._report_task = self._tasks.start(self._report_all())
 
     async def _report_all(self) -> None:
         failures = 0

@@ -27,6 +27,7 @@ from tidelog.net.backoff import Backoff
 from tidelog.net.connection import ConnectionSettings
 from tidelog.net.pool import ConnectionPool
 from tidelog.server.quorum.controller import ControllerListener
+from tidelog.server.tasks import Tasks
 from tidelog.wire.api import ApiKey
 from tidelog.wire.messages.api_05_stop_replica import (
     DELETED_TOPIC_EPOCH,
@@ -79,12 +80,14 @@ class ReplicaStops(ControllerListener):
         *,
         network: Network,
         rng: Rng,
+        tasks: Tasks,
     ) -> None:
         self.push_listeners: list[Callable[[BrokerId, StopReplicaRequest], None]] = []
         self.dropped = 0
         self._node_id = node_id
         self._listener_name = listener_name
         self._leader_epoch = leader_epoch
+        self._tasks = tasks.branch("stops of replicas")
         self._targets: dict[BrokerId, _Target] = {}
         self._backoff = Backoff(BACKOFF_MS, BACKOFF_MS_MAX, rng)
         self._pool = ConnectionPool(
@@ -112,7 +115,7 @@ class ReplicaStops(ControllerListener):
                 continue
             target.queued.append((one, metadata_offset))
             if target.pushing is None:
-                target.pushing = asyncio.get_running_loop().create_task(self._push_all(one.broker_id, target))
+                target.pushing = self._tasks.start(self._push_all(one.broker_id, target))
 
     def on_resigned(self) -> None:
         """Another node has the active controller, or nobody has: what was not sent is not for this one to say."""
@@ -121,9 +124,8 @@ class ReplicaStops(ControllerListener):
 
     async def stop(self) -> None:
         """Send no more StopReplica requests."""
-        pushing = [target.pushing for target in self._targets.values() if target.pushing is not None]
         self.on_resigned()
-        await asyncio.gather(*pushing, return_exceptions=True)
+        await self._tasks.end()
         await self._pool.close()
 
     def _addresses(self, metadata: MetadataView) -> dict[BrokerId, Address]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import DiskError, NetworkError
 from tidelog.base.ports import Executor
+from tidelog.server.tasks import Tasks
 
 if TYPE_CHECKING:
     from tidelog.server.observe.observed_node import ObservedNode
@@ -50,11 +51,12 @@ class MetricsListener:
         executor: writes the metrics down, which may take longer than the event loop has.
     """
 
-    def __init__(self, node: ObservedNode, executor: Executor) -> None:
+    def __init__(self, node: ObservedNode, executor: Executor, tasks: Tasks) -> None:
         self._node = node
         self._executor = executor
         self._server: asyncio.Server | None = None
-        self._requests: set[asyncio.Task[None]] = set()
+        self._tasks = tasks.branch("metrics")
+        self._requests = self._tasks.branch("requests for metrics")
         self._room: dict[str, tuple[int, int]] = {}
         self._looking: asyncio.Task[None] | None = None
 
@@ -79,18 +81,13 @@ class MetricsListener:
     async def stop(self) -> None:
         if self._server is not None:
             self._server.close()
-        tasks = {*self._requests, self._looking} - {None}
-        for task in tasks:
-            task.cancel()  # type: ignore[union-attr]  # None is none of them
-        await asyncio.gather(*tasks, return_exceptions=True)  # type: ignore[arg-type]
+        await self._tasks.end()
 
     def _on_connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._requests) >= CONNECTIONS_MAX:
             writer.transport.abort()
             return
-        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
-        self._requests.add(task)
-        task.add_done_callback(self._requests.discard)
+        self._requests.start(self._serve(reader, writer))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -149,7 +146,7 @@ class MetricsListener:
     async def _look_at_disks(self) -> None:
         """Ask each disk for its room, which one that hangs may never answer: then what it said last is shown."""
         if self._looking is None or self._looking.done():
-            self._looking = asyncio.get_running_loop().create_task(self._measure_room())
+            self._looking = self._tasks.start(self._measure_room())
         await asyncio.wait({self._looking}, timeout=DISK_SECONDS_MAX)
 
     async def _measure_room(self) -> None:
