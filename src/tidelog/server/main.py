@@ -22,6 +22,7 @@ from tidelog.server.garbage import GarbageCollection, expected_blocks
 from tidelog.server.node import Node
 from tidelog.server.settings.config import NodeConfig
 from tidelog.server.settings.log_lines import set_up_logging
+from tidelog.server.tasks import start_kept
 
 logger = logging.getLogger("tidelog.server")
 
@@ -77,7 +78,7 @@ async def _run(
     node = Node(config, disk=disk, network=RealNetwork(), clock=SystemClock(), rng=SystemRng(), executor=executor)
     if node.metrics is not None:
         disk.on_synced = node.metrics.disk.on_synced
-    starting: asyncio.Future[Any] = asyncio.ensure_future(node.start())
+    starting: asyncio.Future[Any] = start_kept(node.start())
     status = FAILED
     try:
         # Until it serves, a signal ends the process at once, as a crash would: every step of a start bears that.
@@ -89,7 +90,7 @@ async def _run(
             if parent_fd is not None:
                 loop.add_reader(parent_fd, _on_parent, parent_fd, stop, loop)
             garbage.freeze(_expected_blocks(node))
-            collecting = asyncio.ensure_future(garbage.run(partial(_expected_blocks, node)))
+            collecting = node.tasks.start(garbage.run(partial(_expected_blocks, node)))
             on_ready(node.client_port, node.client_address)
             await asyncio.wait({stopped, node.failure}, return_when=asyncio.FIRST_COMPLETED)
             collecting.cancel()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.server.api.apis import APIS
+from tidelog.server.tasks import start_kept
 from tidelog.server.transport.turns import in_turns
 from tidelog.wire.api import Api, ApiKey
 from tidelog.wire.schema import layout_of
@@ -84,7 +85,7 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
                 piece = pieces.pop()
                 one = handle(node, piece, context)
                 if isinstance(one, Awaitable):
-                    one = asyncio.ensure_future(one) if division.waits_for_all else await one
+                    one = start_kept(one) if division.waits_for_all else await one
                 answers.append(one)
                 if division.may_be_heavy(piece) and not division.waits_for_all:
                     node.executor.compute(partial(forget_lists, piece))
@@ -97,6 +98,9 @@ def in_pieces(known: Api, handle: Handler) -> Handler:
             answers = [one for one in answers if one is not None]
             return await node.executor.compute(partial(division.joined, answers)) if answers else None
         finally:
+            for one in answers:
+                if isinstance(one, asyncio.Future):
+                    one.cancel()
             if pieces or answers:  # whoever asked is gone
                 node.executor.compute(partial(_clear, pieces, answers))
 

@@ -20,6 +20,7 @@ from typing import Protocol, cast
 
 from tidelog.base.errors import InvariantBrokenError, MalformedMessageError, TidelogError
 from tidelog.base.ports import Buffer, Executor
+from tidelog.server.tasks import start_kept
 from tidelog.server.transport.connection_memory import ConnectionMemory
 from tidelog.wire import FrameReceiver, Piece
 from tidelog.wire.connection import BUFFER_SIZE_BYTES_MIN
@@ -139,11 +140,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._wanted_bytes = 0  # of it, before more of a request can come; 0 unless it waits
         self._on_closed = on_closed
         self._is_timed = is_timed
-        self._reading: asyncio.Task[None] | None = None
+        self._reading: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._outbox: deque[Piece] = deque()
         self._position = 0  # of the first piece in the outbox: what was written of it
-        self._answering: asyncio.Task[None] | None = None
+        self._answering: asyncio.Future[None] | None = None
         self._write_paused = False
         self._closing = False
         self._closed: Closed | None = None
@@ -330,7 +331,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 if isinstance(answer, list):
                     small_bytes += self._take(answer, small)
                 else:
-                    self._answering = asyncio.ensure_future(self._serve_later(answer))
+                    self._answering = start_kept(self._serve_later(answer))
         except MalformedMessageError as error:
             self._write_small(small)
             self.refuse(str(error))
@@ -340,8 +341,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.close(Closed.FAILED)
             return
         except Exception:
-            logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
-            self.close(Closed.FAILED)
+            self._on_bug()
             return
         self._write_small(small)
         if (self._charged_bytes or self._receiver.needs_bytes) and not self._keeps_frame:
@@ -391,8 +391,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         except Exception:
             self._answering = None
-            logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
-            self.close(Closed.FAILED)
+            self._on_bug()
             return
         self._answering = None
         self._idle_sweeps = 0
@@ -434,7 +433,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                     stored = cast(StoredBytes, piece)
                     chunk = stored.read_cached(self._position, size)
                     if chunk is None:
-                        self._reading = asyncio.ensure_future(self._read_later(stored, size))
+                        self._reading = start_kept(self._read_later(stored, size))
                         break
                 self._advance(len(chunk))
                 pending.append(chunk)
@@ -461,6 +460,9 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reading = None
             self._cannot_complete(error)
             return
+        except Exception:
+            self._on_bug()
+            return
         self._reading = None
         if self._transport is None or self._transport.is_closing():
             return
@@ -476,6 +478,11 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._position >= len(self._outbox[0]):
             self._outbox.popleft()
             self._position = 0
+
+    def _on_bug(self) -> None:
+        """While an error is handled: nobody but this connection feels it."""
+        logger.exception("%s: request failed in an unexpected way; this connection is closed", self.peer)
+        self.close(Closed.FAILED)
 
     def _cannot_complete(self, error: TidelogError) -> None:
         """The head of an answer is out: the only honest end is a closed connection; the client asks again."""
