@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from support.fixtures.led_replica import (
     BACKOFF_MS,
     LAG_MS_MAX,
     LEADER,
+    SILENCE_MS_MAX,
     THREE,
     TWO,
     fetch,
@@ -22,6 +23,7 @@ from support.fixtures.led_replica import (
 )
 from support.old_rules.replica_rules import joins_at_the_high_watermark
 from tidelog.base.errors import (
+    Code,
     InvariantBrokenError,
 )
 from tidelog.base.ids import (
@@ -302,6 +304,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS, min_insync=st.integers(1, 3), isr=st.sampled_from(((1,), (1, 2), (1, 2, 3))))
+@example(steps=[("append", 1), ("tick", SILENCE_MS_MAX + 1)], min_insync=2, isr=(1,))
 def test_what_is_committed_is_held_by_every_isr_that_may_be_true(
     steps: list[tuple[str, int]], min_insync: int, isr: tuple[int, ...]
 ) -> None:
@@ -350,7 +353,8 @@ def test_what_is_committed_is_held_by_every_isr_that_may_be_true(
         high_watermark = ready.high_watermark
         assert true_isr <= leader.maximal_isr
         for ack in ready.acks:
-            assert waiting.pop(ack.correlation_id) <= high_watermark
+            end_offset = waiting.pop(ack.correlation_id)
+            assert end_offset <= high_watermark or ack.code is not Code.NONE, "refused: nothing was promised"
         assert all(end_offset > high_watermark for end_offset in waiting.values())
         copy = leader.clone()
         assert copy.canonical_key() == leader.canonical_key()
