@@ -65,14 +65,26 @@ class IsrProposal:
 class InSyncReplicas:
     """The ISR of one partition, in one leader epoch."""
 
-    __slots__ = ("_proposals", "_to_send", "committed", "is_proposal_open", "maximal", "state")
+    __slots__ = (
+        "_min_insync_replicas",
+        "_proposals",
+        "_to_send",
+        "committed",
+        "is_proposal_open",
+        "maximal",
+        "size_min",
+        "state",
+    )
 
-    def __init__(self, state: PartitionImage) -> None:
+    def __init__(self, state: PartitionImage, min_insync_replicas: int) -> None:
         self.state = state
+        self._min_insync_replicas = min_insync_replicas
+        self.size_min = isr_size_min(state, min_insync_replicas)
+        """How many must be in sync before anything is committed."""
         self.committed = frozenset(state.isr)
         """What the controller said last."""
         self.maximal = self.committed
-        """Everyone who is in an ISR that may be the true one."""
+        """Everyone who is in an ISR that may be the true one: all of them must hold what is committed."""
         self.is_proposal_open = False
         """Whether the controller was asked, or is about to be, and has not answered."""
         self._proposals: frozenset[frozenset[BrokerId]] = frozenset()
@@ -111,15 +123,22 @@ class InSyncReplicas:
         if state.partition_epoch <= self.state.partition_epoch:
             return False
         self.state = state
+        self.size_min = isr_size_min(state, self._min_insync_replicas)
         self.committed = self.maximal = frozenset(state.isr)
         self.is_proposal_open = False
         self._proposals = frozenset()
         self._to_send = None
         return True
 
+    def on_settings(self, min_insync_replicas: int) -> None:
+        """The topic's `min.insync.replicas` is this now."""
+        self._min_insync_replicas = min_insync_replicas
+        self.size_min = isr_size_min(self.state, min_insync_replicas)
+
     def clone(self) -> Self:
         copy = type(self).__new__(type(self))
-        copy.state, copy.committed, copy.maximal = self.state, self.committed, self.maximal
+        copy.state, copy.size_min, copy._min_insync_replicas = self.state, self.size_min, self._min_insync_replicas
+        copy.committed, copy.maximal = self.committed, self.maximal
         copy.is_proposal_open = self.is_proposal_open
         copy._proposals, copy._to_send = self._proposals, self._to_send
         return copy

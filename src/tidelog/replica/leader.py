@@ -9,10 +9,8 @@
 
 One machine lives for one leader epoch: what a leader knows of its followers starts empty in each (rule 3).
 
-A leader that too few fetch from for a session (`broker.session.timeout.ms`) is *cut off*: it can commit nothing, and a
-controller that it cannot reach either has others lead by then. It refuses acks=all with NOT_LEADER_OR_FOLLOWER until
-enough fetch again, since stock clients ask who leads on that code, and on NOT_ENOUGH_REPLICAS do not. Only fetches
-count: whether a controller is there makes no difference.
+All that happens is told to the machine. What is the case may be asked of its parts: the ISR (`in_sync`), the followers
+(`followers`), and their silence (`silence`), which may leave the leader cut off.
 
 Kafka: `Partition`.
 """
@@ -20,7 +18,6 @@ Kafka: `Partition`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
 from typing import Self
 
 from tidelog.base.errors import Code, KafkaError, OffsetOutOfRangeError, refusal
@@ -28,50 +25,49 @@ from tidelog.base.ids import BrokerEpoch, BrokerId, CorrelationId, LeaderEpoch, 
 from tidelog.base.invariant import invariant
 from tidelog.metadata.image import PartitionImage
 from tidelog.records.lineage import EpochEntry, LeaderEpochLineage
-from tidelog.replica.isr import InSyncReplicas, JoinRule, isr_size_min, join_point
+from tidelog.replica.followers import Followers
+from tidelog.replica.isr import InSyncReplicas, JoinRule, join_point
 from tidelog.replica.leader_epoch import check_leader_epoch
+from tidelog.replica.produce_waits import ProduceWaits
 from tidelog.replica.progress import FollowerProgress
+from tidelog.replica.silence import Silence
 from tidelog.replica.values import (
     AcceptedFetch,
-    Acknowledgement,
     FollowerFetch,
     LogBounds,
     Ready,
     ReplicationSettings,
 )
 
-NEVER_MS = -(1 << 62)
-"""Longer ago than any time that is allowed."""
-
 
 class LeaderReplica:
     """Leads one partition in one leader epoch.
 
     Attributes:
+        in_sync: the ISR, and what the controller may yet grant.
+        followers: the other replicas.
+        silence: of the followers; whether the leader is cut off.
         held_end_offset: exclusive; below it this replica counts as one that holds the records. It is the log end, or
             where the log is synced if `flush.messages` asks for that: a follower too fetches on once it has synced.
     """
 
     __slots__ = (
-        "_acks",
-        "_active_brokers",
-        "_cut_off_ms",
-        "_followers",
-        "_isr",
         "_join_rule",
         "_lineage",
         "_proposal_retry_ms",
         "_settings",
-        "_silent",
-        "_waiting",
+        "_waits",
         "broker_id",
         "epoch_start",
+        "followers",
         "held_end_offset",
         "high_watermark",
+        "in_sync",
         "leader_epoch",
         "log_end_offset",
         "log_start_offset",
         "partition",
+        "silence",
     )
 
     def __init__(
@@ -108,95 +104,27 @@ class LeaderReplica:
         self.log_end_offset = log.log_end_offset
         self.high_watermark = log.clamped_high_watermark
         self.held_end_offset = self.log_end_offset if is_held else self.high_watermark
-        self._isr = InSyncReplicas(state)
+        self.in_sync = InSyncReplicas(state, settings.min_insync_replicas)
+        self.followers = Followers(broker_id, state.replicas, now_ms)
+        self.silence = Silence(self.in_sync, self.followers, settings.silence_ms_max)
+        self._waits = ProduceWaits()
         self._lineage = lineage
         self._settings = settings
         self._join_rule = join
         self._proposal_retry_ms: int | None = None
-        self._followers = {broker: FollowerProgress(now_ms) for broker in state.replicas if broker != broker_id}
-        self._active_brokers: Mapping[BrokerId, BrokerEpoch] = {}
-        self._waiting: list[tuple[Offset, CorrelationId, int]] = []
-        self._cut_off_ms: int | None = None  # when that was found out
-        self._silent: frozenset[BrokerId] = frozenset()
-        self._acks: list[Acknowledgement] = []
-        self._propose(self._isr.committed)  # after an unclean election: that the leader has recovered (rule 7)
+        self._propose(self.isr)  # after an unclean election: that the leader has recovered (rule 7)
 
     # What is the case.
 
     @property
     def isr(self) -> frozenset[BrokerId]:
         """The in-sync replicas, as the controller said last."""
-        return self._isr.committed
-
-    @property
-    def maximal_isr(self) -> frozenset[BrokerId]:
-        """Everyone who is in an ISR that may be the true one: all of them must hold what is committed."""
-        return self._isr.maximal
+        return self.in_sync.committed
 
     @property
     def high_watermark_is_known(self) -> bool:
         """Whether everything of earlier epochs is known to be committed; until then `latest` has no answer."""
         return self.high_watermark >= self.epoch_start
-
-    @property
-    def is_isr_whole(self) -> bool:
-        """Whether every replica is in sync, so that none is waited for to join."""
-        return len(self._isr.committed) > len(self._followers)
-
-    @property
-    def active_followers(self) -> frozenset[BrokerId]:
-        """Those that are neither fenced nor shutting down."""
-        return frozenset(self._followers.keys() & self._active_brokers.keys())
-
-    @property
-    def lag_max(self) -> int:
-        """How many records the follower lacks that has fewest, of those that have fetched in this epoch."""
-        known = [each.end_offset for each in self._followers.values() if each.end_offset is not None]
-        return self.log_end_offset - min(known, default=self.log_end_offset)
-
-    @property
-    def has_followers(self) -> bool:
-        """Whether there is anybody else to wait for."""
-        return bool(self._followers)
-
-    def has_follower(self, broker_id: BrokerId) -> bool:
-        """Whether a broker is to follow."""
-        return broker_id in self._followers
-
-    @property
-    def isr_size_min(self) -> int:
-        """How many must be in sync before anything is committed."""
-        return isr_size_min(self._isr.state, self._settings.min_insync_replicas)
-
-    @property
-    def is_cut_off(self) -> bool:
-        """Whether too few have fetched for so long that nothing is expected to be committed here."""
-        return self._cut_off_ms is not None
-
-    @property
-    def cut_off_from_ms(self) -> int | None:
-        """When this leader is cut off, unless somebody fetches before; None while enough have all that there is.
-
-        Those count that may be in sync, or could be again where these are too few.
-        """
-        needed = self.isr_size_min - 1
-        followers = self._followers
-        if needed <= 0:
-            return None
-        counted = self._isr.maximal & followers.keys()
-        silent_since_ms = []
-        for broker in counted if len(counted) >= needed else followers:
-            since_ms = followers[broker].silent_since_ms(self.log_end_offset)
-            if broker in self._silent:
-                silent_since_ms.append(NEVER_MS)
-            elif since_ms is None:
-                needed -= 1
-            else:
-                silent_since_ms.append(since_ms)
-        if needed <= 0:
-            return None
-        silent_since_ms.sort()
-        return silent_since_ms[-needed] + self._settings.silence_ms_max + 1
 
     def check_leader_epoch(self, sent: LeaderEpoch | None) -> None:
         """Refuse a sender that speaks of another epoch (KIP-320); None is not checked.
@@ -213,17 +141,18 @@ class LeaderReplica:
         Raises:
             KafkaError: NOT_ENOUGH_REPLICAS, or NOT_LEADER_OR_FOLLOWER of a leader that is cut off; nothing was written.
         """
-        if len(self.isr) < self.isr_size_min:
+        size_min = self.in_sync.size_min
+        if len(self.isr) < size_min:
             raise refusal(
                 Code.NOT_ENOUGH_REPLICAS,
-                f"{self.partition}: in sync are {sorted(self.isr)}, min.insync.replicas asks for {self.isr_size_min}",
+                f"{self.partition}: in sync are {sorted(self.isr)}, min.insync.replicas asks for {size_min}",
             )
-        if self.is_cut_off:
+        if self.silence.is_cut_off:
             raise refusal(
                 Code.NOT_LEADER_OR_FOLLOWER,
                 f"{self.partition}: of {sorted(self.isr)}, which are in sync, so few have fetched for "
                 f"{self._settings.silence_ms_max} ms (broker.session.timeout.ms) that nothing can be committed here; "
-                f"min.insync.replicas asks for {self.isr_size_min}, this leader included",
+                f"min.insync.replicas asks for {size_min}, this leader included",
             )
 
     def latest_offset(self) -> Offset:
@@ -247,16 +176,6 @@ class LeaderReplica:
         None, for an epoch above ours, is spelt (-1, -1) on the wire, and never is a reason to truncate.
         """
         return self._lineage.end_offset_for(requested, self.log_end_offset)
-
-    def in_sync_at(self, offset: int) -> dict[BrokerId, Offset]:
-        """The followers in sync that are known to have everything below `offset`, with the exclusive ends of what they
-        are known to have.
-        """
-        return {
-            broker: follower.end_offset
-            for broker, follower in self._followers.items()
-            if broker in self.isr and follower.end_offset is not None and follower.end_offset >= offset
-        }
 
     def diverging(self, last_fetched_epoch: LeaderEpoch | None, fetch_offset: int) -> EpochEntry | None:
         """Where the log of whoever fetches ceased to be a prefix of ours; None if it still is one, or it does not say.
@@ -291,13 +210,13 @@ class LeaderReplica:
             OffsetOutOfRangeError: it asks for less than is kept, or for more than was written.
         """
         self.check_leader_epoch(fetch.leader_epoch)
-        follower = self._followers.get(fetch.follower)
+        follower = self.followers.progress.get(fetch.follower)
         if follower is None:
             raise refusal(
                 Code.NOT_LEADER_OR_FOLLOWER if fetch.leader_epoch is None else Code.UNKNOWN_LEADER_EPOCH,
                 f"{self.partition}: broker {fetch.follower} is not among its replicas, as far as this leader knows",
             )
-        registered = self._active_brokers.get(fetch.follower)
+        registered = self.followers.active_brokers.get(fetch.follower)
         if follower.is_overtaken(fetch.broker_epoch, registered):
             raise refusal(
                 Code.NOT_LEADER_OR_FOLLOWER,
@@ -321,7 +240,7 @@ class LeaderReplica:
             is_held: False where they are to be synced before they count; see `on_held`.
         """
         invariant(log_end_offset >= self.log_end_offset, "{}: the log end went back", self.partition)
-        for follower in self._followers.values():
+        for follower in self.followers.progress.values():
             follower.on_appended(self.log_end_offset, now_ms)
         self.log_end_offset = log_end_offset
         if is_held:
@@ -339,31 +258,31 @@ class LeaderReplica:
 
     def on_fetch(self, fetch: AcceptedFetch) -> None:
         """Asking for `fetch_offset` in our epoch proves that the follower holds every record below it."""
-        follower = self._followers.get(fetch.follower)
-        if follower is None or follower.is_overtaken(fetch.broker_epoch, self._active_brokers.get(fetch.follower)):
+        follower = self.followers.progress.get(fetch.follower)
+        registered = self.followers.active_brokers.get(fetch.follower)
+        if follower is None or follower.is_overtaken(fetch.broker_epoch, registered):
             return  # no replica any more, or overtaken by its next incarnation, since it was accepted
         follower.on_fetch(fetch, self.log_end_offset)
-        if self._silent:
-            self._silent -= {fetch.follower}
-        if self._cut_off_ms is not None:
-            self._look_who_fetches(fetch.now_ms)
-        if fetch.follower in self.isr:
+        silence = self.silence
+        if fetch.follower in silence.silent:
+            silence.on_contact(fetch.follower)
+        if silence.cut_off_ms is not None:
+            silence.look(self.log_end_offset, fetch.now_ms)
+        isr = self.in_sync.committed
+        if fetch.follower in isr:
             if fetch.fetch_offset < self.high_watermark:
-                self._propose(self.isr - {fetch.follower})  # it lost what it once had
+                self._propose(isr - {fetch.follower})  # it lost what it once had
         elif self._may_join(fetch, follower):
-            self._propose(self.isr | {fetch.follower})
+            self._propose(isr | {fetch.follower})
 
     def on_state(self, state: PartitionImage) -> None:
         """The controller says something newer about this partition, within this leader epoch. Older news is dropped."""
-        if not self._isr.on_state(state):
+        if not self.in_sync.on_state(state):
             return
         invariant(state.leader_epoch == self.leader_epoch, "{}: this is of another leader epoch", self.partition)
         self._proposal_retry_ms = None
-        known = self._followers
-        others = (broker for broker in state.replicas if broker != self.broker_id)
-        self._followers = {broker: known.get(broker) or FollowerProgress(0) for broker in others}
-        if self._cut_off_ms is not None:
-            self._look_who_fetches(self._cut_off_ms)
+        self.followers.on_replicas(state.replicas)
+        self.silence.look_again(self.log_end_offset)
         self._propose(self.isr)  # newer state may have come from elsewhere, and not know yet that the leader recovered
 
     def on_proposal_unanswered(self, now_ms: int) -> None:
@@ -371,61 +290,57 @@ class LeaderReplica:
 
         After a pause another is made, of the ISR as it is if nothing else is wanted: only newer state settles it.
         """
-        if self._isr.is_proposal_open:
-            self._isr.on_proposal_unanswered()
+        if self.in_sync.is_proposal_open:
+            self.in_sync.on_proposal_unanswered()
             self._proposal_retry_ms = now_ms + self._settings.proposal_backoff_ms
 
     def on_brokers(self, active: Mapping[BrokerId, BrokerEpoch]) -> None:
         """Who is neither fenced nor shutting down, in which incarnation: none else may join (KIP-841, KIP-903)."""
-        self._active_brokers = active
+        self.followers.active_brokers = active
 
     def on_silent(self, follower: BrokerId, now_ms: int) -> None:
         """A follower has fetched nothing of any partition for a session: what is written here next need not wait for
         one of its own to find that out.
         """
-        self._silent |= {follower}
+        self.silence.on_silent(follower)
         self.on_tick(now_ms)
 
     def on_contact(self, follower: BrokerId, now_ms: int) -> None:
         """It fetches again, whatever that be."""
-        self._silent -= {follower}
-        self._look_who_fetches(now_ms)
+        self.silence.on_contact(follower)
+        self.silence.look(self.log_end_offset, now_ms)
 
     def on_settings(self, settings: ReplicationSettings) -> None:
         """The topic's configuration changed."""
         self._settings = settings
-        if self._cut_off_ms is not None:
-            self._look_who_fetches(self._cut_off_ms)
+        self.in_sync.on_settings(settings.min_insync_replicas)
+        self.silence.silence_ms_max = settings.silence_ms_max
+        self.silence.look_again(self.log_end_offset)
 
-    def on_produced(self, correlation_id: CorrelationId, end_offset: Offset, deadline_ms: int) -> None:
+    def on_produced(self, correlation_id: CorrelationId, end_offset: Offset, deadline_ms: int) -> int:
         """A producer with acks=all waits until all below `end_offset` is committed; a duplicate waits for its original.
 
         With acks=0 and acks=1 nobody waits for more than the append.
+
+        Returns:
+            When to call `on_tick` for its sake: it is told by then, if all it waits for is time.
         """
-        heappush(self._waiting, (end_offset, correlation_id, deadline_ms))
+        self._waits.add(correlation_id, end_offset, deadline_ms)
+        cut_off_from_ms = self.silence.cut_off_from_ms(self.log_end_offset)
+        return deadline_ms if cut_off_from_ms is None else min(deadline_ms, cut_off_from_ms)
 
     def on_tick(self, now_ms: int) -> None:
         """Time has passed: who waited too long is told, who lagged too long is proposed to leave (always safe).
 
         Who waits on a leader that is cut off is told to look for another: it may be committed there, or here yet.
         """
-        self._look_who_fetches(now_ms)
-        if self._cut_off_ms is not None and self._waiting:
-            is_enough = len(self.isr) >= self.isr_size_min
-            code = Code.NOT_LEADER_OR_FOLLOWER if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            self._acks.extend(Acknowledgement(waiting[1], code) for waiting in self._waiting)
-            self._waiting.clear()
-        expired = [waiting for waiting in self._waiting if waiting[2] <= now_ms]
-        if expired:
-            self._acks.extend(Acknowledgement(waiting[1], Code.REQUEST_TIMED_OUT) for waiting in expired)
-            self._waiting = [waiting for waiting in self._waiting if waiting[2] > now_ms]
-            heapify(self._waiting)
+        self.silence.look(self.log_end_offset, now_ms)
+        if self.silence.is_cut_off:
+            is_enough = len(self.isr) >= self.in_sync.size_min
+            self._waits.refuse(Code.NOT_LEADER_OR_FOLLOWER if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        self._waits.expire(now_ms)
         since_ms = now_ms - self._settings.lag_ms_max
-        lagging = {
-            broker
-            for broker in self.isr & self._followers.keys()
-            if self._followers[broker].lags(self.log_end_offset, since_ms=since_ms)
-        }
+        lagging = self.followers.lagging(self.isr, self.log_end_offset, since_ms=since_ms)
         is_pause_over = self._proposal_retry_ms is not None and now_ms >= self._proposal_retry_ms
         if is_pause_over:
             self._proposal_retry_ms = None
@@ -434,8 +349,7 @@ class LeaderReplica:
 
     def on_stopped(self) -> None:
         """The leadership is over; whoever waits is told to look for the next leader."""
-        self._acks.extend(Acknowledgement(waiting[1], Code.NOT_LEADER_OR_FOLLOWER) for waiting in self._waiting)
-        self._waiting.clear()
+        self._waits.refuse(Code.NOT_LEADER_OR_FOLLOWER)
 
     # What to do about it.
 
@@ -445,34 +359,31 @@ class LeaderReplica:
         It never retreats, and never moves while fewer are in sync than must be. Until the controller answers, each
         proposed ISR may be the true one: all of them must hold the record (rule 4).
         """
-        followers = self._followers
+        in_sync, progress = self.in_sync, self.followers.progress
         held_by_all = self.held_end_offset
-        for broker in self._isr.maximal:
+        for broker in in_sync.maximal:
             if broker != self.broker_id:
-                held_by_all = min(held_by_all, followers[broker].end_offset or Offset(0))
-        is_enough = len(self.isr) >= self.isr_size_min
+                held_by_all = min(held_by_all, progress[broker].end_offset or Offset(0))
+        is_enough = len(in_sync.committed) >= in_sync.size_min
         if is_enough:
             self.high_watermark = max(self.high_watermark, held_by_all)
-        waiting = self._waiting
-        while waiting and waiting[0][0] <= self.high_watermark:
-            code = Code.NONE if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            self._acks.append(Acknowledgement(heappop(waiting)[1], code))
-        ready = Ready(self.high_watermark, tuple(self._acks), self._isr.take_proposal())
-        self._acks.clear()
-        return ready
+        code = Code.NONE if is_enough else Code.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        acks = self._waits.take_acks(self.high_watermark, code)
+        return Ready(self.high_watermark, acks, in_sync.take_proposal())
 
     def next_deadline_ms(self) -> int | None:
         """When to call `on_tick`, unless something else comes first; None when nothing is waited for."""
-        deadlines = [waiting[2] for waiting in self._waiting]
-        if self._cut_off_ms is None and (cut_off_ms := self.cut_off_from_ms) is not None:
-            deadlines.append(cut_off_ms)
+        deadlines = self._waits.deadlines_ms
+        if not self.silence.is_cut_off and (from_ms := self.silence.cut_off_from_ms(self.log_end_offset)) is not None:
+            deadlines.append(from_ms)
         if self._proposal_retry_ms is not None:
             deadlines.append(self._proposal_retry_ms)
-        elif not self._isr.is_proposal_open:  # who lags cannot be proposed to leave before that is answered
+        elif not self.in_sync.is_proposal_open:  # who lags cannot be proposed to leave before that is answered
+            progress = self.followers.progress
             deadlines += [
-                self._followers[broker].caught_up_ms + self._settings.lag_ms_max + 1
-                for broker in self.isr & self._followers.keys()
-                if self._followers[broker].end_offset != self.log_end_offset
+                progress[broker].caught_up_ms + self._settings.lag_ms_max + 1
+                for broker in self.isr & progress.keys()
+                if progress[broker].end_offset != self.log_end_offset
             ]
         return min(deadlines, default=None)
 
@@ -485,11 +396,11 @@ class LeaderReplica:
         copy = type(self).__new__(type(self))
         for name in LeaderReplica.__slots__:
             setattr(copy, name, getattr(self, name))
-        copy._isr = self._isr.clone()
         copy._lineage = self._lineage.clone() if lineage is None else lineage
-        copy._followers = {broker: follower.clone() for broker, follower in self._followers.items()}
-        copy._waiting = self._waiting.copy()
-        copy._acks = self._acks.copy()
+        copy.in_sync = self.in_sync.clone()
+        copy.followers = self.followers.clone()
+        copy.silence = self.silence.clone(copy.in_sync, copy.followers)
+        copy._waits = self._waits.clone()
         return copy
 
     def canonical_key(self) -> tuple[object, ...]:
@@ -502,29 +413,18 @@ class LeaderReplica:
             self.log_end_offset,
             self.held_end_offset,
             self.high_watermark,
-            self._isr.canonical_key(),
             self._lineage.entries,
-            frozenset((broker, f.end_offset, f.broker_epoch) for broker, f in self._followers.items()),
-            frozenset(self._active_brokers.items()),
             self._proposal_retry_ms is not None,
-            self.is_cut_off,
-            self._silent,
-            tuple(sorted((offset, waiting) for offset, waiting, _ in self._waiting)),
-            tuple(self._acks),
+            self.in_sync.canonical_key(),
+            self.followers.canonical_key(),
+            self.silence.canonical_key(),
+            self._waits.canonical_key(),
         )
 
     def _propose(self, isr: frozenset[BrokerId]) -> None:
         """Propose another ISR, but not at once after a refusal or no answer."""
         if self._proposal_retry_ms is None:
-            self._isr.propose(isr, self._active_brokers)
-
-    def _look_who_fetches(self, now_ms: int) -> None:
-        """Whether this leader is cut off."""
-        from_ms = self.cut_off_from_ms
-        if from_ms is None or now_ms < from_ms:
-            self._cut_off_ms = None
-        elif self._cut_off_ms is None:
-            self._cut_off_ms = now_ms
+            self.in_sync.propose(isr, self.followers.active_brokers)
 
     def _may_join(self, fetch: AcceptedFetch, follower: FollowerProgress) -> bool:
         """At the high watermark and at the epoch's start, alive, and as the incarnation that is registered (rule 5).
@@ -537,7 +437,7 @@ class LeaderReplica:
         return (
             fetch.fetch_offset >= self._join_rule(self.high_watermark, self.epoch_start)
             and fetch.broker_epoch is not None
-            and self._active_brokers.get(fetch.follower) == fetch.broker_epoch
+            and self.followers.active_brokers.get(fetch.follower) == fetch.broker_epoch
             and not follower.lags(self.log_end_offset, since_ms=fetch.now_ms - self._settings.lag_ms_max)
         )
 

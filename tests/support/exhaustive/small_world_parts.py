@@ -395,7 +395,7 @@ class Replicas:
             replica.log[: replica.high_watermark] if leader is not None else (),
             replica.log[: replica.high_watermark] if is_shown else (),
             () if leader is None else tuple(_some_of(_behind(leader))),
-            leader is not None and leader._isr.is_proposal_open,
+            leader is not None and leader.in_sync.is_proposal_open,
             leader is not None and leader._proposal_retry_ms is not None,
             machine is not None and not _tells(replica.lineage, replica.log),
         )
@@ -415,11 +415,11 @@ def _tells(lineage: LeaderEpochLineage, log: Log) -> bool:
 
 
 def _behind(leader: LeaderReplica) -> list[BrokerId]:
-    if leader._isr.is_proposal_open:
+    if leader.in_sync.is_proposal_open:
         return []
     return [
         broker
-        for broker, progress in sorted(leader._followers.items())
+        for broker, progress in sorted(leader.followers.progress.items())
         if broker in leader.isr and progress.end_offset != leader.log_end_offset
     ]
 
@@ -431,10 +431,10 @@ def _some_of(brokers: list[BrokerId]) -> Iterable[frozenset[BrokerId]]:
 
 def _let_lag(leader: LeaderReplica, lagging: set[BrokerId]) -> None:
     """There are no clocks here: anyone who is behind may have been so for too long, or for just a moment."""
-    for broker, progress in leader._followers.items():
+    for broker, progress in leader.followers.progress.items():
         progress.caught_up_ms = 0 if broker in lagging else LAG_MS
     leader.on_tick(LAG_MS)
-    for progress in leader._followers.values():
+    for progress in leader.followers.progress.values():
         progress.caught_up_ms = 0
 
 

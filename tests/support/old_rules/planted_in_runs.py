@@ -30,6 +30,7 @@ from tidelog.metadata import PartitionImage
 from tidelog.quorum import QuorumNode, QuorumState, VoteRequested, VoterSet, format_quorum_state
 from tidelog.quorum.standing import Standing
 from tidelog.replica import FollowerFetch, FollowerReplica, FollowerState, LeaderReplica, stop
+from tidelog.replica.isr import InSyncReplicas
 from tidelog.replica.progress import FollowerProgress
 from tidelog.server.api.tokens import TokenGate
 from tidelog.server.node import Node
@@ -132,7 +133,7 @@ PLANTED: Mapping[str, PlantedInRuns] = {
     "commits-alone": PlantedInRuns(
         "4",
         "Records are committed when all replicas in sync have them, however few these are.",
-        _attribute(LeaderReplica, "isr_size_min", property(lambda _: 1)),
+        _attribute(InSyncReplicas, "size_min", property(lambda _: 1, lambda *_: None)),
     ),
     "joins-at-the-high-watermark": PlantedInRuns(
         "5",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from support.worlds.replica_values import Rules
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset, PartitionEpoch
@@ -19,6 +19,7 @@ from tidelog.replica import (
     TruncationStep,
     truncation_point,
 )
+from tidelog.replica.isr import InSyncReplicas
 
 
 def high_watermark_alone(log: OwnLog, answer: EpochEnd | None) -> TruncationStep:
@@ -87,28 +88,31 @@ class ForgetfulLeader(LeaderReplica):
 
     def on_proposal_unanswered(self, now_ms: int) -> None:
         super().on_proposal_unanswered(now_ms)
-        self._isr.maximal, self._isr._proposals = self._isr.committed, frozenset()
+        self.in_sync.maximal, self.in_sync._proposals = self.in_sync.committed, frozenset()
 
 
-class CommittingAlone(LeaderReplica):
-    """Before KIP-966: what everyone in sync has is committed, however few they are."""
+class OneIsEnough(InSyncReplicas):
+    """Whoever is in sync is enough."""
 
-    @property
-    def isr_size_min(self) -> int:
-        return 1
-
-    def check_enough_replicas(self) -> None:
-        """As ever."""
-        if len(self.isr) < self._settings.min_insync_replicas:
-            super().check_enough_replicas()
+    __slots__ = ()
+    size_min = property(lambda self: 1, lambda self, value: None)  # never another
 
 
 class ContentLeader(LeaderReplica):
     """Before min.insync.replicas: acks=all is acknowledged by whoever is in sync, be it the leader alone."""
 
-    @property
-    def isr_size_min(self) -> int:
-        return 1
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.in_sync.__class__ = OneIsEnough
+
+
+class CommittingAlone(ContentLeader):
+    """Before KIP-966: what everyone in sync has is committed, however few they are."""
+
+    def check_enough_replicas(self) -> None:
+        """As ever."""
+        if len(self.isr) < self._settings.min_insync_replicas:
+            super().check_enough_replicas()
 
 
 def _unfenced(rules: Rules) -> Rules:
@@ -127,12 +131,12 @@ def _trust_the_log(leader: LeaderReplica) -> None:
 
 
 def _forget_who_leaves(leader: LeaderReplica) -> None:
-    if leader._isr._to_send is not None:
-        leader._isr.maximal = leader._isr._to_send.isr
+    if leader.in_sync._to_send is not None:
+        leader.in_sync.maximal = leader.in_sync._to_send.isr
 
 
 def _forget_who_joins(leader: LeaderReplica) -> None:
-    leader._isr.maximal = leader._isr.committed
+    leader.in_sync.maximal = leader.in_sync.committed
 
 
 WEAK_LEADERS: Mapping[str, tuple[str, Callable[[LeaderReplica], None]]] = {

@@ -119,7 +119,7 @@ def test_until_the_controller_answers_every_possible_isr_counts() -> None:
     assert leader.take_ready().high_watermark == 10, "broker 2 may be in the ISR by now"
     leader.on_proposal_unanswered(now_ms=100)
     assert leader.take_ready().high_watermark == 10, "a time-out answers nothing"
-    assert leader.maximal_isr == {1, 2}
+    assert leader.in_sync.maximal == {1, 2}
     assert fetch(leader, 3, 12) is None, "not at once"
     leader.on_tick(100 + BACKOFF_MS)
     assert leader.take_ready().isr_proposal == proposed(9, LEADER)
@@ -129,12 +129,12 @@ def test_until_the_controller_answers_every_possible_isr_counts() -> None:
     assert leader.take_ready().isr_proposal is None
     leader.on_tick(200 + BACKOFF_MS)
     assert leader.take_ready().isr_proposal is not None, "until newer state answers, it is asked for"
-    assert leader.maximal_isr == {1, 2}
+    assert leader.in_sync.maximal == {1, 2}
 
     leader.on_state(state_of(isr=[1], partition_epoch=9))
-    assert leader.maximal_isr == {1, 2}, "this is the state that it was asked on"
+    assert leader.in_sync.maximal == {1, 2}, "this is the state that it was asked on"
     leader.on_state(state_of(isr=[1], partition_epoch=10))
-    assert leader.maximal_isr == {1}
+    assert leader.in_sync.maximal == {1}
     assert leader.take_ready().high_watermark == 12
 
 
@@ -254,7 +254,7 @@ def test_who_lags_is_left_out_when_it_is_asked_again() -> None:
     leader.on_proposal_unanswered(now_ms=LAG_MS_MAX)
     leader.on_tick(LAG_MS_MAX + BACKOFF_MS)
     assert leader.take_ready().isr_proposal == proposed(9, LEADER)
-    assert leader.maximal_isr == {1, 2, 3}
+    assert leader.in_sync.maximal == {1, 2, 3}
 
 
 def test_an_older_rule_of_joining_can_be_put_in_its_place() -> None:
@@ -351,7 +351,7 @@ def test_what_is_committed_is_held_by_every_isr_that_may_be_true(
             assert len(leader.isr) >= min(min_insync, 3)
         assert ready.high_watermark >= high_watermark
         high_watermark = ready.high_watermark
-        assert true_isr <= leader.maximal_isr
+        assert true_isr <= leader.in_sync.maximal
         for ack in ready.acks:
             end_offset = waiting.pop(ack.correlation_id)
             assert end_offset <= high_watermark or ack.code is not Code.NONE, "refused: nothing was promised"

@@ -363,18 +363,20 @@ def test_a_leader_that_nobody_fetches_from_refuses_those_who_wait_and_those_who_
     fetch(leader, 2, 10)
     fetch(leader, 3, 10)
     leader.on_appended(Offset(12), now_ms=500)
-    leader.on_produced(CorrelationId(1), Offset(11), 30_000)
-    leader.on_produced(CorrelationId(2), Offset(12), 30_000)
+    cut_off_from_ms = 500 + SILENCE_MS_MAX + 1
+    assert leader.on_produced(CorrelationId(1), Offset(11), cut_off_from_ms + 1) == cut_off_from_ms
+    assert leader.on_produced(CorrelationId(2), Offset(12), cut_off_from_ms + 1) == cut_off_from_ms
     leader.on_tick(500 + SILENCE_MS_MAX)
-    assert (leader.take_ready().acks, code_for_a_new_append(leader), leader.is_cut_off) == ((), Code.NONE, False)
+    assert (leader.take_ready().acks, code_for_a_new_append(leader)) == ((), Code.NONE)
+    assert not leader.silence.is_cut_off
     assert leader.next_deadline_ms() == 500 + SILENCE_MS_MAX + 1
     leader.on_tick(500 + SILENCE_MS_MAX + 1)
     told = [(ack.correlation_id, ack.code) for ack in leader.take_ready().acks]
     assert told == [(1, Code.NOT_LEADER_OR_FOLLOWER), (2, Code.NOT_LEADER_OR_FOLLOWER)]
     assert code_for_a_new_append(leader) is Code.NOT_LEADER_OR_FOLLOWER
-    assert leader.is_cut_off
+    assert leader.silence.is_cut_off
     fetch(leader, 3, 11, now_ms=500 + SILENCE_MS_MAX + 2)
-    assert (code_for_a_new_append(leader), leader.is_cut_off) == (Code.NONE, False)
+    assert (code_for_a_new_append(leader), leader.silence.is_cut_off) == (Code.NONE, False)
 
 
 def test_as_many_have_to_fetch_as_have_to_be_in_sync() -> None:
@@ -384,18 +386,18 @@ def test_as_many_have_to_fetch_as_have_to_be_in_sync() -> None:
         for follower in fetching:
             fetch(leader, follower, 9, now_ms=now_ms)
         leader.on_tick(now_ms)
-        assert leader.is_cut_off == is_cut_off, (min_insync, fetching)
+        assert leader.silence.is_cut_off == is_cut_off, (min_insync, fetching)
 
 
 def test_a_follower_with_nothing_to_fetch_is_not_silent() -> None:
     """In a fetch session it names nothing that has not changed; its silence counts from the next append."""
     leader = leader_of(state_of([1, 2], [1, 2]), min_insync=2)
     fetch(leader, 2, 10)
-    assert leader.cut_off_from_ms is None
+    assert leader.on_produced(CorrelationId(1), Offset(10), 1 << 40) == 1 << 40
     leader.on_tick(100 * SILENCE_MS_MAX)
     assert code_for_a_new_append(leader) is Code.NONE
     leader.on_appended(Offset(11), now_ms=100 * SILENCE_MS_MAX)
-    assert leader.cut_off_from_ms == 101 * SILENCE_MS_MAX + 1
+    assert leader.silence.cut_off_from_ms(Offset(11)) == 101 * SILENCE_MS_MAX + 1
 
 
 def test_where_nothing_was_written_a_follower_that_fetches_nothing_at_all_is_silent_too() -> None:
@@ -403,7 +405,7 @@ def test_where_nothing_was_written_a_follower_that_fetches_nothing_at_all_is_sil
     for follower in (2, 3):
         fetch(leader, follower, 10)
     leader.on_silent(TWO, 100)
-    assert not leader.is_cut_off
+    assert not leader.silence.is_cut_off
     leader.on_appended(Offset(11), now_ms=100)
     leader.on_produced(CorrelationId(1), Offset(11), 30_000)
     leader.on_silent(THREE, 101)
@@ -414,7 +416,7 @@ def test_where_nothing_was_written_a_follower_that_fetches_nothing_at_all_is_sil
     leader.on_silent(THREE, 103)
     assert leader.clone().canonical_key() == leader.canonical_key()
     fetch(leader, 3, 11, now_ms=104)
-    assert not leader.is_cut_off
+    assert not leader.silence.is_cut_off
 
 
 def test_whoever_may_be_in_sync_counts_and_where_these_are_too_few_whoever_could_be() -> None:
@@ -422,11 +424,11 @@ def test_whoever_may_be_in_sync_counts_and_where_these_are_too_few_whoever_could
     now_ms = SILENCE_MS_MAX + 1
     fetch(leader, 3, 1, now_ms=now_ms)
     leader.on_tick(now_ms)
-    assert leader.is_cut_off, "broker 3 is far behind, and broker 2 has to have what is committed"
+    assert leader.silence.is_cut_off, "broker 3 is far behind, and broker 2 has to have what is committed"
     fetch(leader, 3, 10, now_ms=now_ms)
-    assert leader.is_cut_off, "one question at a time: that broker 2 leaves is asked first"
+    assert leader.silence.is_cut_off, "one question at a time: that broker 2 leaves is asked first"
     leader.on_state(state_of([1, 2, 3], [1], partition_epoch=10))
-    assert not leader.is_cut_off, "broker 3 is on its way to the ISR"
+    assert not leader.silence.is_cut_off, "broker 3 is on its way to the ISR"
     assert code_for_a_new_append(leader) is Code.NOT_ENOUGH_REPLICAS
     leader.on_appended(Offset(12), now_ms=now_ms)
     leader.on_produced(CorrelationId(1), Offset(12), 30_000)
@@ -437,11 +439,11 @@ def test_whoever_may_be_in_sync_counts_and_where_these_are_too_few_whoever_could
 def test_a_leader_that_needs_fewer_is_not_cut_off_any_more() -> None:
     leader = leader_of(state_of([1, 2], [1, 2]), min_insync=2)
     leader.on_tick(SILENCE_MS_MAX + 1)
-    assert leader.is_cut_off
+    assert leader.silence.is_cut_off
     copy = leader.clone()
     assert copy.canonical_key() == leader.canonical_key()
     leader.on_settings(ReplicationSettings(min_insync_replicas=1, silence_ms_max=SILENCE_MS_MAX))
-    assert not leader.is_cut_off
+    assert not leader.silence.is_cut_off
     assert copy.canonical_key() != leader.canonical_key()
 
 
@@ -508,43 +510,6 @@ def test_what_is_not_said_is_as_kafka_has_it() -> None:
 
 
 # What is the case.
-
-
-def test_who_is_missing_from_the_isr_and_who_is_there_at_all() -> None:
-    alone = leader_of(state_of([1], [1]))
-    assert (alone.has_followers, alone.is_isr_whole, alone.isr_size_min, alone.active_followers) == (
-        False,
-        True,
-        1,
-        frozenset(),
-    )
-    whole = leader_of(min_insync=2)
-    assert (whole.has_followers, whole.is_isr_whole, whole.isr_size_min) == (True, True, 2)
-    assert whole.active_followers == {2, 3}
-    whole.on_brokers({LEADER: BrokerEpoch(1), TWO: BrokerEpoch(20)})
-    assert whole.active_followers == {2}
-    assert not leader_of(state_of([1, 2, 3], [1, 3])).is_isr_whole
-
-
-def test_what_the_slowest_follower_lacks_that_has_fetched() -> None:
-    leader = leader_of()
-    assert leader.lag_max == 0, "nobody has said anything yet"
-    fetch(leader, 2, 9)
-    assert leader.lag_max == 1
-    fetch(leader, 3, 4)
-    assert leader.lag_max == 6
-    fetch(leader, 3, 10)
-    leader.on_appended(Offset(12), now_ms=0)
-    assert leader.lag_max == 3
-
-
-def test_who_in_sync_has_all_below_an_offset() -> None:
-    leader = leader_of(state_of([1, 2, 3], [1, 2]))
-    assert leader.in_sync_at(0) == {}, "nobody has said anything yet"
-    fetch(leader, 2, 9)
-    fetch(leader, 3, 9)
-    assert leader.in_sync_at(9) == {TWO: 9}
-    assert leader.in_sync_at(10) == {}
 
 
 @pytest.mark.parametrize(

@@ -393,10 +393,10 @@ def test_a_leader_that_is_cut_off_refuses_and_takes_what_is_sent_again_once() ->
             assert refused.error_code == Code.NOT_LEADER_OR_FOLLOWER
             assert refused.current_leader is None
         assert leader.values() == [b"m0", b"m1"]
-        assert leader.partition().leader().is_cut_off
+        assert leader.partition().leader().silence.is_cut_off
         assert (await cluster.produce("x", acks=1)).error_code == Code.NONE, "who asks for less is not refused"
         await cluster.followers[0].start()
-        await until(lambda: not leader.partition().leader().is_cut_off)
+        await until(lambda: not leader.partition().leader().silence.is_cut_off)
         answers = [await produce(sequence) for sequence in (1, 2)]
         assert [(answer.error_code, answer.base_offset) for answer in answers] == [(Code.NONE, 1), (Code.NONE, 3)]
         await cluster.followers[1].start()

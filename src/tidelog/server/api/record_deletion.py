@@ -72,7 +72,7 @@ async def _deleted_everywhere(
 ) -> Offset | KafkaError:
     try:
         partition = node.broker.partition(one.topic, one.partition)
-        if not partition.leader().has_followers:
+        if not partition.leader().followers:
             return log_start_offset
         async with asyncio.timeout_at(deadline):
             is_done = await partition.deleted(log_start_offset)

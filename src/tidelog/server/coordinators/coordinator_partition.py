@@ -281,7 +281,7 @@ class CoordinatorPartition(Generic[M]):
     def _cut_off(self) -> KafkaError | None:
         """Why nobody is served while nothing can be committed here: another broker may know better by now."""
         replica = self.partition.replica
-        if replica is None or not replica.is_cut_off:
+        if replica is None or not replica.silence.is_cut_off:
             return None
         return refusal(
             Code.NOT_COORDINATOR,

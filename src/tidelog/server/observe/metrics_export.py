@@ -306,11 +306,11 @@ def _about_partitions(node: ObservedNode) -> Iterator[Metric]:
         if state is not None:
             under_replicated += not replica.isr.issuperset({*state.replicas} - {*state.adding_replicas})
             moving += bool(state.adding_replicas or state.removing_replicas)
-        in_sync, needed = len(replica.isr), replica.isr_size_min
+        in_sync, needed = len(replica.isr), replica.in_sync.size_min
         under_min_isr += in_sync < needed
         at_min_isr += in_sync == needed
-        cut_off += replica.is_cut_off
-        lag_max = max(lag_max, replica.lag_max)
+        cut_off += replica.silence.is_cut_off
+        lag_max = max(lag_max, replica.followers.lag_max(replica.log_end_offset))
     states = [state for topic in node.image.topics_by_id.values() for state in topic.partitions]
     leaderless = sum(state.leader is None for state in states)
     unpreferred = sum(state.leader not in (None, state.replicas[0]) for state in states)

@@ -289,7 +289,7 @@ class LeaderDriver(Role):
 
     def on_follower_changed(self, follower: BrokerId, is_silent: bool, now_ms: int) -> None:
         """A broker has fetched nothing from here for a session, whatever it follows; or it does again."""
-        if self._is_stopped or not self.replica.has_follower(follower):
+        if self._is_stopped or follower not in self.replica.followers:
             return
         try:
             if is_silent:
@@ -304,7 +304,7 @@ class LeaderDriver(Role):
 
     def _notify_followers_outside_isr(self) -> None:
         """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
-        if not self.replica.is_isr_whole:
+        if len(self.replica.isr) <= len(self.replica.followers):
             self.partition.notify_followers()
 
     def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
@@ -314,9 +314,7 @@ class LeaderDriver(Role):
         correlation_id = CorrelationId(self._last_correlation_id)
         self._waiting[correlation_id] = future
         deadline_ms = self._host.now_ms() + max(timeout_ms, 0)
-        self.replica.on_produced(correlation_id, Offset(end_offset), deadline_ms)
-        cut_off_from_ms = self.replica.cut_off_from_ms
-        self._due_at(deadline_ms if cut_off_from_ms is None else min(deadline_ms, cut_off_from_ms))
+        self._due_at(self.replica.on_produced(correlation_id, Offset(end_offset), deadline_ms))
         return future
 
     def deleted(self, offset: int) -> asyncio.Future[bool]:
@@ -327,7 +325,7 @@ class LeaderDriver(Role):
         return future
 
     def _complete_deletions(self) -> None:
-        starts = [self._log_starts.get(broker, -1) for broker in self.replica.active_followers]
+        starts = [self._log_starts.get(broker, -1) for broker in self.replica.followers.active]
         lowest = min(starts, default=self.partition.log.log_start_offset)
         waiting = []
         for offset, future in self._deletions:
@@ -352,11 +350,11 @@ class LeaderDriver(Role):
             self._acknowledge(ack.correlation_id, ack.code)
         if proposal is not None:
             self._host.propose(self, proposal)
-        if replica.is_cut_off != self._is_cut_off:
-            self._is_cut_off = replica.is_cut_off
+        if replica.silence.is_cut_off != self._is_cut_off:
+            self._is_cut_off = not self._is_cut_off
             self._host.on_cut_off(self, self._is_cut_off)
             self.partition.on_cut_off()
-        if self._due_ms is None and replica.has_followers:
+        if self._due_ms is None and replica.followers.progress:
             self._reschedule_deadline()
 
     def _acknowledge(self, correlation_id: CorrelationId, code: Code) -> None:

@@ -148,7 +148,7 @@ class Replication:
             return None
         near = [
             (end_offset, -broker_id, broker_id)
-            for broker_id, end_offset in leader.in_sync_at(offset).items()
+            for broker_id, end_offset in leader.followers.ends_from(offset, leader.isr).items()
             if self._racks.get(broker_id) == rack
         ]
         return max(near)[2] if near else None
