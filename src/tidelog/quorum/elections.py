@@ -26,8 +26,8 @@ from tidelog.quorum.values import (
     Role,
     VoteAnswer,
     VoteRequested,
-    VoterSet,
 )
+from tidelog.quorum.voters_in_force import VotersInForce
 
 FIRST_ELECTION_MS = 150
 """After a start, a voter that reached another one, and heard of no leader, waits for so long at most."""
@@ -47,7 +47,6 @@ class Elections:
     Attributes:
         standing: what came of it.
         asking: whom the role asks something: for a vote, to follow, or to succeed; None if nobody.
-        is_leaving: whether a change that is not committed yet removes us: until it is, we may be needed to lead.
         granting: who voted for us in this epoch, once we were elected.
         campaign_ms: when to ask for a pre-vote; while asking, when to give up.
     """
@@ -62,21 +61,26 @@ class Elections:
         "_preferred",
         "_rng",
         "_settings",
+        "_voters",
         "_yield_ms",
         "granting",
-        "is_leaving",
         "outstanding",
         "standing",
-        "voters",
     )
 
     def __init__(
-        self, standing: Standing, voters: VoterSet, log: QuorumLog, *, settings: QuorumSettings, rng: Rng, now_ms: int
+        self,
+        standing: Standing,
+        voters: VotersInForce,
+        log: QuorumLog,
+        *,
+        settings: QuorumSettings,
+        rng: Rng,
+        now_ms: int,
     ) -> None:
         """Begin. Who votes alone tries at once."""
         self.standing = standing
-        self.voters = voters
-        self.is_leaving = False
+        self._voters = voters
         self.outstanding: OutstandingRequests | None = None
         self.granting: tuple[ReplicaKey, ...] = ()
         self._log = log
@@ -88,19 +92,10 @@ class Elections:
         self._is_stopping = False
         self._defeats = 0
         self._yield_ms: int | None = None
-        is_alone = self.is_voter and voters.majority_size == 1
+        is_alone = voters.has_us and voters.latest.majority_size == 1
         self._campaign_ms = now_ms if is_alone else now_ms + self._election_timeout_ms()
 
     # What is the case.
-
-    @property
-    def is_voter(self) -> bool:
-        return self.voters.is_voter(self.standing.key)
-
-    @property
-    def others(self) -> tuple[BrokerId, ...]:
-        """The other voters."""
-        return tuple(voter for voter in self.voters.ids if voter != self.standing.key.node_id)
 
     def next_deadline_ms(self, *, is_busy: bool) -> int | None:
         """When `proceed` has something to do because of the time."""
@@ -114,10 +109,10 @@ class Elections:
     def message_for(self, target: BrokerId) -> PeerRequest:
         """The request that this role sends to each of the others."""
         standing = self.standing
-        voter, key = self.voters.voter(target), standing.key
+        voter, key = self._voters.latest.voter(target), standing.key
         target_key = ReplicaKey(target) if voter is None else voter.key
         if standing.role is Role.LEADER:
-            own = self.voters.voter(key.node_id)
+            own = self._voters.latest.voter(key.node_id)
             endpoints = () if own is None else own.endpoints
             return EpochBegun(standing.leader_epoch, key.node_id, target_key, endpoints)
         if standing.role is Role.RESIGNED:
@@ -234,9 +229,10 @@ class Elections:
         if self.standing.role is Role.FOLLOWER and not self.standing.is_leader_lost:
             self._campaign_ms = max(self._campaign_ms, now_ms + self._settings.fetch_timeout_ms)
 
-    def on_voters(self, voters: VoterSet) -> None:
-        self.voters = voters
-        if self.standing.role in (Role.PROSPECTIVE, Role.CANDIDATE) and not self.is_voter and not self.is_leaving:
+    def on_voters_changed(self) -> None:
+        """Another set counts: who was removed for good tries no more."""
+        may_lead = self._voters.has_us or self._voters.is_leaving
+        if self.standing.role in (Role.PROSPECTIVE, Role.CANDIDATE) and not may_lead:
             self._move(Cause.REMOVED)
 
     def on_stopping(self, now_ms: int) -> None:
@@ -263,12 +259,12 @@ class Elections:
             self._yield_ms = None
         self._count(now_ms)
 
-    def clone(self, log: QuorumLog) -> Elections:
+    def clone(self, standing: Standing, voters: VotersInForce, log: QuorumLog) -> Elections:
+        """A copy over copies of what it looks at."""
         copy = Elections.__new__(Elections)
         for name in Elections.__slots__:
             setattr(copy, name, getattr(self, name))
-        copy._log = log
-        copy.standing = self.standing.clone()
+        copy.standing, copy._voters, copy._log = standing, voters, log
         copy._ballot = None if self._ballot is None else self._ballot.clone()
         copy.outstanding = None if self.outstanding is None else self.outstanding.clone()
         return copy
@@ -276,11 +272,9 @@ class Elections:
     def canonical_key(self) -> tuple[object, ...]:
         """The state without its clocks, for comparisons."""
         return (
-            self.standing.canonical_key(),
-            self.voters,
             None if self._ballot is None else self._ballot.canonical_key(),
             None if self.outstanding is None else self.outstanding.canonical_key(),
-            (self._is_fresh, self._is_stopping, self._yield_ms is None, self.is_leaving),
+            (self._is_fresh, self._is_stopping, self._yield_ms is None),
             self._preferred,
         )
 
@@ -288,7 +282,7 @@ class Elections:
 
     @property
     def _may_campaign(self) -> bool:
-        may_lead = (self.is_voter or self.is_leaving) and self.standing.may_vote
+        may_lead = (self._voters.has_us or self._voters.is_leaving) and self.standing.may_vote
         return self.standing.role in WAITING and may_lead and not self._is_stopping
 
     def _succeed(self, preferred: tuple[ReplicaKey, ...], now_ms: int, *, is_busy: bool) -> None:
@@ -310,15 +304,15 @@ class Elections:
 
     def _request_votes(self, now_ms: int) -> None:
         self._ballot = Ballot(self.standing.key.node_id)
-        self._begin_requests(self.others, now_ms, 5 * self._settings.retry_backoff_ms)
+        self._begin_requests(self._voters.others, now_ms, 5 * self._settings.retry_backoff_ms)
         self._campaign_ms = now_ms + self._election_timeout_ms()
 
     def _count(self, now_ms: int) -> None:
         ballot = self._ballot
         if ballot is None:
             return
-        if not ballot.is_won(self.voters):
-            if ballot.is_lost(self.voters) or now_ms >= self._campaign_ms:
+        if not ballot.is_won(self._voters.latest):
+            if ballot.is_lost(self._voters.latest) or now_ms >= self._campaign_ms:
                 self._lose(now_ms)
         elif self.standing.role is Role.CANDIDATE:
             self._become_leader(ballot, now_ms)
@@ -329,10 +323,10 @@ class Elections:
     def _become_leader(self, ballot: Ballot, now_ms: int) -> None:
         self._move(Cause.ELECTED)
         self.standing.leader_id = self.standing.key.node_id
-        self.granting = tuple(voter.key for voter in self.voters.voters if voter.key.node_id in ballot.granted)
+        self.granting = tuple(voter.key for voter in self._voters.latest.voters if voter.key.node_id in ballot.granted)
         self._defeats = 0
         self._is_fresh = False
-        self._begin_requests(self.others, now_ms, self._settings.fetch_timeout_ms // 2)
+        self._begin_requests(self._voters.others, now_ms, self._settings.fetch_timeout_ms // 2)
 
     def _lose(self, now_ms: int) -> None:
         """Too many refused, or too few answered: try again after a random while."""

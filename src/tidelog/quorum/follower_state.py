@@ -64,6 +64,10 @@ class FollowerState:
     def is_disk_busy(self) -> bool:
         return self.is_truncating or self.is_appending or self.is_loading
 
+    def awaits(self, number: int) -> bool:
+        """Whether that fetch has to be answered yet: the records of no other one are ever to be appended."""
+        return self.awaited is not None and self.awaited.number == number
+
     def request_target(self, others: tuple[BrokerId, ...]) -> BrokerId | None:
         """Whose turn it is; None if there is nobody."""
         return others[self._turn % len(others)] if others else None
@@ -90,7 +94,7 @@ class FollowerState:
     def take_awaited(self, number: int) -> Awaited | None:
         """The fetch that this answers; None if nobody waits for that."""
         awaited = self.awaited
-        if awaited is None or awaited.number != number:
+        if not self.awaits(number):
             return None
         self.awaited = None
         return awaited

@@ -28,16 +28,16 @@ def decide_add_voter(node: QuorumNode, voter: Voter, now_ms: int, *, caught_up_w
     """
     check_may_change(node)
     key = voter.key
-    if node.voters.voter(key.node_id) is not None:
+    if node.voters.latest.voter(key.node_id) is not None:
         raise refusal(Code.DUPLICATE_VOTER, f"node {key.node_id} is a voter; to replace its directory remove it first")
-    progress = node.progress_of(key)
+    progress = None if node.leading is None else node.leading.progress_of(key)
     caught_up_ms = None if progress is None else progress.last_caught_up_ms
     if caught_up_ms is None or now_ms - caught_up_ms > caught_up_within_ms:
         raise refusal(
             Code.REQUEST_TIMED_OUT,
             f"node {key.node_id} has not caught up with the metadata log: start it as an observer, and wait",
         )
-    return node.voters.with_voter(voter)
+    return node.voters.latest.with_voter(voter)
 
 
 def decide_remove_voter(node: QuorumNode, key: ReplicaKey) -> VoterSet:
@@ -49,9 +49,9 @@ def decide_remove_voter(node: QuorumNode, key: ReplicaKey) -> VoterSet:
     """
     check_may_change(node)
     _checked_voter(node, key)
-    if len(node.voters.voters) == 1:
+    if len(node.voters.latest.voters) == 1:
         raise refusal(Code.INVALID_REQUEST, f"node {key.node_id} is the only voter: add another one first")
-    return node.voters.without_voter(key.node_id)
+    return node.voters.latest.without_voter(key.node_id)
 
 
 def decide_update_voter(node: QuorumNode, voter: Voter) -> VoterSet:
@@ -61,11 +61,11 @@ def decide_update_voter(node: QuorumNode, voter: Voter) -> VoterSet:
         KafkaError: as `check_may_change`; VOTER_NOT_FOUND if no voter has that id and directory.
     """
     check_may_change(node)
-    known = _checked_voter(node, voter.key)
+    known, voters = _checked_voter(node, voter.key), node.voters.latest
     moved = replace(known, endpoints=voter.endpoints)
     if moved == known:
-        return node.voters
-    return replace(node.voters, voters=tuple(moved if one is known else one for one in node.voters.voters))
+        return voters
+    return replace(voters, voters=tuple(moved if one is known else one for one in voters.voters))
 
 
 def check_may_change(node: QuorumNode) -> None:
@@ -76,21 +76,21 @@ def check_may_change(node: QuorumNode) -> None:
             configuration; REQUEST_TIMED_OUT, to be tried again, while nothing of this epoch is committed, or while
             another change is not.
     """
-    if node.role is not Role.LEADER:
+    if node.standing.role is not Role.LEADER:
         raise refusal(Code.NOT_LEADER_OR_FOLLOWER, f"node {node.key.node_id} does not lead the quorum")
-    if node.voters.version == 0:
+    if node.voters.latest.version == 0:
         raise refusal(
             Code.UNSUPPORTED_VERSION,
             "the voters come from controller.quorum.voters: change it on all nodes, or format with kraft.version 1",
         )
     if not node.is_active:
-        raise refusal(Code.REQUEST_TIMED_OUT, f"nothing is committed yet in leader epoch {node.leader_epoch}")
-    if node.is_voter_change_pending:
+        raise refusal(Code.REQUEST_TIMED_OUT, f"nothing is committed yet in leader epoch {node.standing.leader_epoch}")
+    if node.voters.is_change_pending:
         raise refusal(Code.REQUEST_TIMED_OUT, "another change of the voters is not committed yet")
 
 
 def _checked_voter(node: QuorumNode, key: ReplicaKey) -> Voter:
-    voter = node.voters.voter(key.node_id)
+    voter = node.voters.latest.voter(key.node_id)
     if voter is None or not is_same_replica(voter.key, key):
         raise refusal(Code.VOTER_NOT_FOUND, f"node {key.node_id} with directory {key.directory_id} is no voter")
     return voter

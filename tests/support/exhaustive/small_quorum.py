@@ -134,7 +134,7 @@ class Part(NamedTuple):
 
     @property
     def leads(self) -> bool:
-        return self.node is not None and self.node.role is Role.LEADER
+        return self.node is not None and self.node.standing.role is Role.LEADER
 
 
 class Sent(NamedTuple):
@@ -206,7 +206,7 @@ class Bench:
         self.lineage = LeaderEpochLineage()
         self.node: QuorumNode | None = None
         if part.node is not None:
-            self.lineage = part.node._log.lineage.clone()
+            self.lineage = part.node.log.lineage.clone()
             self.node = part.node.clone(self.lineage)
 
     def start(self) -> None:
@@ -241,7 +241,7 @@ class Bench:
         """Start the log anew behind the snapshot; not if another node leads meanwhile, and the snapshot stays."""
         node = self.node
         assert node is not None
-        if node.role is Role.FOLLOWER:
+        if node.standing.role is Role.FOLLOWER:
             self._start_at_loaded()
             assert self.snapshot is not None
             node.on_snapshot_loaded(self.snapshot, self.now_ms)
@@ -332,10 +332,10 @@ class Bench:
         if node is None:
             return Part(disk, None, 0)
         self._forget_what_is_of_no_effect(node)
-        asking, awaited = node._elections.outstanding, node._following.awaited
+        asking, awaited = node._elections.outstanding, node.following.awaited
         asks = []
         if awaited is not None:
-            is_seeking = node.leader_id is None or node._elections.standing.is_leader_lost
+            is_seeking = node.standing.leader_id is None or node.standing.is_leader_lost
             targets = [at for at in range(self.world.size) if at != self.number] if is_seeking else [awaited.target - 1]
             asks = [Asking(target, awaited.fetch) for target in targets]
         if asking is not None:
@@ -344,14 +344,14 @@ class Bench:
 
     def _forget_what_is_of_no_effect(self, node: QuorumNode) -> None:
         """In this world: who seeks a leader may ask anybody, and who leads tells nobody."""
-        following, elections = node._following, node._elections
+        following, elections = node.following, node._elections
         following._turn = following._failures = 0
-        if following.awaited is not None and node.leader_id is None:
+        if following.awaited is not None and node.standing.leader_id is None:
             following.awaited = following.awaited._replace(target=BrokerId(0))
         told = following.leader_high_watermark
         if told is not None and told <= (node.high_watermark or 0):
             following.leader_high_watermark = None
-        if not self.world.bounds.is_told and node.role in (Role.LEADER, Role.RESIGNED):
+        if not self.world.bounds.is_told and node.standing.role in (Role.LEADER, Role.RESIGNED):
             elections.outstanding, elections._preferred = None, ()
 
     def _open(self, node: QuorumNode, leader_epoch: LeaderEpoch) -> None:
@@ -403,7 +403,7 @@ class SmallQuorum:
             if told.amnesias < bool(self.bounds.amnesia):
                 spent = told._replace(amnesias=told.amnesias + 1)
                 found.append((("forget", at + 1), self._happen(state, at, ("forget", self.bounds.amnesia), told=spent)))
-            if at < self.bounds.candidates and part.node.leader_epoch < self.bounds.epochs:
+            if at < self.bounds.candidates and part.node.standing.leader_epoch < self.bounds.epochs:
                 found.append((("time-out", at + 1), self._happen(state, at, "time-out")))
             if part.leads and told.records < self.bounds.records:
                 spent = told._replace(records=told.records + 1)
@@ -412,7 +412,7 @@ class SmallQuorum:
             if has_news and told.snapshots < self.bounds.snapshots:
                 spent = told._replace(snapshots=told.snapshots + 1)
                 found.append((("snapshot", at + 1), self._happen(state, at, "snapshot", told=spent)))
-            if part.node._following.is_loading and part.node._following.load is None:
+            if part.node.following.is_loading and part.node.following.load is None:
                 found.append((("finish-load", at + 1), self._happen(state, at, "finish-load")))
             if part.disk.synced < len(part.disk.records):
                 found.append((("sync", at + 1), self._happen(state, at, "sync")))
@@ -435,7 +435,11 @@ class SmallQuorum:
         for at in range(self.size):
             part = self.parts[state[at]]
             node, disk = part.node, part.disk
-            who = "down" if node is None else f"{node.role.value} epoch={node.leader_epoch} hw={node.high_watermark}"
+            who = (
+                "down"
+                if node is None
+                else f"{node.standing.role.value} epoch={node.standing.leader_epoch} hw={node.high_watermark}"
+            )
             log = f"log={list(disk.records)} from {disk.start} synced={disk.synced}"
             lines.append(f"{at + 1} {who} {log}" + (f" loaded={list(disk.loaded)}" if disk.loaded else ""))
         return "\n".join(lines)
@@ -546,7 +550,7 @@ class SmallQuorum:
         node = part.node
         key: tuple[object, ...] = (at, part.disk)
         if node is not None:
-            standing = node._elections.standing
+            standing = node.standing
             is_alive = standing.is_leader_alive(part.now_ms, SETTINGS.fetch_timeout_ms)
             key = (*key, node.canonical_key(), is_alive and self.bounds.has_pre_votes)
         number = self._known.setdefault(key, len(self.parts))
@@ -575,15 +579,15 @@ def _events(bench: Bench) -> dict[str, Callable[..., None]]:
         if deadline_ms is not None:
             bench.now_ms = max(bench.now_ms, deadline_ms)
             bench.node.on_tick(bench.now_ms)
-        while bench.node.role is Role.PROSPECTIVE and not bench.world.bounds.has_pre_votes:
-            asking, epoch = bench.node._elections.outstanding, bench.node.leader_epoch
+        while bench.node.standing.role is Role.PROSPECTIVE and not bench.world.bounds.has_pre_votes:
+            asking, epoch = bench.node._elections.outstanding, bench.node.standing.leader_epoch
             assert asking is not None
             granted = VoteAnswer(Code.NONE, epoch, None, is_granted=True)
             bench.node.on_answered(next(iter(asking._awaited)), granted, bench.now_ms)
 
     def write(_: object) -> None:
         assert bench.node is not None
-        bench.write((bench.node.leader_epoch,))
+        bench.write((bench.node.standing.leader_epoch,))
 
     def request(event: tuple[str, int, PeerRequest]) -> None:
         node, message = bench.node, event[2]
@@ -625,7 +629,7 @@ def _heads(answer: FetchAnswer) -> tuple[Code, LeaderEpoch, BrokerId | None, Off
 
 def _number_of(node: QuorumNode, asking: Asking) -> int:
     """Under which number the node waits for that, on this way to its state."""
-    awaited, others = node._following.awaited, node._elections.outstanding
+    awaited, others = node.following.awaited, node._elections.outstanding
     if isinstance(asking.message, QuorumFetch):
         return -1 if awaited is None else awaited.number
     found = [] if others is None else [number for number, to in others._awaited.items() if to == asking.target + 1]

@@ -205,10 +205,10 @@ def _line(machine: Machine, is_voter: bool) -> str:
     name, node = name_of(machine.id), machine.node
     if node is None:
         return f"{name} down"
-    role = node.role.value if is_voter or node.role is not Role.FOLLOWER else "observer"
+    role = node.standing.role.value if is_voter or node.standing.role is not Role.FOLLOWER else "observer"
     texts = [_text(record) for record in machine.records]
     texts.insert(machine.high_watermark, "|")
-    return f"{name} {role:<11} epoch={node.leader_epoch}  [{' '.join(texts)}]"
+    return f"{name} {role:<11} epoch={node.standing.leader_epoch}  [{' '.join(texts)}]"
 
 
 def _text(record: Record) -> str:

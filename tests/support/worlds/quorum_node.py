@@ -112,7 +112,7 @@ class OneNode:
         self.unanswered: dict[int, QuorumRequest] = {one.number: one for one in self.ready.requests}
 
     def is_in(self, role: Role) -> bool:
-        return self.node.role is role
+        return self.node.standing.role is role
 
     def take(self) -> QuorumReady:
         """What it owes now."""
@@ -198,33 +198,33 @@ class OneNode:
     def wait_for(self, role: Role) -> None:
         """Until it has that role because of the time."""
         for _ in range(100):
-            if self.node.role is role:
+            if self.node.standing.role is role:
                 return
             deadline_ms = self.node.next_deadline_ms()
             assert deadline_ms is not None
             self.wait(deadline_ms - self.now_ms)
-        raise AssertionError(f"it is {self.node.role} for ever")
+        raise AssertionError(f"it is {self.node.standing.role} for ever")
 
     def vote_for_it(self, *voters: int) -> None:
         """Those grant what it asks for now, a vote or a pre-vote."""
-        role = self.node.role
+        role = self.node.standing.role
         for voter in voters:
             asked = self.asked(voter)
-            if self.node.role is role and asked and isinstance(asked[-1].message, VoteRequested):
-                self.answer(VoteAnswer(Code.NONE, self.node.leader_epoch, None, is_granted=True), voter)
+            if self.node.standing.role is role and asked and isinstance(asked[-1].message, VoteRequested):
+                self.answer(VoteAnswer(Code.NONE, self.node.standing.leader_epoch, None, is_granted=True), voter)
 
     def lead(self, *, is_synced: bool = True) -> int:
         """It is elected by the others, and opens its epoch; returns where that starts."""
-        others = [number for number in self.node.voters.ids if number != self.node.key.node_id]
+        others = [number for number in self.node.voters.latest.ids if number != self.node.key.node_id]
         self.wait_for(Role.PROSPECTIVE)
         self.vote_for_it(*others)
         self.vote_for_it(*others)
-        assert self.node.role is Role.LEADER
+        assert self.node.standing.role is Role.LEADER
         return self.open(is_synced=is_synced)
 
     def open(self, *, is_synced: bool = True) -> int:
-        start = self.node.log_end_offset
-        self.lineage.assign(self.node.leader_epoch, start)
+        start = self.node.log.log_end_offset
+        self.lineage.assign(self.node.standing.leader_epoch, start)
         self.node.on_epoch_opened(start, self.now_ms)
         if is_synced:
             self.node.on_synced(Offset(start + 1), self.now_ms)
@@ -240,4 +240,4 @@ class OneNode:
 
     def follow(self, epoch: int, leader: int) -> None:
         assert self.begin(epoch, leader) is Code.NONE
-        assert self.node.role is Role.FOLLOWER
+        assert self.node.standing.role is Role.FOLLOWER

@@ -61,7 +61,7 @@ def _happen(world: QuorumWorld, rng: Random, step: int) -> None:
     down = [machine for machine in machines if machine.node is None]
     drawn = rng.random()
     if drawn < 0.35:
-        leading = [one for one in up if one.node is not None and one.leads and one.node.epoch_start is not None]
+        leading = [one for one in up if one.leads and one.has_opened]
         if leading:
             rng.choice(leading).propose(f"m{step}")
     elif drawn < 0.43 and up:
@@ -111,7 +111,7 @@ def _change_voters(world: QuorumWorld, rng: Random) -> None:
     leader, key = rng.choice(leading), rng.choice(list(world.machines.values())).key
     assert leader.node is not None
     try:
-        if leader.node.voters.is_voter(key):
+        if leader.node.voters.latest.is_voter(key):
             voters = decide_remove_voter(leader.node, key)
         else:
             voters = decide_add_voter(leader.node, Voter(key), world.now_ms)

@@ -121,7 +121,13 @@ class Machine:
 
     @property
     def leads(self) -> bool:
-        return self.node is not None and self.node.role is Role.LEADER
+        return self.node is not None and self.node.standing.role is Role.LEADER
+
+    @property
+    def has_opened(self) -> bool:
+        """Whether it leads, and its epoch has begun."""
+        leading = None if self.node is None else self.node.leading
+        return leading is not None and leading.epoch_start is not None
 
     # Starting and stopping.
 
@@ -200,9 +206,9 @@ class Machine:
         """Append a record as the leader; returns its offset."""
         node = self.node
         assert node is not None
-        assert node.epoch_start is not None, "it does not lead"
+        assert self.has_opened, "it does not lead"
         offset = len(self.records)
-        self._write([Record(node.leader_epoch, value)], node)
+        self._write([Record(node.standing.leader_epoch, value)], node)
         self.pump()
         return offset
 
@@ -229,7 +235,7 @@ class Machine:
             node.on_fetch_request(ticket, message, now_ms)
         self.pump()
         is_probe = isinstance(message, QuorumFetch) and message.fetch_offset == PROBE_OFFSET
-        if is_probe and node is self.node and node.is_active and node.high_watermark == node.log_end_offset:
+        if is_probe and node is self.node and node.is_active and node.high_watermark == node.log.log_end_offset:
             self.propose("nothing")
 
     def on_answer(self, number: int, answer: Answer, records: tuple[Record, ...]) -> None:
@@ -363,7 +369,7 @@ class Machine:
 
     def _publish_voters(self, node: QuorumNode) -> None:
         voters, end = self._voters_of_log()
-        if voters != node.voters or end != node.voters_end_offset:
+        if voters != node.voters.latest or end != node.voters.end_offset:
             node.on_voters(voters, self.world.now_ms, end_offset=end)
 
     def _schedule_tick(self) -> None:
@@ -432,9 +438,10 @@ class QuorumWorld:
     def active(self) -> Machine | None:
         """A leader that has committed a record of its epoch."""
         leader = self.leader
-        if leader is None or leader.node is None or leader.node.epoch_start is None:
+        leading = None if leader is None or leader.node is None else leader.node.leading
+        if leader is None or leading is None or leading.epoch_start is None:
             return None
-        return leader if leader.high_watermark > leader.node.epoch_start else None
+        return leader if leader.high_watermark > leading.epoch_start else None
 
     # Time.
 
@@ -539,8 +546,8 @@ class QuorumWorld:
     def fetch_snapshot(self, machine: Machine, snapshot: SnapshotId) -> None:
         node = machine.node
         assert node is not None
-        leader = None if node.leader_id is None else self.machines.get(node.leader_id)
-        incarnation, epoch = machine.incarnation, node.leader_epoch
+        leader = None if node.standing.leader_id is None else self.machines.get(node.standing.leader_id)
+        incarnation, epoch = machine.incarnation, node.standing.leader_epoch
 
         def arrives() -> None:
             if machine.incarnation != incarnation:
@@ -618,10 +625,10 @@ class QuorumWorld:
     def check(self, machine: Machine) -> None:
         """After each step of a machine."""
         node = machine.node
-        if node is None or node.role is not Role.LEADER:
+        if node is None or node.standing.role is not Role.LEADER:
             return
-        if self.leaders.setdefault(node.leader_epoch, machine.key) != machine.key:
-            raise BrokenError(f"OneLeaderAnEpoch: {machine.key} leads in {node.leader_epoch} as well")
+        if self.leaders.setdefault(node.standing.leader_epoch, machine.key) != machine.key:
+            raise BrokenError(f"OneLeaderAnEpoch: {machine.key} leads in {node.standing.leader_epoch} as well")
 
     def check_logs(self) -> None:
         """Where two logs have the same epoch at the same offset they are the same up to there."""
@@ -642,8 +649,9 @@ class QuorumWorld:
             if node is None:
                 lines.append(f"{machine.id} down, {len(machine.records)} records")
             else:
+                standing = node.standing
                 lines.append(
-                    f"{machine.id} {node.role.value} epoch={node.leader_epoch} leader={node.leader_id} "
+                    f"{machine.id} {standing.role.value} epoch={standing.leader_epoch} leader={standing.leader_id} "
                     f"end={len(machine.records)} synced={machine.synced_end} committed={node.high_watermark}"
                 )
         return "\n".join(lines)
@@ -655,7 +663,7 @@ def _same_epoch(one: Record, other: Record) -> bool:
 
 def _epoch(machine: Machine) -> LeaderEpoch:
     assert machine.node is not None
-    return machine.node.leader_epoch
+    return machine.node.standing.leader_epoch
 
 
 def _saved_epoch(machine: Machine) -> int:

@@ -112,7 +112,7 @@ def test_an_answer_of_an_older_epoch_is_not_taken() -> None:
     one.follow(4, 3)
     one.node.on_answered(asked.number, served(3, 2, 6, high_watermark=6, end=9), one.now_ms)
     ready = one.take()
-    assert (ready.append, ready.high_watermark, one.node.leader_id) == (None, None, 3)
+    assert (ready.append, ready.high_watermark, one.node.standing.leader_id) == (None, None, 3)
 
 
 def test_what_was_handed_out_is_done_though_the_epoch_is_another() -> None:
@@ -161,7 +161,11 @@ def test_an_observer_asks_one_voter_after_the_other_until_it_knows_who_leads() -
     assert asked[0] == asked[3]
     assert set(asked) == {1, 2, 3}
     one.answer(FetchAnswer(Code.FENCED_LEADER_EPOCH, LeaderEpoch(5), BrokerId(3), Offset(0)))
-    assert (one.node.role, one.node.leader_epoch, one.node.leader_id) == (Role.FOLLOWER, 5, 3)
+    assert (one.node.standing.role, one.node.standing.leader_epoch, one.node.standing.leader_id) == (
+        Role.FOLLOWER,
+        5,
+        3,
+    )
     assert one.ready.requests[0].target == 3, "at once"
 
 

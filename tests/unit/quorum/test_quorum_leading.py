@@ -30,7 +30,7 @@ def leader(*, log_end: int = 4, commit: bool = True) -> OneNode:
     """Node 1 leads epoch 3 from offset 4 on; replica 2 has it all, so that 5 is committed."""
     one = OneNode(lineage=((1, 0), (2, 2)), log_end=log_end, state=QuorumState(LeaderEpoch(2)))
     assert one.lead() == log_end
-    assert one.node.leader_epoch == 3
+    assert one.node.standing.leader_epoch == 3
     if commit:
         assert one.ask(fetch(2, 3, log_end + 1, 3)) == served(3, 1, log_end + 1, high_watermark=log_end + 1)
         assert one.node.high_watermark == log_end + 1
@@ -208,9 +208,9 @@ def test_a_newer_fetch_of_a_replica_takes_the_place_of_its_older_one() -> None:
 def test_waiting_fetches_are_bounded() -> None:
     one = leader()
     assert one.ask(fetch(4, 3, 5, 3, 5)) is None
-    assert one.node._leading is not None
-    parked = one.node._leading._parked[key(4)]
-    one.node._leading._parked |= {key(number): parked for number in range(100, 100 + PARKED_MAX)}
+    assert one.node.leading is not None
+    parked = one.node.leading._parked[key(4)]
+    one.node.leading._parked |= {key(number): parked for number in range(100, 100 + PARKED_MAX)}
     assert one.ask(fetch(5, 3, 5, 3, 5)) == served(3, 1, 5, high_watermark=5)
 
 
@@ -260,7 +260,7 @@ def test_fetches_wait_for_the_epoch_to_be_open_and_are_judged_then() -> None:
     one.vote_for_it(2, 3)
     assert one.ask(fetch(2, 3, 6, 2)) is None, "epoch 2 is unknown here; where it diverges the lineage will tell"
     ticket = one.ticket
-    start = one.node.log_end_offset
+    start = one.node.log.log_end_offset
     one.lineage.assign(LeaderEpoch(3), start)
     one.node.on_epoch_opened(start, one.now_ms)
     assert one.answer_to(ticket) == served(3, 1, 6, diverging=(1, 4))
@@ -325,7 +325,7 @@ def test_two_of_five_are_no_majority() -> None:
     one.lead()
     for _ in range(3):
         one.wait(1_400)
-        if one.node.role is Role.LEADER:
+        if one.node.standing.role is Role.LEADER:
             one.ask(fetch(2, 1, 1, 1))
     assert one.is_in(Role.RESIGNED)
 

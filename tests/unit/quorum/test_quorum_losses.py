@@ -28,7 +28,7 @@ def test_it_grants_neither_votes_nor_pre_votes_and_never_stands() -> None:
     node = lost_node()
     assert not node.ask_vote(2, 5, 4, 10, is_pre_vote=True)
     assert not node.ask_vote(2, 5, 4, 10)
-    assert node.node.leader_epoch == 5
+    assert node.node.standing.leader_epoch == 5
     assert node.end(5, 2, 1) is Code.NONE  # named as the first successor
     for _ in range(20):
         node.wait(1_000)

@@ -35,7 +35,7 @@ def leader() -> OneNode:
 
 def change(one: OneNode, voters: VoterSet) -> None:
     """What the leader decided is appended."""
-    end = Offset(one.node.log_end_offset + 1)
+    end = Offset(one.node.log.log_end_offset + 1)
     one.node.on_appended(end, one.now_ms)
     one.node.on_voters(voters, one.now_ms)
     one.node.on_synced(end, one.now_ms)
@@ -49,14 +49,15 @@ def refused(code: Code) -> pytest.RaisesExc[KafkaError]:
 def test_one_more_counts_as_soon_as_it_is_in_the_log() -> None:
     one = leader()
     change(one, decide_add_voter(one.node, Voter(key(4)), one.now_ms))
-    assert one.node.voters.ids == (1, 2, 3, 4)
-    assert 4 in {asked.target for asked in one.asked()} or one.node.progress_of(key(4)) is not None
+    assert one.node.voters.latest.ids == (1, 2, 3, 4)
+    assert one.node.leading is not None
+    assert 4 in {asked.target for asked in one.asked()} or one.node.leading.progress_of(key(4)) is not None
     one.ask(fetch(2, 1, 2, 1))
     assert one.node.high_watermark == 1, "two of four"
-    assert one.node.is_voter_change_pending
+    assert one.node.voters.is_change_pending
     one.ask(fetch(4, 1, 2, 1))
     assert one.node.high_watermark == 2
-    assert not one.node.is_voter_change_pending
+    assert not one.node.voters.is_change_pending
 
 
 def test_one_less_counts_at_once_as_well_and_a_leader_leaves_when_that_is_committed() -> None:
@@ -115,7 +116,7 @@ def test_a_voter_that_moves_keeps_its_place() -> None:
     change(one, voters)
     assert decide_update_pending(one) is Code.REQUEST_TIMED_OUT
     one.ask(fetch(2, 1, 2, 1))
-    assert decide_update_voter(one.node, moved) is one.node.voters
+    assert decide_update_voter(one.node, moved) is one.node.voters.latest
 
 
 def test_a_voter_that_moves_without_naming_its_directory_keeps_it() -> None:
@@ -175,7 +176,7 @@ def test_who_is_being_removed_may_lead_until_that_is_committed() -> None:
     leader.start()
     world.machine(others[0]).start()  # of the two that vote by now, one; of the three before, two
     world.run(20_000)
-    assert leader.node.role is not Role.LEADER or not world.active, "the new set needs both"
+    assert leader.node.standing.role is not Role.LEADER or not world.active, "the new set needs both"
     world.machine(others[1]).start()
     world.run_until(lambda: world.active not in (None, leader))
 
@@ -194,13 +195,13 @@ def test_a_voter_that_lost_its_disk_is_replaced_by_its_new_directory() -> None:
     fresh = world.machines[lost]
     world.run_until(lambda: fresh.high_watermark > last)
     assert fresh.node is not None
-    assert not fresh.node.is_voter
+    assert not fresh.node.voters.has_us
     assert leader.node is not None
     removal = leader.propose(decide_remove_voter(leader.node, old))
     world.run_until(lambda: leader.high_watermark > removal)
     addition = leader.propose(decide_add_voter(leader.node, Voter(fresh.key), world.now_ms))
     world.run_until(lambda: fresh.high_watermark > addition)
-    assert fresh.node.is_voter
+    assert fresh.node.voters.has_us
     world.crash(leader.id)
     world.run_until(lambda: world.active not in (None, leader))
 

@@ -59,7 +59,7 @@ def test_votes_go_to_logs_that_have_all_that_ours_has(
 ) -> None:
     one = OneNode(lineage=((1, 0), (3, 4)), log_end=6, state=QuorumState(LeaderEpoch(3)))
     assert one.ask_vote(2, 4, last_epoch, end, is_pre_vote=is_pre_vote) is is_granted
-    assert one.node.leader_epoch == 4
+    assert one.node.standing.leader_epoch == 4
 
 
 def test_there_is_one_vote_an_epoch_and_it_is_to_be_saved_before_it_is_said() -> None:
@@ -78,7 +78,7 @@ def test_who_led_in_an_epoch_or_has_its_records_votes_for_nobody_in_it() -> None
     assert not led.ask_vote(2, 3, 9, 9)
     older_file = OneNode(lineage=((5, 0),), log_end=1, state=QuorumState(LeaderEpoch(3)))
     assert not older_file.ask_vote(2, 5, 9, 9)
-    assert older_file.node.leader_epoch == 5
+    assert older_file.node.standing.leader_epoch == 5
 
 
 def test_a_pre_vote_is_no_vote() -> None:
@@ -111,7 +111,11 @@ def test_a_refused_pre_vote_leaves_everything_as_it_was() -> None:
     one.node.on_peer_closed(BrokerId(2), one.now_ms)
     one.take()
     one.answer(VoteAnswer(Code.NONE, LeaderEpoch(3), BrokerId(2)), 2)  # by the leader itself
-    assert (one.node.role, one.node.leader_epoch, one.node.leader_id) == (Role.FOLLOWER, 3, 2)
+    assert (one.node.standing.role, one.node.standing.leader_epoch, one.node.standing.leader_id) == (
+        Role.FOLLOWER,
+        3,
+        2,
+    )
     assert [asked.target for asked in one.ready.requests] == [2], "it fetches again"
     assert not one.ask_vote(3, 3, 3, 6, is_pre_vote=True), "it has heard of the leader"
 
@@ -140,11 +144,11 @@ def test_while_the_disk_is_at_work_the_leader_is_not_silent() -> None:
 def test_a_majority_makes_a_candidate_and_another_one_a_leader() -> None:
     one = OneNode(voters=voter_set(1, 2, 3, 4, 5), lineage=((1, 0),), log_end=2)
     one.wait_for(Role.PROSPECTIVE)
-    epoch = one.node.leader_epoch
+    epoch = one.node.standing.leader_epoch
     one.vote_for_it(2)
     assert one.is_in(Role.PROSPECTIVE)
     one.vote_for_it(3)
-    assert (one.node.role, one.node.leader_epoch) == (Role.CANDIDATE, epoch + 1)
+    assert (one.node.standing.role, one.node.standing.leader_epoch) == (Role.CANDIDATE, epoch + 1)
     assert one.saved == QuorumState(LeaderEpoch(epoch + 1), voted_id=BrokerId(1), has_records=True)
     one.vote_for_it(4)
     assert one.is_in(Role.CANDIDATE)
@@ -168,7 +172,7 @@ def test_a_vote_counts_only_in_the_election_that_it_was_asked_in() -> None:
     asked = one.asked(2)[-1]
     one.node.on_answered(asked.number, VoteAnswer(Code.NONE, LeaderEpoch(7), None), one.now_ms)
     one.take()
-    assert (one.node.role, one.node.leader_epoch) == (Role.UNATTACHED, 7)
+    assert (one.node.standing.role, one.node.standing.leader_epoch) == (Role.UNATTACHED, 7)
     one.node.on_answered(asked.number, VoteAnswer(Code.NONE, LeaderEpoch(7), None, is_granted=True), one.now_ms)
     one.wait_for(Role.PROSPECTIVE)
     one.node.on_answered(asked.number, VoteAnswer(Code.NONE, LeaderEpoch(7), None, is_granted=True), one.now_ms)
@@ -181,11 +185,11 @@ def test_a_lost_election_is_tried_again_after_a_random_while() -> None:
     one.vote_for_it(2)
     for other in (2, 3):
         one.answer(VoteAnswer(Code.NONE, LeaderEpoch(1), None), other)
-    assert (one.node.role, one.node.leader_epoch) == (Role.UNATTACHED, 1)
+    assert (one.node.standing.role, one.node.standing.leader_epoch) == (Role.UNATTACHED, 1)
     began = one.now_ms
     one.wait_for(Role.PROSPECTIVE)
     assert one.now_ms - began <= 1_000
-    assert one.node.leader_epoch == 1, "a pre-vote takes no epoch"
+    assert one.node.standing.leader_epoch == 1, "a pre-vote takes no epoch"
 
 
 def test_of_two_that_ask_each_other_at_once_one_goes_first() -> None:
@@ -202,10 +206,10 @@ def test_of_two_that_ask_each_other_at_once_one_goes_first() -> None:
 def test_the_first_successor_asks_for_votes_at_once_and_the_others_after_it() -> None:
     first = follower()
     assert first.end(3, 2, 1, 3) is Code.NONE
-    assert (first.node.role, first.node.leader_epoch) == (Role.CANDIDATE, 4)
+    assert (first.node.standing.role, first.node.standing.leader_epoch) == (Role.CANDIDATE, 4)
     second = follower()
     assert second.end(3, 2, 3, 1) is Code.NONE
-    assert (second.node.role, second.node.leader_id) == (Role.UNATTACHED, None)
+    assert (second.node.standing.role, second.node.standing.leader_id) == (Role.UNATTACHED, None)
     second.wait_for(Role.PROSPECTIVE)
     assert second.now_ms >= 50
     assert second.end(3, 2, 1) is Code.NONE, "a duplicate changes nothing"
@@ -216,9 +220,9 @@ def test_nobody_follows_a_leader_again_that_said_it_leads_no_more() -> None:
     one = follower()
     one.end(3, 2, 3, 1)
     assert one.begin(3, 2) is Code.NONE  # sent before, and overtaken
-    assert one.node.leader_id is None
+    assert one.node.standing.leader_id is None
     one.answer(FetchAnswer(Code.NOT_LEADER_OR_FOLLOWER, LeaderEpoch(3), BrokerId(2), Offset(6)))
-    assert one.node.leader_id is None
+    assert one.node.standing.leader_id is None
 
 
 def test_a_leader_that_says_so_in_an_answer_is_left_as_well() -> None:
@@ -239,7 +243,7 @@ def test_requests_of_older_epochs_or_for_another_directory_are_refused() -> None
     directory, other = UUID(int=1), UUID(int=2)
     with_directory = OneNode()
     with_directory.node.key = ReplicaKey(BrokerId(1), directory)
-    with_directory.node._elections.standing.key = with_directory.node.key
+    with_directory.node.standing.key = with_directory.node.key
     for message in (
         VoteRequested(LeaderEpoch(5), key(3), ReplicaKey(BrokerId(1), other), LeaderEpoch(9), Offset(9)),
         VoteRequested(LeaderEpoch(5), key(3), ReplicaKey(BrokerId(2)), LeaderEpoch(9), Offset(9)),
@@ -248,7 +252,7 @@ def test_requests_of_older_epochs_or_for_another_directory_are_refused() -> None
         refused = with_directory.ask(message)
         assert isinstance(refused, VoteAnswer | EpochAnswer)
         assert refused.code is Code.INVALID_VOTER_KEY
-        assert with_directory.node.leader_epoch == 0, "a refusal changes nothing"
+        assert with_directory.node.standing.leader_epoch == 0, "a refusal changes nothing"
 
 
 def test_the_first_election_comes_soon_after_somebody_was_reached() -> None:
@@ -286,7 +290,7 @@ def test_a_leader_that_stops_tells_the_voters_who_has_most() -> None:
     assert isinstance(ended[2], EpochEnded)
     assert ended[2].preferred == (key(3), key(2))
     assert one.is_in(Role.RESIGNED)
-    assert one.node.leader_id is None
+    assert one.node.standing.leader_id is None
     assert not one.ask_vote(2, 1, 9, 9), "it voted for itself in that epoch"
     one.wait(100_000)
     assert one.is_in(Role.RESIGNED)
@@ -362,7 +366,7 @@ def test_newer_epochs_one_after_the_other_do_not_keep_it_from_trying() -> None:
 def test_another_than_its_leader_cannot_end_the_epoch() -> None:
     one = follower()
     assert one.end(3, 3, 1) is Code.INVALID_REQUEST
-    assert one.node.leader_id == 2
+    assert one.node.standing.leader_id == 2
     leading = OneNode()
     leading.lead()
     assert leading.end(1, 1, 2) is Code.INVALID_REQUEST
@@ -379,7 +383,7 @@ def test_who_is_refused_by_the_others_follows_on_and_believes_its_closed_connect
     for other in (3, 4, 5):
         one.answer(VoteAnswer(Code.NONE, LeaderEpoch(3), BrokerId(2)), other)
     assert one.is_in(Role.FOLLOWER)
-    assert one.node.leader_id == 2
+    assert one.node.standing.leader_id == 2
     assert one.ask_vote(3, 3, 3, 6, is_pre_vote=True), "nothing was heard of the leader since"
     one.wait_for(Role.PROSPECTIVE)
     assert one.now_ms <= 1_000, "nor is it waited for as long as for silence"

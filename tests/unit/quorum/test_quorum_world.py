@@ -65,19 +65,19 @@ def test_silence_is_noticed_by_the_fetch_time_out(seed: int) -> None:
     assert took <= world.settings.fetch_timeout_ms + 200
     world.run_until(lambda: not leader.leads)  # nobody fetches from it
     world.heal()
-    world.run_until(lambda: leader.node is not None and leader.node.role is Role.FOLLOWER)
+    world.run_until(lambda: leader.node is not None and leader.node.standing.role is Role.FOLLOWER)
 
 
 def test_a_connection_that_closes_unseats_nobody() -> None:
     world, leader = started(5)
-    epoch = leader.node.leader_epoch if leader.node else None
+    epoch = leader.node.standing.leader_epoch if leader.node else None
     for machine in list(world.machines.values())[:3]:
         world.close(machine, leader.id)
         world.run(700)
         assert world.active is leader
-        assert machine is leader or (machine.node is not None and machine.node.leader_id == leader.id)
+        assert machine is leader or (machine.node is not None and machine.node.standing.leader_id == leader.id)
     assert leader.node is not None
-    assert leader.node.leader_epoch == epoch
+    assert leader.node.standing.leader_epoch == epoch
 
 
 def test_news_of_a_commit_travels_in_round_trips_and_under_fetch_17_in_half_a_second() -> None:

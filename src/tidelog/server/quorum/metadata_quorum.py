@@ -174,11 +174,11 @@ class MetadataQuorum:
 
     @property
     def role(self) -> Role:
-        return self._machine.role
+        return self._machine.standing.role
 
     @property
     def is_leader(self) -> bool:
-        return self._machine.role is Role.LEADER
+        return self._machine.standing.role is Role.LEADER
 
     @property
     def voters(self) -> VoterSet:
@@ -304,11 +304,12 @@ class MetadataQuorum:
 
     def on_answered(self, number: int, answer: Answer, records: bytes) -> None:
         machine = self._machine
-        leads = machine.role is Role.LEADER and machine.leader_epoch == answer.leader_epoch
+        standing = machine.standing
+        leads = standing.role is Role.LEADER and standing.leader_epoch == answer.leader_epoch
         if self._namesake.is_seen(answer, leads=leads, now_ms=self._clock.now_ms()):
             self.give_up(self._namesake.error())
             return
-        if records and number == self._machine.awaited_fetch:  # others come late, and are not appended
+        if records and self._machine.following.awaits(number):  # others come late, and are not appended
             self.storage.fetched = (number, records)
         self._on(self._machine.on_answered, number, answer)
 
@@ -330,8 +331,9 @@ class MetadataQuorum:
     def append_decision(self, records: tuple[object, ...], leader_epoch: LeaderEpoch) -> Offset:
         """See `AppendsDecisions`."""
         machine = self._machine
-        leads = machine.role is Role.LEADER and machine.leader_epoch == leader_epoch and not self._is_ended
-        invariant(leads, "a decision of leader epoch {}: {} in {}", leader_epoch, machine.role, machine.leader_epoch)
+        standing = machine.standing
+        leads = standing.role is Role.LEADER and standing.leader_epoch == leader_epoch and not self._is_ended
+        invariant(leads, "a decision of leader epoch {}: {} in {}", leader_epoch, standing.role, standing.leader_epoch)
         batch = encode_decision(records, self._clock.wall_ms())
         offset = self.storage.append(batch, leader_epoch)
         self.storage.scheduler.on_committed(len(batch))
@@ -348,10 +350,10 @@ class MetadataQuorum:
         voters = decide(machine)
         if not self.controller.is_active or self._is_ended:
             raise refusal(Code.NOT_LEADER_OR_FOLLOWER, "this node does not lead the quorum")
-        if voters == machine.voters:
+        if voters == machine.voters.latest:
             return self.storage.voters.end_offset
         try:
-            end_offset = self.storage.append_voters(voters, machine.leader_epoch)
+            end_offset = self.storage.append_voters(voters, machine.standing.leader_epoch)
         except Exception as error:
             self.give_up(error)
             raise refusal(Code.KAFKA_STORAGE_ERROR, f"the metadata log failed: {error}") from error
@@ -505,10 +507,10 @@ class MetadataQuorum:
     def _lead_if_all_is_known(self) -> None:
         """The controller becomes active where this node leads, and all that is committed was replayed."""
         controller, machine, storage = self.controller, self._machine, self.storage
-        if controller.is_active or machine.role is not Role.LEADER or storage.opened is None:
+        if controller.is_active or machine.standing.role is not Role.LEADER or storage.opened is None:
             return
         leader_epoch, opened_end_offset = storage.opened
-        if leader_epoch == machine.leader_epoch and controller.journal.next_offset >= opened_end_offset:
+        if leader_epoch == machine.standing.leader_epoch and controller.journal.next_offset >= opened_end_offset:
             logger.info("node %d is the active controller, in leader epoch %d", self.node_id, leader_epoch)
             controller.on_leading(leader_epoch, storage.log.log_end_offset)
             self._leader_changed.notify()
@@ -517,11 +519,11 @@ class MetadataQuorum:
         """What the machine has become: an active controller that leads no more is none from this moment on."""
         machine, controller = self._machine, self.controller
         if controller.is_active:
-            leads = machine.role is Role.LEADER and machine.leader_epoch == controller.leader_epoch
+            leads = machine.standing.role is Role.LEADER and machine.standing.leader_epoch == controller.leader_epoch
             if not leads:
                 logger.info("node %d is not the active controller any more", self.node_id)
                 controller.on_lost()
-        known = (machine.leader_id, machine.leader_epoch)
+        known = (machine.standing.leader_id, machine.standing.leader_epoch)
         if known != self._known_leader:
             self._known_leader = known
             self._leader_changed.notify()

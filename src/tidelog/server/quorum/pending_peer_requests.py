@@ -36,10 +36,9 @@ class PendingPeerRequests:
         Raises:
             KafkaError: INVALID_REQUEST: it cannot come from a node.
         """
-        if request.leader_epoch > machine.leader_epoch + EPOCHS_AHEAD_MAX:
-            raise refusal(
-                Code.INVALID_REQUEST, f"leader epoch {request.leader_epoch}: this node is at {machine.leader_epoch}"
-            )
+        leader_epoch = machine.standing.leader_epoch
+        if request.leader_epoch > leader_epoch + EPOCHS_AHEAD_MAX:
+            raise refusal(Code.INVALID_REQUEST, f"leader epoch {request.leader_epoch}: this node is at {leader_epoch}")
         self._last_ticket += 1
         ticket = self._last_ticket
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

@@ -47,12 +47,12 @@ class SnapshotLoading:
 
     async def load(self, snapshot_id: SnapshotId, *, timeout_ms: int) -> Snapshot:
         """Fetch it from the leader, and have the log start behind it. Raises as `fetch`."""
-        machine = self._storage.machine
-        leader_id, leader_epoch = machine.leader_id, machine.leader_epoch
+        standing = self._storage.machine.standing
+        leader_id, leader_epoch = standing.leader_id, standing.leader_epoch
         if leader_id is None:
             raise NetworkError("nobody is known to lead")
         snapshot = await self.fetch(snapshot_id, leader=(leader_id, leader_epoch), timeout_ms=timeout_ms)
-        if (leader_id, leader_epoch) != (machine.leader_id, machine.leader_epoch) or machine.role is Role.LEADER:
+        if (leader_id, leader_epoch) != (standing.leader_id, standing.leader_epoch) or standing.role is Role.LEADER:
             raise NetworkError("another node leads meanwhile")
         await self._storage.start_at(snapshot_id, snapshot.voters)
         return snapshot
