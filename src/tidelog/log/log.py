@@ -555,7 +555,7 @@ class Log:
         """
         self._check_usable()
         end_offset = min(self.log_end_offset, self.producers.end_offset)  # below it, what was aborted is known
-        unwritten_offset = self._segments.active.transaction_index.unwritten_offset
+        unwritten_offset = self._segments.active.indexes.transactions.unwritten_offset
         if unwritten_offset is not None:
             end_offset = min(end_offset, unwritten_offset)
         try:

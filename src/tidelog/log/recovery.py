@@ -203,7 +203,7 @@ class Recovery:
         file = segment.file
         self._walked.add(segment)
         segment.size_bytes = file.size()
-        segment.begin_indexes()
+        segment.indexes.begin()
         continuity = Continuity(segment.base_offset, next_base, self._lineage, cleaned_end_offset=self._gaps_end_offset)
         fault = None
         end = 0
@@ -212,7 +212,7 @@ class Recovery:
                 continuity.check(position, header)
                 check_batch_crc(position, header, window, at)
                 continuity.take_in(header)
-                segment.note_indexed(position, header)
+                segment.indexes.note_header(position, header)
                 end = position + header.size_bytes
             continuity.check_end(end)
         except BatchFaultError as found:
@@ -220,7 +220,7 @@ class Recovery:
         self._report.scanned_segment_count += 1
         self._report.scanned_size_bytes += end
         if fault is None:
-            segment.finish_indexes()
+            segment.indexes.finish()
         segment.end_offset = continuity.next_offset if next_base is None or fault is not None else next_base
         if fault is None and next_base is not None:
             segment.release()
@@ -246,7 +246,7 @@ class Recovery:
             self._disk.sync_dir(self._directory)  # before the original may be gone
         segment.truncate(fault.position, segment.end_offset)
         segment.file.sync()  # the recovery point may lie at the cut: nobody would find what came back behind it
-        segment.finish_indexes()
+        segment.indexes.finish()
         self._report.truncation = TailTruncation(
             segment.path, fault.position, lost_size_bytes, segment.end_offset, fault.reason, tuple(reversed(kept))
         )
@@ -376,13 +376,13 @@ class Recovery:
         for segment in segments:
             has_file = segment.base_offset in self._with_transaction_index
             if segment in self._walked:
-                if segment.holds_markers:
+                if segment.indexes.holds_markers:
                     read.append(segment)
-                if segment.holds_markers or has_file:
+                if segment.indexes.holds_markers or has_file:
                     derived[segment] = []
             elif has_file:
                 try:
-                    segment.transaction_index.open_existing(segment.base_offset, segment.end_offset)
+                    segment.indexes.transactions.open_existing(segment.base_offset, segment.end_offset)
                 except CorruptIndexError as error:
                     self._report.rebuilt_indexes.append(str(error))
                     read.append(segment)
@@ -390,7 +390,7 @@ class Recovery:
         if read and not self._derive_aborted(read, derived, segments, snapshots):
             return
         for segment, entries in derived.items():
-            segment.transaction_index.replace(entries)
+            segment.indexes.transactions.replace(entries)
 
     def _derive_aborted(
         self,

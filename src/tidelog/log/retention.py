@@ -41,7 +41,8 @@ def retention_end_offset(
         if segment.end_offset > high_watermark or (is_empty and segment is ordered[-1]):
             break
         remaining_size_bytes -= segment.size_bytes
-        newest_ms = segment.created_ms if segment.max_timestamp is None else segment.max_timestamp.timestamp
+        newest = segment.indexes.max_timestamp
+        newest_ms = segment.created_ms if newest is None else newest.timestamp
         is_old = deletes and config.retention_ms is not None and (is_empty or now_ms - newest_ms > config.retention_ms)
         is_too_much = (
             deletes and config.retention_size_bytes is not None and remaining_size_bytes >= config.retention_size_bytes

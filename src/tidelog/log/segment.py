@@ -18,17 +18,15 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from struct import Struct
 
-from tidelog.base.errors import CorruptLogError, DiskError
+from tidelog.base.errors import CorruptLogError
 from tidelog.base.ids import Offset
 from tidelog.base.ports import Buffer, Disk, File
 from tidelog.log.config import LogConfig
 from tidelog.log.files.index_file import CorruptIndexError, sync_file
-from tidelog.log.files.offset_index import OffsetIndex
-from tidelog.log.files.time_index import MaxTimestamp, TimeIndex
-from tidelog.log.files.transaction_index import AbortedEntry, TransactionIndex
 from tidelog.log.index_repair import IndexRepair
 from tidelog.log.lookup import read_place, waiting
 from tidelog.log.scan import find_boundary, find_offset, scan_headers
+from tidelog.log.segment_indexes import IndexPaths, SegmentIndexes
 from tidelog.log.slice import LogSlice
 from tidelog.records.batch import BatchHeader
 
@@ -43,8 +41,6 @@ DELETED_SUFFIX = ".deleted"
 RECENT_MAX = 256
 """Batches at the end of a segment whose places are in memory; half of them are dropped at a time."""
 
-NO_TIMESTAMP = -1
-TIMESTAMP_MAX = 2**63 - 1
 OFFSET_DELTA_MAX = 2**31 - 1
 
 _BASE_OFFSET = Struct(">q")
@@ -64,36 +60,31 @@ def parse_file_name(name: str, suffix: str) -> Offset | None:
 
 
 class Segment:
-    """One segment. It knows its own batches; what they mean for the log is the log's affair."""
+    """One segment. It knows its own batches; what they mean for the log is the log's affair.
+
+    Attributes:
+        indexes: what is known of the batches without reading them.
+        offset_max: the largest that an index entry can tell.
+    """
 
     __slots__ = (
         "_directory",
         "_disk",
         "_file",
-        "_index_interval_bytes",
-        "_is_damaged",
-        "_is_spill_due",
         "_recent_base_offset",
         "_recent_last_offsets",
         "_recent_positions",
         "_repair",
-        "_size_since_index_entry",
         "_truncations",
         "base_offset",
         "created_ms",
         "end_offset",
-        "first_timestamp",
-        "holds_markers",
-        "holds_producers",
-        "is_index_full",
+        "indexes",
         "is_retired",
         "is_synced",
-        "max_timestamp",
-        "offset_index",
+        "offset_max",
         "path",
         "size_bytes",
-        "time_index",
-        "transaction_index",
     )
 
     def __init__(
@@ -103,8 +94,8 @@ class Segment:
         self._disk = disk
         self._directory = directory
         self._file: File | None = None
-        self.path = self._path(base_offset, LOG_SUFFIX + suffix)
         self.base_offset = base_offset
+        self.path = self._path(LOG_SUFFIX + suffix)
         self.end_offset = base_offset
         """Exclusive: what follows the last batch, or where the next segment starts."""
         self.size_bytes = 0
@@ -112,34 +103,19 @@ class Segment:
         self.is_synced = False
         self.is_retired = False
         """Whether its files have other names by now, or are about to have."""
-        self.offset_index = OffsetIndex(
-            disk, self._path(base_offset, INDEX_SUFFIX + suffix), base_offset, config.index_size_bytes_max
-        )
-        self.time_index = TimeIndex(
-            disk, self._path(base_offset, TIME_INDEX_SUFFIX + suffix), base_offset, config.index_size_bytes_max
-        )
-        self.transaction_index = TransactionIndex(disk, self._path(base_offset, TRANSACTION_INDEX_SUFFIX + suffix))
-        self.max_timestamp: MaxTimestamp | None = None
-        self.first_timestamp: int | None = None
-        """The largest timestamp of the first batch, by which segments roll; None if there is no batch."""
-        self._index_interval_bytes = config.index_interval_bytes
-        self._size_since_index_entry = 0
-        self.holds_producers = True
-        """Whether there may be batches with a producer id in it."""
-        self.holds_markers = False
-        """Whether `note_indexed` was told of a batch that decides a transaction."""
-        self.is_index_full = False
-        """Whether `segment.index.bytes` asks for a new segment."""
-        self._is_spill_due = False
-        self._is_damaged = False
+        self.indexes = SegmentIndexes(disk, self._index_paths(suffix), base_offset, config)
+        self.offset_max = base_offset + OFFSET_DELTA_MAX
         self._repair = IndexRepair()
         self._truncations: list[int] = []
         self._recent_base_offset = base_offset
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
 
-    def _path(self, offset: int, suffix: str) -> str:
-        return f"{self._directory}/{file_name(offset, suffix)}"
+    def _path(self, suffix: str) -> str:
+        return f"{self._directory}/{file_name(self.base_offset, suffix)}"
+
+    def _index_paths(self, suffix: str = "") -> IndexPaths:
+        return IndexPaths(*(self._path(each + suffix) for each in INDEX_SUFFIXES))
 
     @property
     def file(self) -> File:
@@ -154,9 +130,7 @@ class Segment:
         self._file = self._disk.open(self.path, create=True)
         if self._file.size():
             self._file.truncate(0)
-        self.offset_index.remove()
-        self.time_index.remove()
-        self.transaction_index.remove()
+        self.indexes.remove()
 
     def open_existing(self, end_offset: Offset) -> None:
         """Take over the files that are there, indexes included.
@@ -171,14 +145,10 @@ class Segment:
         self.size_bytes = self.file.size()
         self.end_offset = end_offset
         self._forget_recent()
-        self.offset_index.open_existing()
-        self.offset_index.check(self.size_bytes)
-        self.time_index.open_existing()
-        if end_offset > self.base_offset:
-            self.time_index.check(end_offset)
-        if self.size_bytes and self.time_index.last is None and self._has_timestamps():
-            raise CorruptIndexError(f"{self.time_index.path}: empty, though its log is not")
-        self.max_timestamp = self.time_index.newest()
+        self.indexes.open_existing(self.size_bytes, end_offset if end_offset > self.base_offset else None)
+        times = self.indexes.times
+        if self.size_bytes and times.last is None and self._has_timestamps():
+            raise CorruptIndexError(f"{times.path}: empty, though its log is not")
 
     def _has_timestamps(self) -> bool:
         return any(header.record_count and header.max_timestamp >= 0 for _, header in self.headers(0, 1))
@@ -192,27 +162,19 @@ class Segment:
             CorruptLogError: the batches do not end where the file does, or an index does not fit them.
         """
         self._forget_recent()
-        self.max_timestamp = self.time_index.newest()
-        self.first_timestamp = None
+        indexes = self.indexes
+        indexes.resume()
         for position, header in self.headers(0, min(1, self.size_bytes)):
-            self._note_timestamps(position, header)
-        last = self.offset_index.last
+            indexes.note_times(position, header)
+        last = indexes.offsets.last
         end = 0
         for position, header in self.headers(last[1] if last is not None else 0):
-            self._note_timestamps(position, header)
+            indexes.note_times(position, header)
             end = position + header.size_bytes
             self.end_offset = Offset(header.next_offset)
         if end != self.size_bytes:
             raise CorruptLogError(f"{self.path}: its last batch ends at {end}, the file at {self.size_bytes}")
-        self.time_index.check(self.end_offset)
-
-    def spill_indexes(self) -> None:
-        """Write index blocks that have gathered in memory: before `append`, when failing does no harm yet."""
-        if self._is_spill_due:
-            self.offset_index.spill()
-            self.time_index.spill()
-            self.transaction_index.spill()
-            self._is_spill_due = False
+        indexes.times.check(self.end_offset)
 
     def append(self, data: Buffer) -> None:
         """Write whole batches with one call of the system; each is then to be `note`d, in order.
@@ -221,7 +183,7 @@ class Segment:
             DiskError: nothing counts as appended; `withdraw` has to remove what was written.
         """
         self.is_synced = False
-        self.holds_producers = True
+        self.indexes.holds_producers = True
         self.file.append(data)
 
     def withdraw(self) -> None:
@@ -239,14 +201,7 @@ class Segment:
             size_bytes: of the whole batch.
         """
         position = self.size_bytes
-        if not position:
-            self.first_timestamp = max_timestamp
-        newest = self.max_timestamp
-        if max_timestamp > (NO_TIMESTAMP if newest is None else newest[0]):
-            self.max_timestamp = MaxTimestamp(max_timestamp, last_offset)
-        if self._size_since_index_entry > self._index_interval_bytes:
-            self._note_index_entries(last_offset, position)
-        self._size_since_index_entry += size_bytes
+        self.indexes.note(last_offset, max_timestamp, position, size_bytes)
         self.size_bytes = position + size_bytes
         self.end_offset = Offset(last_offset + 1)
         recent = self._recent_last_offsets
@@ -258,30 +213,9 @@ class Segment:
         recent.append(last_offset)
         self._recent_positions.append(position)
 
-    def note_aborted(self, entry: AbortedEntry) -> None:
-        """Take in that an abort marker was written, which decides a transaction."""
-        self.transaction_index.note(entry)
-        try:
-            self.transaction_index.spill()
-        except DiskError:  # the marker is in the log; the next batch is refused if this cannot be made good
-            self._is_spill_due = True
-
-    def _note_index_entries(self, last_offset: int, position: int) -> None:
-        self.offset_index.note(last_offset, position)
-        if self.max_timestamp is not None and not self._is_damaged:
-            self.time_index.note(*self.max_timestamp)
-        self._size_since_index_entry = 0
-        self._is_spill_due |= self.offset_index.is_spill_due or self.time_index.is_spill_due
-        self.is_index_full = self.offset_index.is_full or self.time_index.is_full
-
     def _forget_recent(self) -> None:
         self._recent_last_offsets = array("q")
         self._recent_positions = array("q")
-        self._size_since_index_entry = 0
-
-    def can_hold(self, last_offset: int) -> bool:
-        """Whether an index entry can tell the offset."""
-        return last_offset - self.base_offset <= OFFSET_DELTA_MAX
 
     # Reading.
 
@@ -317,15 +251,15 @@ class Segment:
     def position_of_time(self, timestamp: int, start_offset: int) -> int:
         """Where to begin looking for the first record of `timestamp` or later that is not below `start_offset`."""
         try:
-            entry = self.time_index.entry_before(timestamp)
+            entry = self.indexes.times.entry_before(timestamp)
         except CorruptIndexError:
             self._repair.await_scan(self)
             waiting(self.rebuild_indexes)
-            entry = self.time_index.entry_before(timestamp)
+            entry = self.indexes.times.entry_before(timestamp)
         return self.position_of(start_offset if entry is None else max(entry.last_offset, start_offset))
 
     def _find(self, offset: int) -> int:
-        nearest = self.offset_index.batch_before(offset)
+        nearest = self.indexes.offsets.batch_before(offset)
         if nearest is None:
             return find_offset(self.file, 0, self.size_bytes, offset)
         return find_offset(self.file, nearest.position, self.size_bytes, offset, first_last_offset=nearest.last_offset)
@@ -349,7 +283,7 @@ class Segment:
 
     def _cut(self, start: int, size_bytes_max: int, at_least_one: bool) -> int:
         limit = start + max(size_bytes_max, 0)
-        boundary = self.offset_index.boundary_before(limit)
+        boundary = self.indexes.offsets.boundary_before(limit)
         stop, size = find_boundary(self.file, max(boundary, start), limit)
         if stop + size > self.size_bytes:
             raise CorruptLogError(f"{self.path}: the batch at position {stop} reaches beyond the end of the file")
@@ -370,59 +304,17 @@ class Segment:
             CorruptLogError: there is such a place. What lies below it can be found from now on. No time index is
                 left, so that the next start looks again, and says so again.
         """
-        self.begin_indexes()
+        indexes = self.indexes
+        indexes.begin()
+        self._forget_recent()
         try:
             for position, header in self.headers():
-                self.note_indexed(position, header)
+                indexes.note_header(position, header)
         except CorruptLogError:
-            self._is_damaged = True
-            self.time_index.clear()
-            self.time_index.remove()
-            self.max_timestamp = MaxTimestamp(TIMESTAMP_MAX, self.end_offset - 1)  # who looks for a time must look here
-            self.holds_producers = True
+            indexes.give_up(self.end_offset)
             raise
         finally:
-            self.finish_indexes()
-
-    def begin_indexes(self) -> None:
-        """Forget both indexes, to derive them anew with `note_indexed` and `finish_indexes`."""
-        self.offset_index.clear()
-        self.time_index.clear()
-        self._is_damaged = False
-        self.holds_producers = self.holds_markers = False
-        self.max_timestamp = None
-        self.first_timestamp = None
-        self._forget_recent()
-
-    def note_indexed(self, position: int, header: BatchHeader) -> None:
-        """Take in a batch that is in the file already."""
-        self._note_timestamps(position, header)
-        if header.producer_id >= 0:
-            self.holds_producers = True
-            self.holds_markers |= header.is_control
-        if self._size_since_index_entry > self._index_interval_bytes:
-            self._note_index_entries(header.last_offset, position)
-            self.spill_indexes()
-        self._size_since_index_entry += header.size_bytes
-
-    def _note_timestamps(self, position: int, header: BatchHeader) -> None:
-        if not position:
-            self.first_timestamp = header.max_timestamp
-        newest = self.max_timestamp
-        if not header.record_count:
-            return  # all were removed by compaction: no record has the time
-        if header.max_timestamp > (NO_TIMESTAMP if newest is None else newest.timestamp):
-            self.max_timestamp = MaxTimestamp(header.max_timestamp, header.last_offset)
-
-    def finish_indexes(self) -> None:
-        """Write the indexes that were derived from the records."""
-        self.offset_index.spill()
-        self.transaction_index.spill()
-        if self._is_damaged:
-            return
-        if self.max_timestamp is not None:
-            self.time_index.note(*self.max_timestamp)
-        self.time_index.spill()
+            indexes.finish()
 
     def truncate(self, position: int, end_offset: Offset) -> None:
         """Truncate the file at `position`, where the batch that would have held `end_offset` starts or started."""
@@ -432,12 +324,11 @@ class Segment:
         self.size_bytes = position
         self.end_offset = end_offset
         try:
-            self.offset_index.truncate_to(position)
-            self.time_index.truncate_to(end_offset)
+            self.indexes.truncate_to(position, end_offset)
         except CorruptIndexError:
             self.rebuild_indexes()
-        self.transaction_index.truncate_to(end_offset)
-        self.is_index_full = False
+        self.indexes.transactions.truncate_to(end_offset)
+        self.indexes.is_full = False
         self.resume()
         self.end_offset = end_offset
 
@@ -447,15 +338,13 @@ class Segment:
 
     def seal(self) -> None:
         """No batch comes after this: the indexes are completed and written."""
-        self.finish_indexes()
+        self.indexes.finish()
         self._forget_recent()
 
     def release(self) -> None:
         """Let go of descriptors and memory; the next read gets back what it needs."""
         self._forget_recent()
-        self.offset_index.release()
-        self.time_index.release()
-        self.transaction_index.release()
+        self.indexes.release()
         self._file = None  # closed once no slice holds it
 
     def sync(self, *, with_indexes: bool) -> None:
@@ -465,18 +354,14 @@ class Segment:
         """
         if not self.is_synced:
             sync_file(self._disk, self.path, self._file)
-        self.transaction_index.sync()
+        self.indexes.sync(are_complete=with_indexes)
         if with_indexes:
-            self.offset_index.sync()
-            self.time_index.sync()
             self.is_synced = True
 
     def remove(self) -> None:
         """Remove what there is of the files, at once."""
         self._file = None
-        self.offset_index.remove()
-        self.time_index.remove()
-        self.transaction_index.remove()
+        self.indexes.remove()
         self._disk.remove(self.path)
 
     def retire(self) -> list[str]:
@@ -486,12 +371,7 @@ class Segment:
         """
         self.is_retired = True
         self._file = self.file
-        retired = []
-        for index in (self.offset_index, self.time_index):
-            index.rename(f"{index.path}{DELETED_SUFFIX}")
-            retired.append(index.path)
-        if self.transaction_index.rename(f"{self.transaction_index.path}{DELETED_SUFFIX}"):
-            retired.append(self.transaction_index.path)
+        retired = self.indexes.retire(DELETED_SUFFIX)
         self._rename_log(f"{self.path}{DELETED_SUFFIX}")
         retired.append(self.path)
         return retired
@@ -503,11 +383,9 @@ class Segment:
     def rename_log(self, suffix: str) -> None:
         """Give the file of batches another suffix behind its name; an empty one makes it a part of the log."""
         self._file = None
-        self._rename_log(self._path(self.base_offset, LOG_SUFFIX) + suffix)
+        self._rename_log(self._path(LOG_SUFFIX) + suffix)
 
     def take_names(self) -> None:
         """Drop the suffix that it was made with: the file of batches last, for it is what recovery goes by."""
-        for index, suffix in ((self.offset_index, INDEX_SUFFIX), (self.time_index, TIME_INDEX_SUFFIX)):
-            index.rename(self._path(self.base_offset, suffix))
-        self.transaction_index.rename(self._path(self.base_offset, TRANSACTION_INDEX_SUFFIX))
+        self.indexes.rename(self._index_paths())
         self.rename_log("")

@@ -160,7 +160,7 @@ class Segments:
 
     def _must_roll(self, pending_bytes: int, batch: Placed, now_ms: int) -> bool:
         segment = self.active
-        if not segment.can_hold(batch.last_offset):
+        if batch.last_offset > segment.offset_max:
             return True
         size_bytes = segment.size_bytes + pending_bytes
         if not size_bytes:
@@ -168,7 +168,8 @@ class Segments:
         config = self.config
         if size_bytes + batch.header.size_bytes > config.segment_size_bytes:
             return True
-        first_timestamp = segment.first_timestamp
+        indexes = segment.indexes
+        first_timestamp = indexes.first_timestamp
         if first_timestamp is not None and first_timestamp >= 0:
             waited_ms = batch.max_timestamp - first_timestamp
         else:
@@ -176,7 +177,7 @@ class Segments:
         roll_ms = config.roll_ms
         if config.segment_jitter_ms:
             roll_ms -= int(self._jitter_share() * min(config.segment_jitter_ms, roll_ms))
-        return waited_ms > roll_ms or segment.is_index_full
+        return waited_ms > roll_ms or indexes.is_full
 
     def _jitter_share(self) -> float:
         """Which part of `segment.jitter.ms` the active segment is closed earlier, in [0, 1): drawn once for each."""
@@ -187,7 +188,7 @@ class Segments:
     def _write(self, data: memoryview, run: list[Placed]) -> None:
         segment = self.active
         self.is_touched = True
-        segment.spill_indexes()
+        segment.indexes.spill()
         try:
             segment.append(data)
         except DiskError as error:
@@ -221,7 +222,7 @@ class Segments:
         self.on_roll(base_offset)
         try:
             segment.create()
-            segment.offset_index.spill()  # from the first on: an index without its log says that the log is gone
+            segment.indexes.offsets.spill()  # from the first on: an index without its log says that the log is gone
             if active.size_bytes:
                 active.seal()
         except DiskError:
@@ -275,9 +276,9 @@ class Segments:
 
     def note_aborted(self, entry: AbortedEntry) -> None:
         """Take in that the last segment got an abort marker."""
-        if not self.active.transaction_index.is_telling:
+        if not self.active.indexes.transactions.is_telling:
             self._aborted = None
-        self.active.note_aborted(entry)
+        self.active.indexes.note_aborted(entry)
 
     def aborted_transactions(self, start_offset: int, end_offset: int) -> list[AbortedTransaction]:
         """Those that reach into [start_offset, end_offset), by their markers. Nothing is read if there are none.
@@ -287,7 +288,7 @@ class Segments:
         """
         found: list[AbortedTransaction] = []
         for segment in self._with_aborted(start_offset):
-            if segment.transaction_index.collect(found, start_offset, end_offset):
+            if segment.indexes.transactions.collect(found, start_offset, end_offset):
                 break
         return found
 
@@ -297,13 +298,13 @@ class Segments:
 
     def aborted_files(self, start_offset: int) -> list[AbortedFile]:
         """Where to read the aborted transactions whose markers lie at `start_offset` or beyond, on another thread."""
-        return [segment.transaction_index.file_now() for segment in self._with_aborted(start_offset)]
+        return [segment.indexes.transactions.file_now() for segment in self._with_aborted(start_offset)]
 
     def _with_aborted(self, start_offset: int) -> list[Segment]:
         """The segments with aborted transactions, from the one on that holds `start_offset`."""
         aborted = self._aborted
         if aborted is None:
-            aborted = self._aborted = [each for each in self._segments if each.transaction_index.is_telling]
+            aborted = self._aborted = [each for each in self._segments if each.indexes.transactions.is_telling]
         if not aborted:
             return aborted
         start_base = self._base_offsets[self._index_of(start_offset)]
@@ -340,7 +341,7 @@ class Segments:
             end_offset = min(end_offset, active.offset_at(position))
         active.truncate(position, end_offset)
         active.file.sync()
-        active.transaction_index.sync()
+        active.indexes.transactions.sync()
         self._disk.sync_dir(self._directory)
 
     def replace_all(self, base_offset: Offset, now_ms: int) -> None:
@@ -448,7 +449,7 @@ class Segments:
 
     def finish(self) -> None:
         """Write and sync all that memory holds of the active segment: who opens it next finds it complete."""
-        self.active.finish_indexes()
+        self.active.indexes.finish()
         self.active.sync(with_indexes=True)
         self._disk.sync_dir(self._directory)
 

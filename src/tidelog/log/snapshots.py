@@ -131,7 +131,7 @@ def replay(
     """
     count = 0
     for segment in segments:
-        if segment.end_offset <= states.end_offset or not segment.size_bytes or not segment.holds_producers:
+        if segment.end_offset <= states.end_offset or not segment.size_bytes or not segment.indexes.holds_producers:
             continue
         for position, header in segment.headers(segment.position_of(states.end_offset)):
             count += 1

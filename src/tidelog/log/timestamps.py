@@ -11,7 +11,8 @@ from typing import NamedTuple
 from tidelog.base.errors import CorruptLogError, MalformedBatchError
 from tidelog.base.ids import Offset
 from tidelog.log.lookup import read_place
-from tidelog.log.segment import NO_TIMESTAMP, Segment
+from tidelog.log.segment import Segment
+from tidelog.log.segment_indexes import NO_TIMESTAMP
 from tidelog.records.batch import BatchHeader, Record, read_records
 
 
@@ -34,7 +35,7 @@ def first_at_or_after(
         CorruptLogError: a segment is damaged between its index entry and the answer.
     """
     for segment in segments:
-        newest = segment.max_timestamp
+        newest = segment.indexes.max_timestamp
         if newest is None or newest.timestamp < timestamp:
             continue
         for position, header in segment.headers(segment.position_of_time(timestamp, start_offset)):
@@ -57,7 +58,7 @@ def newest(segments: Iterable[Segment], *, start_offset: Offset, end_offset: Off
     best_time = NO_TIMESTAMP
     best: TimestampOffset | tuple[Segment, int, BatchHeader] | None = None
     for segment in segments:
-        known = segment.max_timestamp
+        known = segment.indexes.max_timestamp
         if known is None or known.timestamp <= best_time:
             continue
         if start_offset <= segment.base_offset and known.last_offset < end_offset:

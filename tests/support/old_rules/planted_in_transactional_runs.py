@@ -131,7 +131,7 @@ def _forget_at_a_start(patch: pytest.MonkeyPatch) -> None:
     def forgetting(self: Recovery, segments: Segments, snapshots: ProducerSnapshots) -> None:
         resolve(self, segments, snapshots)
         for segment in segments:
-            segment.transaction_index.replace([])
+            segment.indexes.transactions.replace([])
 
     patch.setattr(Recovery, "_resolve_transaction_indexes", forgetting)
 

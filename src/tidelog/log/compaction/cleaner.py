@@ -266,7 +266,7 @@ class LogCleaner:
         )
         self._unfinished = new
         new.create()
-        new.begin_indexes()
+        new.indexes.begin()
         is_changed = False
         pieces: list[Buffer] = []
         weight = read = pending = 0
@@ -299,7 +299,7 @@ class LogCleaner:
                     self.read_size_bytes += read
                     weight = read = 0
         for entry in transactions.take_kept():
-            new.transaction_index.note(entry)
+            new.indexes.transactions.note(entry)
         self.read_size_bytes += read
         self.written_size_bytes += new.size_bytes
         if not is_changed and len(group) == 1:
@@ -309,7 +309,7 @@ class LogCleaner:
             return
         new.file.append(b"".join(pieces))
         new.end_offset = group[-1].end_offset
-        new.finish_indexes()
+        new.indexes.finish()
         new.sync(with_indexes=True)
         new.release()
         sizes_bytes = tuple(segment.size_bytes for segment in group)
@@ -325,7 +325,7 @@ class LogCleaner:
     def _place(self, new: Segment, header: BatchHeader) -> None:
         if new.size_bytes + header.size_bytes > SEGMENT_SIZE_BYTES_MAX:
             raise CorruptLogError(f"{new.path}: rewritten, its batches would outgrow a segment of 2 GiB")
-        new.note_indexed(new.size_bytes, header)
+        new.indexes.note_header(new.size_bytes, header)
         new.size_bytes += header.size_bytes
 
 

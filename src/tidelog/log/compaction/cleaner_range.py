@@ -81,6 +81,6 @@ def find_dirty_range(
 
 
 def _is_too_young(segment: Segment, config: LogConfig, now_ms: int) -> bool:
-    newest = segment.max_timestamp
+    newest = segment.indexes.max_timestamp
     lag_ms = config.min_compaction_lag_ms
     return lag_ms > 0 and newest is not None and newest.timestamp > now_ms - lag_ms

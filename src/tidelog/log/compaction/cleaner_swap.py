@@ -204,10 +204,10 @@ class Compaction:
 
 def _first_timestamp(segment: Segment) -> int | None:
     """The largest timestamp of a segment's first batch; None where it has none, or the disk does not say."""
-    if segment.first_timestamp is None:
+    if segment.indexes.first_timestamp is None:
         try:
             for _, header in segment.headers(0, min(1, segment.size_bytes)):
-                segment.first_timestamp = header.max_timestamp
+                segment.indexes.first_timestamp = header.max_timestamp
         except (DiskError, CorruptLogError):
             return None
-    return segment.first_timestamp
+    return segment.indexes.first_timestamp
