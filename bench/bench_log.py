@@ -101,7 +101,7 @@ def recover(directory: Path) -> float:
     started = time.perf_counter()
     log = open_log(directory, clean=False)
     seconds = time.perf_counter() - started
-    assert log.recovery.scanned_size_bytes == log.size_bytes
+    assert log.recovery.scanned_size_bytes == log.segments.size_bytes
     log.release()
     return seconds
 
@@ -131,7 +131,7 @@ def measure(directory: Path, record_count: int, append_count: int, *, append_us_
         peer_value=bare_seconds * 1e6,
         at_most=append_us_at_most,
     )
-    size_bytes, end = log.size_bytes, log.log_end_offset
+    size_bytes, end = log.segments.size_bytes, log.log_end_offset
     plain_seconds = best(lambda: read_plainly(segment, len))
     figure(
         f"log: read, {kind}",

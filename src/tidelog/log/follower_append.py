@@ -24,7 +24,7 @@ def append_fetched(log: Log, batches: Buffer, *, now_ms: int) -> AppendResult | 
     """As `Log.append_as_follower`; a log without records begins where the first batch does, and starts where it did."""
     log_start_offset = log.log_start_offset
     base_offset = _batch_that_holds(batches, log.log_end_offset)
-    if base_offset is not None and not log.size_bytes:
+    if base_offset is not None and not log.segments.size_bytes:
         lineage = _from(log.lineage, base_offset, log_start_offset)
         log.truncate_fully_and_start_at(base_offset, now_ms=now_ms)
         log._lineage_file.replace(lineage)

@@ -106,7 +106,7 @@ class FutureLog:
         if log.log_start_offset < log_start_offset <= log.log_end_offset:
             log.advance_log_start_offset(log_start_offset)
             if log.delete_segments_before(log_start_offset):
-                log.remove_deleted_files()
+                log.segments.remove_deleted_files()
 
     def _take_lineage(self, lineage: LeaderEpochLineage) -> None:
         """Also what compaction has left no record of. It may be ahead of the copy."""
@@ -166,7 +166,7 @@ class FutureLog:
         """
         log, current = self.log, self.current
         invariant(self.is_level, "{}: the copy is not level", log.directory)
-        invariant(current.failure is None, "{}: it failed", current.directory)
+        invariant(current.segments.failure is None, "{}: it failed", current.directory)
         log.configure(current.config)
         log.lineage = log._lineage_file.lineage = current.lineage
         log.producers = current.producers
@@ -175,6 +175,6 @@ class FutureLog:
 
     def release(self) -> None:
         """Let go of the copy as it is: it is not needed, or goes on after the next start."""
-        if self.log.failure is None:
-            self.log._segments.failure = DiskError(self.log.directory, "the move was ended")
+        if self.log.segments.failure is None:
+            self.log.segments.failure = DiskError(self.log.directory, "the move was ended")
         self.log.release()

@@ -25,7 +25,7 @@ def assign_leader_epochs(
     files: dict[str, bytes] = {}
     for log, leader_epoch in assignments:
         latest = log.lineage.latest_leader_epoch
-        outcome: CorruptLogError | DiskError | None = log.failure
+        outcome: CorruptLogError | DiskError | None = log.segments.failure
         if latest is not None and latest > leader_epoch:
             outcome = CorruptLogError(
                 f"{log.directory}: its log is of leader epoch {latest}, but the metadata only of {leader_epoch}: "

@@ -61,6 +61,7 @@ class Log:
         log_start_offset: records below are gone, or about to be.
         lineage: of leader epochs; what it says is on the disk already, save where it starts. Only to be read.
         producers: the idempotent producers and open transactions.
+        segments: its files. To be asked what there is, and whether the disk failed; the log alone writes and cuts them.
         compaction: what removes records that others supersede.
         recovery: what opening found.
     """
@@ -69,7 +70,6 @@ class Log:
         "_lineage_file",
         "_recovery_point",
         "_rules",
-        "_segments",
         "_snapshots",
         "_truncated",
         "compaction",
@@ -79,6 +79,7 @@ class Log:
         "log_start_offset",
         "producers",
         "recovery",
+        "segments",
         "topic_id",
         "topic_partition",
     )
@@ -98,9 +99,9 @@ class Log:
         self.topic_id = topic_id
         self.config = config
         self._rules = AppendRules(topic_partition, config)
-        self._segments: Segments = parts.segments
-        self._segments.on_written = self._on_written
-        self._segments.on_roll = self._on_roll
+        self.segments: Segments = parts.segments
+        self.segments.on_written = self._on_written
+        self.segments.on_roll = self._on_roll
         self._snapshots = parts.snapshots
         self._lineage_file = parts.lineage_file
         self.lineage: LeaderEpochLineage = parts.lineage_file.lineage
@@ -164,33 +165,18 @@ class Log:
 
     def configure(self, config: LogConfig) -> None:
         """Change the configuration. The segments that are there keep the index settings they were made with."""
-        self.config = self._segments.config = config
+        self.config = self.segments.config = config
         self._rules = AppendRules(self.topic_partition, config)
 
     @property
     def log_end_offset(self) -> Offset:
         """Exclusive: the offset that the next record gets."""
-        return self._segments.active.end_offset
+        return self.segments.active.end_offset
 
     @property
     def recovery_point(self) -> Offset:
         """Exclusive: below it everything is synced. To be checkpointed now and then, and at once after a truncation."""
         return self._recovery_point.offset
-
-    @property
-    def failure(self) -> DiskError | None:
-        """Why it is out of use, if it is: open it anew."""
-        return self._segments.failure
-
-    @property
-    def size_bytes(self) -> int:
-        """Of the batches in all segments."""
-        return sum(segment.size_bytes for segment in self._segments)
-
-    @property
-    def segment_base_offsets(self) -> tuple[Offset, ...]:
-        """Where the segments start, in order."""
-        return tuple(segment.base_offset for segment in self._segments)
 
     # Appending.
 
@@ -271,8 +257,8 @@ class Log:
             )
         if leader_epoch != self.lineage.latest_leader_epoch:
             self.assign_leader_epoch(leader_epoch)
-        placed = stamp_all(view, accepted, self._segments.active.end_offset, leader_epoch)
-        self._segments.append(view, placed, now_ms)
+        placed = stamp_all(view, accepted, self.segments.active.end_offset, leader_epoch)
+        self.segments.append(view, placed, now_ms)
         return appended(placed, accepted[0].log_append_time, self.log_start_offset)
 
     def append_as_follower(self, batches: Buffer, *, now_ms: int) -> AppendResult | None:
@@ -307,7 +293,7 @@ class Log:
         self.compaction.on_fetched(placed, log_end_offset)
         self._lineage_file.assign_all(batch.header for batch in placed)
         size_bytes = placed[-1].position + placed[-1].header.size_bytes
-        self._segments.append(view[:size_bytes], placed, now_ms)
+        self.segments.append(view[:size_bytes], placed, now_ms)
         return appended(placed, None, self.log_start_offset)
 
     def _on_written(self, written: list[Placed], view: memoryview, now_ms: int) -> None:
@@ -317,17 +303,17 @@ class Log:
                 if header.is_control:
                     batch = view[position : position + header.size_bytes]
                     for entry in end_transactions(producers, batch, now_ms=now_ms):
-                        self._segments.note_aborted(entry)
+                        self.segments.note_aborted(entry)
                 else:
                     producers.remember(header, base_offset, last_offset, max_timestamp, now_ms)
-        producers.end_offset = self._segments.active.end_offset
+        producers.end_offset = self.segments.active.end_offset
 
     def _on_roll(self, base_offset: Offset) -> None:
         self.producers.end_offset = base_offset
         self._snapshots.take(self.producers)
 
     def _check_usable(self) -> None:
-        failure = self._segments.failure
+        failure = self.segments.failure
         if failure is not None:
             raise DiskError(self.directory, f"out of use since an earlier failure: {failure}", errno=failure.errno)
 
@@ -352,17 +338,13 @@ class Log:
         self._check_usable()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise self._out_of_range(offset)
-        return self._segments.read(
+        return self.segments.read(
             offset, size_bytes_max=size_bytes_max, end_offset=end_offset, at_least_one=at_least_one
         )
 
     def _out_of_range(self, offset: Offset) -> OffsetOutOfRangeError:
         start, end = self.log_start_offset, self.log_end_offset
         return OffsetOutOfRangeError(str(self.topic_partition), offset=offset, log_start_offset=start, end_offset=end)
-
-    def has_aborted_transactions(self, start_offset: Offset) -> bool:
-        """Whether there may be any that have records from `start_offset` on. Reads nothing."""
-        return self._segments.has_aborted_transactions(start_offset)
 
     def aborted_transactions(self, start_offset: Offset, end_offset: Offset) -> list[AbortedTransaction]:
         """The transactions whose records in [start_offset, end_offset) a reader of committed records has to skip.
@@ -378,12 +360,12 @@ class Log:
             DiskError: the disk refused.
         """
         self._check_usable()
-        return self._segments.aborted_transactions(start_offset, end_offset)
+        return self.segments.aborted_transactions(start_offset, end_offset)
 
     def offset_for_timestamp(self, timestamp: int, end_offset: Offset) -> TimestampOffset | None:
         """The first record of `timestamp` (ms since 1970) or later, below `end_offset`; None if there is none."""
         self._check_usable()
-        segments = self._segments.overlapping(self.log_start_offset, end_offset)
+        segments = self.segments.overlapping(self.log_start_offset, end_offset)
         return first_at_or_after(segments, timestamp, start_offset=self.log_start_offset, end_offset=end_offset)
 
     def max_timestamp_offset(self, end_offset: Offset | None = None) -> TimestampOffset | None:
@@ -391,7 +373,7 @@ class Log:
         self._check_usable()
         if end_offset is None:
             end_offset = self.log_end_offset
-        segments = self._segments.overlapping(self.log_start_offset, end_offset)
+        segments = self.segments.overlapping(self.log_start_offset, end_offset)
         return newest(segments, start_offset=self.log_start_offset, end_offset=end_offset)
 
     # Cutting.
@@ -413,7 +395,7 @@ class Log:
             DiskError: the log is out of use; open it anew.
         """
         self._check_usable()
-        if end_offset < self._segments.first.base_offset:
+        if end_offset < self.segments.first.base_offset:
             self.truncate_fully_and_start_at(end_offset)
             return True
         is_shorter = end_offset < self.log_end_offset
@@ -421,7 +403,7 @@ class Log:
             if is_shorter:
                 self.compaction.on_truncating()
                 self._recovery_point.on_truncating(end_offset)
-                self._segments.truncate(end_offset)
+                self.segments.truncate(end_offset)
                 end_offset = self.log_end_offset
                 self.log_start_offset = min(self.log_start_offset, end_offset)
                 self._recovery_point.on_truncating(end_offset)
@@ -429,20 +411,20 @@ class Log:
             self._lineage_file.truncate_from_end(end_offset)
             if is_shorter:
                 self._recover_producers()
-                self._segments.remove_deleted_files()
+                self.segments.remove_deleted_files()
         except (DiskError, CorruptLogError) as error:
             self._fail(error)
             raise
         return is_shorter
 
     def _fail(self, error: DiskError | CorruptLogError) -> None:
-        self._segments.failure = error if isinstance(error, DiskError) else DiskError(self.directory, str(error))
+        self.segments.failure = error if isinstance(error, DiskError) else DiskError(self.directory, str(error))
 
     def _recover_producers(self) -> None:
         before, end_offset = self.producers, self.log_end_offset
         now_ms = max((state.last_active_ms for state in before), default=0)
         after, _ = self._snapshots.load_newest(end_offset, now_ms=now_ms)
-        unseen = self._segments.overlapping(after.end_offset, end_offset)
+        unseen = self.segments.overlapping(after.end_offset, end_offset)
         replay(after, unseen, end_offset=end_offset, now_ms=now_ms)
         after.take_completed(before)  # of what a snapshot says nothing, and a replay too much
         self._replace_producers(after)
@@ -468,13 +450,13 @@ class Log:
         try:
             self.compaction.on_truncating()
             self._recovery_point.on_truncating(offset)
-            self._segments.replace_all(offset, self._segments.active.created_ms if now_ms is None else now_ms)
+            self.segments.replace_all(offset, self.segments.active.created_ms if now_ms is None else now_ms)
             self.log_start_offset = offset
             self._snapshots.remove_all()
             self.compaction.on_started_anew()
             self._replace_producers(ProducerStates(end_offset=offset))
             self._lineage_file.clear()
-            self._segments.remove_deleted_files()
+            self.segments.remove_deleted_files()
         except DiskError as error:
             self._fail(error)
             raise
@@ -509,7 +491,7 @@ class Log:
         self._check_usable()
         self.producers.forget_expired(now_ms, self.config.producer_id_expiration_ms)
         end_offset = retention_end_offset(
-            self._segments,
+            self.segments,
             self.config,
             log_start_offset=self.log_start_offset,
             high_watermark=high_watermark,
@@ -518,32 +500,28 @@ class Log:
         if end_offset is None:
             return False
         if end_offset == self.log_end_offset:  # even the last segment is past its time
-            self._segments.roll(now_ms)
+            self.segments.roll(now_ms)
         self.advance_log_start_offset(end_offset)
         return True
 
     def delete_segments_before(self, offset: Offset) -> int:
         """Delete the segments that lie wholly below `offset`, which is at most the log start. Returns how many.
 
-        They are renamed now, and removed by `remove_deleted_files`; who reads in one reads on.
+        They are renamed now, and removed by `Segments.remove_deleted_files`; who reads in one reads on.
         """
         self._check_usable()
         invariant(offset <= self.log_start_offset, "{}: {} is above the log start", self.topic_partition, offset)
-        count = self._segments.delete_before(offset)
+        count = self.segments.delete_before(offset)
         if count:
-            self._snapshots.remove_below(self._segments.first.base_offset)
+            self._snapshots.remove_below(self.segments.first.base_offset)
         return count
-
-    def remove_deleted_files(self) -> int:
-        """Give the space of deleted segments back. May take long: call it on another thread. Returns how many files."""
-        return self._segments.remove_deleted_files()
 
     # Rolling, syncing, leaving.
 
     def roll(self, now_ms: int) -> None:
         """Start a new segment at the log end, unless the last one is empty."""
         self._check_usable()
-        self._segments.roll(now_ms)
+        self.segments.roll(now_ms)
 
     def flush(self, up_to: Offset | None = None) -> None:
         """Return once all below `up_to` (the log end) would survive a loss of power, and move the recovery point.
@@ -555,7 +533,7 @@ class Log:
         """
         self._check_usable()
         end_offset = min(self.log_end_offset, self.producers.end_offset)  # below it, what was aborted is known
-        unwritten_offset = self._segments.active.indexes.transactions.unwritten_offset
+        unwritten_offset = self.segments.active.indexes.transactions.unwritten_offset
         if unwritten_offset is not None:
             end_offset = min(end_offset, unwritten_offset)
         try:
@@ -583,19 +561,19 @@ class Log:
             DiskError: it is no clean stop; what is on the disk is for recovery to sort out.
         """
         self._check_usable()
-        if self._segments.is_touched:
+        if self.segments.is_touched:
             self.producers.end_offset = self.log_end_offset
             self._snapshots.take(self.producers)
-            self._segments.finish()
+            self.segments.finish()
             self.flush()
         self.release()
 
     def release(self) -> None:
         """Let go of all files as they are."""
-        self._segments.release()
+        self.segments.release()
 
     def retire(self) -> None:
         """The topic is deleted, or its log opened anew: nothing is done from now on to files that another may have."""
-        if self._segments.failure is None:
-            self._segments.failure = DiskError(self.directory, "its topic was deleted, or it was opened anew")
-        self._segments.release()
+        if self.segments.failure is None:
+            self.segments.failure = DiskError(self.directory, "its topic was deleted, or it was opened anew")
+        self.segments.release()

@@ -47,7 +47,8 @@ class Segments:
         config: may be replaced.
         mark: up to where offsets may be missing, since compaction removed their records.
         is_touched: whether there is anything that was not as it is when the log was last closed.
-        failure: set once the disk refused in a way that leaves the files in doubt: nothing is to be done any more.
+        failure: set once the disk refused in a way that leaves the files in doubt: nothing is to be done any more until
+            the log is opened anew.
         on_written: called with the batches that reached a segment, their buffer, and the time.
         on_roll: called with the base offset of each new segment, before it gets its first batch.
     """
@@ -114,6 +115,16 @@ class Segments:
     @property
     def first(self) -> Segment:
         return self._segments[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Of the batches in all of them."""
+        return sum(segment.size_bytes for segment in self._segments)
+
+    @property
+    def base_offsets(self) -> tuple[Offset, ...]:
+        """Where they start, in order."""
+        return tuple(self._base_offsets)
 
     def _index_of(self, offset: int) -> int:
         return max(bisect_right(self._base_offsets, offset) - 1, 0)
@@ -293,7 +304,7 @@ class Segments:
         return found
 
     def has_aborted_transactions(self, start_offset: int) -> bool:
-        """Whether a segment has any, from the one on that holds `start_offset`."""
+        """Whether a segment has any, from the one on that holds `start_offset`. Reads nothing."""
         return bool(self._with_aborted(start_offset))
 
     def aborted_files(self, start_offset: int) -> list[AbortedFile]:
@@ -422,7 +433,7 @@ class Segments:
         self._deleted_paths += segment.retire()
 
     def remove_deleted_files(self) -> int:
-        """Give the space of deleted segments back. May run on another thread. Returns how many files."""
+        """Give the space of deleted segments back. May take long, and run on another thread. Returns how many files."""
         paths, self._deleted_paths = self._deleted_paths, []
         for path in paths:
             self._disk.remove(path)

@@ -147,13 +147,13 @@ def test_transactions_go_both_ways(peer: KafkaPeer, tools: KafkaTools) -> None:
     assert {path.name: path.read_bytes() for path in directory.glob("*.txnindex")} == written_by_kafka
 
     # Ours compacts it; Kafka finds nothing wrong with that, and the same table.
-    size_bytes = log.size_bytes
+    size_bytes = log.segments.size_bytes
     log.roll(0)
     log.flush()
     log.producers.on_high_watermark(log.log_end_offset)
     for step in range(3):
         clean(log, now_ms=step, first_dirty_offset=0)
-    assert log.size_bytes < size_bytes / 2
+    assert log.segments.size_bytes < size_bytes / 2
     assert our_table(log) == table
     log.close()
     check_dumps(tools, directory)

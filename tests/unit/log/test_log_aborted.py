@@ -71,7 +71,7 @@ def test_a_follower_writes_the_same_entries() -> None:
     follower = open_log(disk, segment_size_bytes=4 * SIZE)
     for _, data in batches_of(leader):
         follower.append_as_follower(data, now_ms=NOW_MS)
-    assert follower.segment_base_offsets == leader.segment_base_offsets
+    assert follower.segments.base_offsets == leader.segments.base_offsets
     assert entries_of(follower) == entries_of(leader)
     assert entries_of(leader)
 
@@ -100,7 +100,7 @@ def test_an_entry_that_could_not_be_written_is_known_and_written_before_the_next
 
 def test_those_that_reach_into_the_range_are_found_across_segments() -> None:
     log = begun(MemoryDisk(), segment_size_bytes=4 * SIZE)
-    assert len(log.segment_base_offsets) > 4
+    assert len(log.segments.base_offsets) > 4
     known = entries_of(log)
     for start in range(log.log_end_offset):
         for end in range(start + 1, log.log_end_offset + 1):
@@ -256,13 +256,13 @@ def test_deleting_from_the_start_deletes_the_index_too() -> None:
     disk = MemoryDisk()
     log = begun(disk, segment_size_bytes=4 * SIZE)
     known = entries_of(log)
-    base = log.segment_base_offsets[3]
+    base = log.segments.base_offsets[3]
     log.advance_log_start_offset(base)
     log.delete_segments_before(base)
     names = [name for name in disk.list(DIRECTORY) if "txnindex" in name]
     assert [name for name in names if int(name[:20]) < base] == [n for n in names if n.endswith(".deleted")]
     assert any(name.endswith(".deleted") for name in names)
-    log.remove_deleted_files()
+    log.segments.remove_deleted_files()
     assert all(int(name[:20]) >= base for name in disk.list(DIRECTORY) if "txnindex" in name)
     assert entries_of(log) == [entry for entry in known if entry[2] >= base]
 

@@ -293,7 +293,7 @@ def test_segments_roll_by_size() -> None:
     log = open_log(MemoryDisk(), segment_size_bytes=2 * size)
     for value in "abcde":
         append(log, value)
-    assert log.segment_base_offsets == (0, 2, 4)
+    assert log.segments.base_offsets == (0, 2, 4)
     assert values_of(log) == list("abcde")
 
 
@@ -306,7 +306,7 @@ def test_one_request_may_fill_several_segments() -> None:
     request = b"".join(make_batch(value) for value in "bcdef")
     result = log.append_as_leader(bytearray(request), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
     assert (result.first_offset, result.last_offset, result.batch_count) == (1, 5, 5)
-    assert log.segment_base_offsets == (0, 2, 4)
+    assert log.segments.base_offsets == (0, 2, 4)
     assert values_of(log) == list("abcdef")
     snapshots = 2
     assert disk.append_count == 3 + snapshots
@@ -317,7 +317,7 @@ def test_segments_roll_by_the_time_of_their_records() -> None:
     append(log, "a", timestamp=NOW_MS - 5000)
     append(log, "b", timestamp=NOW_MS - 4000)
     append(log, "c", timestamp=NOW_MS - 3999)
-    assert log.segment_base_offsets == (0, 2)
+    assert log.segments.base_offsets == (0, 2)
 
 
 class Draws(SystemRng):
@@ -333,12 +333,12 @@ class Draws(SystemRng):
 def rolls_at(log: Log) -> list[int]:
     """The timestamps, a tenth of a second apart, of the records that began a segment."""
     times = range(0, 4000, 100)
-    before, found = log.segment_base_offsets, []
+    before, found = log.segments.base_offsets, []
     for time in times:
         append(log, "a", timestamp=NOW_MS - 4000 + time)
-        if log.segment_base_offsets != before:
+        if log.segments.base_offsets != before:
             found.append(time)
-        before = log.segment_base_offsets
+        before = log.segments.base_offsets
     return found
 
 
@@ -362,7 +362,7 @@ def test_another_jitter_counts_for_the_segment_that_is_written_to() -> None:
     log.configure(LogConfig(segment_ms=1000, segment_jitter_ms=400))
     append(log, "b", timestamp=NOW_MS - 3200)
     append(log, "c", timestamp=NOW_MS - 3199)
-    assert log.segment_base_offsets == (0, 2)
+    assert log.segments.base_offsets == (0, 2)
 
 
 def test_segments_without_timestamps_roll_by_the_clock() -> None:
@@ -370,14 +370,14 @@ def test_segments_without_timestamps_roll_by_the_clock() -> None:
     append(log, "a", timestamp=-1)
     batch = make_batch("b", timestamp=-1)
     log.append_as_leader(batch, leader_epoch=LeaderEpoch(0), now_ms=NOW_MS + 1001)
-    assert log.segment_base_offsets == (0, 1)
+    assert log.segments.base_offsets == (0, 1)
 
 
 def test_segments_roll_when_an_index_is_full() -> None:
     log = open_log(MemoryDisk(), index_interval_bytes=0, index_size_bytes_max=40)
     for value in "abcdefgh":
         append(log, value, timestamp=NOW_MS)
-    assert log.segment_base_offsets == (0, 6)  # the first batch needs no entry, 5 entries of 8 bytes fit
+    assert log.segments.base_offsets == (0, 6)  # the first batch needs no entry, 5 entries of 8 bytes fit
 
 
 def test_index_blocks_are_written_as_they_fill_up() -> None:
@@ -395,7 +395,7 @@ def test_rolling_an_empty_segment_does_nothing() -> None:
     append(log, "a")
     log.roll(NOW_MS)
     log.roll(NOW_MS)
-    assert log.segment_base_offsets == (0, 1)
+    assert log.segments.base_offsets == (0, 1)
 
 
 def test_a_segment_holds_offsets_up_to_2_31_from_its_base() -> None:
@@ -403,7 +403,7 @@ def test_a_segment_holds_offsets_up_to_2_31_from_its_base() -> None:
     far = 2**31
     for base in (0, far - 1, far, 3 * far):
         log.append_as_follower(make_batch("a", base_offset=base, leader_epoch=0), now_ms=NOW_MS)
-    assert log.segment_base_offsets == (0, far, 3 * far)
+    assert log.segments.base_offsets == (0, far, 3 * far)
     assert [h.base_offset for h, _ in batches_of(log)] == [0, far - 1, far, 3 * far]
 
 
@@ -411,7 +411,7 @@ def test_an_empty_segment_gives_way_to_one_that_can_hold_the_offset() -> None:
     disk = MemoryDisk()
     log = open_log(disk)
     log.append_as_follower(make_batch("a", base_offset=2**40, leader_epoch=0), now_ms=NOW_MS)
-    assert log.segment_base_offsets == (2**40,)
+    assert log.segments.base_offsets == (2**40,)
     again = open_log(disk, clean=False)
     assert (again.log_start_offset, again.log_end_offset) == (2**40, 2**40 + 1)
     assert values_of(again) == ["a"]

@@ -110,7 +110,7 @@ def test_what_did_not_change_keeps_its_bytes() -> None:
     names = disk.list(DIRECTORY)
     assert clean(log)
     assert [data for _, data in batches_of(log)] == before
-    assert disk.list(DIRECTORY) == sorted([*names, "cleaned-end-offset"]) or len(log.segment_base_offsets) > 1
+    assert disk.list(DIRECTORY) == sorted([*names, "cleaned-end-offset"]) or len(log.segments.base_offsets) > 1
 
 
 def test_records_without_a_key_stay() -> None:
@@ -125,9 +125,9 @@ def test_records_without_a_key_stay() -> None:
 def test_the_active_segment_is_left_alone_and_so_is_what_is_not_committed_or_not_synced() -> None:
     log = open_log(MemoryDisk(), **COMPACT)
     put_each(log, "aaaaaaaaaaaaaaa")
-    *_, active = log.segment_base_offsets
+    *_, active = log.segments.base_offsets
     assert not clean(log, end_offset_max=0)
-    second = log.segment_base_offsets[1]
+    second = log.segments.base_offsets[1]
     assert clean(log, end_offset_max=second)
     assert offsets_of(log)[0] == second - 1
     assert clean(log, end_offset_max=log.log_end_offset)
@@ -138,10 +138,10 @@ def test_neighbours_that_became_small_become_one() -> None:
     log = open_log(MemoryDisk(), **COMPACT)
     put_each(log, "abcd" * 10)
     seal(log)
-    assert len(log.segment_base_offsets) > 8
+    assert len(log.segments.base_offsets) > 8
     clean(log)
     clean(log, first_dirty_offset=0)
-    assert len(log.segment_base_offsets) < 8
+    assert len(log.segments.base_offsets) < 8
     assert offsets_of(log) == [36, 37, 38, 39]
 
 
@@ -271,7 +271,7 @@ def test_who_reads_in_an_old_segment_reads_on_in_it() -> None:
     expected, next_offset = before.read_all(), before.next_offset
     held = log.read(Offset(1), size_bytes_max=150, end_offset=Offset(4))
     assert clean(log)
-    log.remove_deleted_files()
+    log.segments.remove_deleted_files()
     assert held.read_all() == expected
     assert held.next_offset == next_offset
     assert log.read(Offset(1), size_bytes_max=150, end_offset=Offset(4)).first_offset == 3
@@ -300,7 +300,7 @@ def test_producer_snapshots_stay_where_segments_begin() -> None:
     seal(log)
     clean(log)
     kept = [int(name.partition(".")[0]) for name in disk.list(DIRECTORY) if name.endswith(".snapshot")]
-    assert kept == [offset for offset in log.segment_base_offsets if offset]
+    assert kept == [offset for offset in log.segments.base_offsets if offset]
     assert len(kept) == 1
 
 
@@ -353,7 +353,7 @@ def test_a_gap_above_the_mark_is_a_loss_whatever_the_policy(policy: str) -> None
         clean(log)
     put_each(log, "cdef")
     gone = batches_of(log)[-2][1]
-    path = f"{DIRECTORY}/{log.segment_base_offsets[-1]:020d}.log"
+    path = f"{DIRECTORY}/{log.segments.base_offsets[-1]:020d}.log"
     data = disk.files[path].data
     at = bytes(data).index(gone)
     del data[at : at + len(gone)]
@@ -470,7 +470,7 @@ def drive(log: Log, job: LogCleaner) -> None:
             assert log.compaction.announce(step.ready, job.end_offset)
             log.compaction.sync_names()
             assert log.compaction.complete(step.ready)
-            log.remove_deleted_files()
+            log.segments.remove_deleted_files()
     log.compaction.finish(job.end_offset)
 
 
@@ -481,7 +481,7 @@ def test_damage_is_not_written_anew_with_a_checksum_that_fits(position: int) -> 
     put_each(log, "abab")
     seal(log)
     before = {name: bytes(contents.data) for name, contents in disk.files.items()}
-    first = log.segment_base_offsets[0]
+    first = log.segments.base_offsets[0]
     path = f"{DIRECTORY}/{first:020d}.log"
     disk.files[path].data[position] ^= 0xFF
     job = start(log)
@@ -505,14 +505,14 @@ def test_segments_that_go_meanwhile_are_not_brought_back() -> None:
             pass
         if late:
             assert log.compaction.announce(ready, job.end_offset)
-        log.advance_log_start_offset(log.segment_base_offsets[1])
+        log.advance_log_start_offset(log.segments.base_offsets[1])
         assert log.delete_segments_before(log.log_start_offset) == 1
         if late:
             assert not log.compaction.complete(ready)
         else:
             assert not log.compaction.announce(ready, job.end_offset)
         job.abandon()
-        log.remove_deleted_files()
+        log.segments.remove_deleted_files()
         assert not [name for name in disk.list(DIRECTORY) if name.endswith((".cleaned", ".swap", ".deleted"))]
 
 
@@ -720,7 +720,7 @@ def test_what_was_replaced_is_let_go_of_while_the_rest_is_compacted(tmp_path: Pa
         if step.ready is not None:
             assert log.compaction.announce(step.ready, job.end_offset)
             assert log.compaction.complete(step.ready)
-            log.remove_deleted_files()
+            log.segments.remove_deleted_files()
             del step
             most = max(most, len(os.listdir("/proc/self/fd")) - before)
     assert 0 < most < 80

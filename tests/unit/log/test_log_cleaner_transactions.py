@@ -197,7 +197,7 @@ def test_a_transaction_across_segments_is_one() -> None:
     append(log, "y", key=b"a")
     seal(log)
     before = values(log)
-    middle = log.segment_base_offsets[5]
+    middle = log.segments.base_offsets[5]
     clean(log, end_offset_max=middle)  # the marker lies beyond
     assert values(log) == before
     assert all(header.record_count == 0 or header.producer_id == 2 for header, _ in batches_of(log)[:4])

@@ -136,7 +136,7 @@ class Model:
         self.log.advance_log_start_offset(Offset(self.log_start_offset))
         self.disk.stop_at = self.disk.changes + self.random.randint(1, 12)
         self.log.delete_segments_before(Offset(self.log_start_offset))
-        self.log.remove_deleted_files()
+        self.log.segments.remove_deleted_files()
 
     def lose_power(self) -> None:
         self.disk.lose_power(self.random)

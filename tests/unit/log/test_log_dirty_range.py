@@ -81,7 +81,7 @@ def test_an_active_segment_is_closed_in_time_for_it() -> None:
     log = open_log(MemoryDisk(), cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=SECOND)
     for timestamp in (NOW_MS, NOW_MS + SECOND, NOW_MS + SECOND + 1):
         log.append_as_leader(make_batch("0", timestamp=timestamp), leader_epoch=LeaderEpoch(0), now_ms=NOW_MS)
-    assert log.segment_base_offsets == (0, 2)
+    assert log.segments.base_offsets == (0, 2)
 
 
 def test_a_checkpoint_of_an_earlier_topic_of_the_name_does_not_count() -> None:

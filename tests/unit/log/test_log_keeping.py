@@ -45,7 +45,7 @@ def test_segments_go_while_enough_remains() -> None:
     log = filled(MemoryDisk(), retention_ms=None, retention_size_bytes=5 * SIZE)
     assert retain(log) == 1
     assert values_of(log) == list("3456789")
-    assert log.size_bytes == 7 * SIZE
+    assert log.segments.size_bytes == 7 * SIZE
 
 
 def test_nothing_above_the_high_watermark_goes() -> None:
@@ -87,7 +87,7 @@ def test_deleted_segments_are_gone_for_a_restart_before_their_files_are() -> Non
     again = open_log(disk, clean=False)
     assert (again.log_start_offset, again.log_end_offset) == (3, 10)
     assert not [path for path in disk.files if path.endswith(".deleted")]
-    assert log.remove_deleted_files() == 3
+    assert log.segments.remove_deleted_files() == 3
 
 
 # The log start.
@@ -100,7 +100,7 @@ def test_the_log_start_moves_within_segments() -> None:
     assert log.log_start_offset == 4
     assert lineage_of(log) == [(2, 4), (3, 6), (4, 8)]
     assert log.delete_segments_before(log.log_start_offset) == 1
-    assert log.segment_base_offsets == (3, 6, 9)
+    assert log.segments.base_offsets == (3, 6, 9)
     with pytest.raises(OffsetOutOfRangeError):
         log.advance_log_start_offset(Offset(11))
     with pytest.raises(InvariantBrokenError):
@@ -121,7 +121,7 @@ def test_the_active_segment_is_never_deleted() -> None:
     log = filled(MemoryDisk())
     log.advance_log_start_offset(Offset(10))
     assert log.delete_segments_before(Offset(10)) == 3
-    assert (log.segment_base_offsets, log.log_end_offset, values_of(log)) == ((9,), 10, [])
+    assert (log.segments.base_offsets, log.log_end_offset, values_of(log)) == ((9,), 10, [])
 
 
 # Syncing.

@@ -75,7 +75,7 @@ def log() -> Log:
     log = open_log(disk, segment_size_bytes=20_000, index_interval_bytes=500)
     for number in range(BATCHES):
         append(log, f"{number}" * 100, timestamps=[1_000 + number])
-    assert len(log.segment_base_offsets) > 2
+    assert len(log.segments.base_offsets) > 2
     log.close()
     log = open_log(disk, segment_size_bytes=20_000, index_interval_bytes=500)
     disk.forget()
@@ -122,7 +122,7 @@ def test_the_end_of_the_log_takes_no_disk(log: Log) -> None:
 
 
 def test_an_index_that_lies_is_built_anew_all_the_same(log: Log) -> None:
-    disk = log._segments._disk
+    disk = log.segments._disk
     assert isinstance(disk, ColdDisk)
     index = disk.files[f"{DIRECTORY}/{0:020d}.index"].data
     for at in range(0, len(index), ENTRY.size):
@@ -140,7 +140,7 @@ Misled = Callable[[int, int], tuple[int, int]]
 
 def mislead(log: Log, misled: Misled, *, but_the_last: bool = True) -> None:
     """Change the entries of the first segment's offset index, which no longer are in memory."""
-    disk = log._segments._disk
+    disk = log.segments._disk
     assert isinstance(disk, ColdDisk)
     index = disk.files[f"{DIRECTORY}/{0:020d}.index"].data
     count = len(index) // ENTRY.size
@@ -164,7 +164,7 @@ def mislead(log: Log, misled: Misled, *, but_the_last: bool = True) -> None:
 def test_an_index_that_leads_nowhere_is_built_anew_before_records_count_as_missing(
     log: Log, misled: Misled, waits: bool
 ) -> None:
-    disk = log._segments._disk
+    disk = log.segments._disk
     assert isinstance(disk, ColdDisk)
     index = bytes(disk.files[f"{DIRECTORY}/{0:020d}.index"].data)
     mislead(log, misled)
@@ -195,7 +195,7 @@ def test_where_a_read_ends_an_index_that_lies_is_built_anew_too(log: Log, waits:
 
 
 def test_a_log_that_is_damaged_keeps_its_index_and_says_where(log: Log) -> None:
-    disk = log._segments._disk
+    disk = log.segments._disk
     assert isinstance(disk, ColdDisk)
     mislead(log, lambda offset, position: (offset, position + 1_000_000))
     index = bytes(disk.files[f"{DIRECTORY}/{0:020d}.index"].data)

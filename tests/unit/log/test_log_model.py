@@ -202,7 +202,7 @@ class LogMachine(RuleBasedStateMachine):
         start = data.draw(st.integers(self.log_start, self.end))
         self.log.advance_log_start_offset(Offset(start))
         self.log.delete_segments_before(Offset(start))
-        self.log.remove_deleted_files()
+        self.log.segments.remove_deleted_files()
         self.log_start = start
         covering = [entry for entry in self.lineage if entry[1] <= start][-1:]
         later = [entry for entry in self.lineage if entry[1] > start]
@@ -248,7 +248,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def kill_and_cut_the_file(self, data: st.DataObject) -> None:
-        base = self.log.segment_base_offsets[-1]
+        base = self.log.segments.base_offsets[-1]
         contents = self.disk.files[f"{DIRECTORY}/{base:020d}.log"].data
         if self.synced_end > base:
             return
@@ -260,7 +260,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def kill_and_flip_a_bit(self, data: st.DataObject) -> None:
-        base = self.log.segment_base_offsets[-1]
+        base = self.log.segments.base_offsets[-1]
         contents = self.disk.files[f"{DIRECTORY}/{base:020d}.log"].data
         if self.synced_end > base or not contents:
             return

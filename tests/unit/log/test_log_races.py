@@ -80,20 +80,20 @@ def test_segments_that_are_deleted_during_a_flush_do_no_harm() -> None:
     log = open_log(disk, segment_size_bytes=300)
     for value in range(20):
         append(log, str(value))
-    assert len(log.segment_base_offsets) > 4
-    bases = log.segment_base_offsets
+    assert len(log.segments.base_offsets) > 4
+    bases = log.segments.base_offsets
 
     def shorten() -> None:
         log.advance_log_start_offset(bases[3])
         assert log.delete_segments_before(bases[3]) == 3
-        log.remove_deleted_files()
+        log.segments.remove_deleted_files()
 
     disk.meanwhile = [shorten]
     log.flush()
     assert log.recovery_point == 20
     unsynced = [path for path, each in disk.files.items() if path.endswith(".log") and each.synced != each.data]
     assert unsynced == []  # none was passed over
-    assert log.failure is None
+    assert log.segments.failure is None
 
 
 def test_a_segment_that_is_rolled_during_a_flush_gets_its_name_synced_by_the_next() -> None:
@@ -125,11 +125,11 @@ def test_a_roll_that_finds_no_room_leaves_no_segment_in_the_midst_of_the_log(roo
     with pytest.raises(DiskError):
         append(log, "z" * 600)
     disk.free_write_bytes = None
-    assert log.failure is None
+    assert log.segments.failure is None
     append(log, "small")  # which fits where the other did not
     again = open_log(disk, clean=False)
     assert [value[:5] for value in values_of(again)] == ["xxxxx", "y", "small"]
-    assert again.segment_base_offsets == log.segment_base_offsets
+    assert again.segments.base_offsets == log.segments.base_offsets
 
 
 def test_flushes_go_on_beside_rolls_and_deletions(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_flushes_go_on_beside_rolls_and_deletions(tmp_path: Path) -> None:
             if index % 100 == 99:
                 log.advance_log_start_offset(Offset(index - 50))
                 log.delete_segments_before(log.log_start_offset)
-                log.remove_deleted_files()
+                log.segments.remove_deleted_files()
         for flushed in flushes:
             flushed.result()
     log.flush()

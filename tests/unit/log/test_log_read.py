@@ -54,7 +54,7 @@ def log(request: pytest.FixtureRequest, layout: dict[str, Any]) -> Log:
         log.release()
     elif request.param != "as appended":
         clean = request.param == "opened again"
-        disk = log._segments._disk
+        disk = log.segments._disk
         if clean:
             log.close()
         log = open_log(disk, clean=clean, **layout)
@@ -80,7 +80,7 @@ def test_reading_on_from_next_offset_sees_everything_once(log: Log) -> None:
 
 
 def test_a_slice_is_no_larger_than_asked_and_not_much_smaller(log: Log) -> None:
-    starts = [*log.segment_base_offsets, log.log_end_offset]
+    starts = [*log.segments.base_offsets, log.log_end_offset]
     for size in (200, 500, 900, 2000):
         for offset in range(0, 300, 3):
             found = read(log, offset, size=size)
@@ -132,7 +132,7 @@ def test_offsets_that_compaction_removed_are_passed_over() -> None:
     log = open_log(MemoryDisk(), cleanup_policy=frozenset({"compact"}), segment_size_bytes=3 * SIZE)
     for base in (5, 10, 20, 40, 41, 90):
         log.append_as_follower(make_batch("a", base_offset=base, leader_epoch=0), now_ms=NOW_MS)
-    assert len(log.segment_base_offsets) == 2
+    assert len(log.segments.base_offsets) == 2
     for disk_state in (None, Log.release):
         if disk_state is not None:
             disk_state(log)
@@ -187,7 +187,7 @@ def test_a_slice_outlives_what_is_appended_rolled_closed_and_deleted() -> None:
     log.roll(NOW_MS)
     log.advance_log_start_offset(log.log_end_offset)
     log.delete_segments_before(log.log_end_offset)
-    log.remove_deleted_files()
+    log.segments.remove_deleted_files()
     log.release()
     assert found.read_all() == whole
 

@@ -76,7 +76,7 @@ def test_a_log_is_found_as_it_was_left(clean: bool, settings: dict[str, Any]) ->
     assert lineage_of(log) == [(0, 0), (2, 5)]
     assert log.recovery.lines() == []
     assert not log.recovery.is_worth_a_warning
-    assert log.recovery.scanned_segment_count == (0 if clean else len(log.segment_base_offsets))
+    assert log.recovery.scanned_segment_count == (0 if clean else len(log.segments.base_offsets))
     reads_well(log, DIGITS)
 
 
@@ -205,7 +205,7 @@ def test_a_flipped_bit_cuts_the_log_and_nothing_is_thrown_away(field: str, bit: 
     if settings:
         expected |= {path_of(later, "cut"): intact[path_of(later)] for later in (6, 9)}
     assert kept == expected
-    assert log.segment_base_offsets == ((0, 3) if settings else (0,))
+    assert log.segments.base_offsets == ((0, 3) if settings else (0,))
     assert lineage_of(log) == [(0, 0)]  # epoch 2 started at 5, beyond the end
     assert log.recovery.is_worth_a_warning
     assert str(truncation.position) in log.recovery.lines()[0]
@@ -430,7 +430,7 @@ def test_a_finished_compaction_replaces_what_it_came_from() -> None:
     put(disk, path_of(0, "timeindex.swap"), b"")
     for clean in (True, False):
         log = open_log(disk, clean=clean, cleanup_policy=frozenset({"compact"}), **SEGMENTED)
-        assert log.segment_base_offsets == (0, 6, 9)
+        assert log.segments.base_offsets == (0, 6, 9)
         assert values_of(log) == list("156789")
         assert log.recovery.damages == []
 
@@ -512,7 +512,7 @@ def test_a_log_that_lost_all_above_its_start_begins_there_anew() -> None:
     written(disk, **SEGMENTED)
     data_of(disk, path_of(0))[2 * SIZE + 30] ^= 1
     log = open_log(disk, clean=False, log_start_offset=8, **SEGMENTED)
-    assert (log.log_start_offset, log.log_end_offset, log.segment_base_offsets) == (8, 8, (8,))
+    assert (log.log_start_offset, log.log_end_offset, log.segments.base_offsets) == (8, 8, (8,))
     append(log, "8", epoch=3)
     assert values_of(log) == ["8"]
 

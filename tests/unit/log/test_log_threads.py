@@ -33,7 +33,7 @@ def test_flushing_and_reading_go_on_beside_appends(tmp_path: Path) -> None:
     assert log.recovery_point >= COUNT - 300
     log.flush()
     assert log.recovery_point == COUNT
-    assert len(log.segment_base_offsets) > 5
+    assert len(log.segments.base_offsets) > 5
     again = open_log(RealDisk(), directory=f"{tmp_path}/t-0", clean=False, recovery_point=COUNT)
     assert values_of(again) == [str(index) for index in range(COUNT)]
     assert again.recovery.lines() == []

@@ -195,7 +195,7 @@ def test_a_flush_under_way_does_not_count_for_what_comes_after_a_truncation() ->
     """While another thread waits for the disk, the log is cut and written again: none of that is synced."""
     disk = MemoryDisk()
     log = filled(disk, 1 << 20)
-    file = log._segments.active.file
+    file = log.segments.active.file
     sync = file.sync
 
     class SlowFile:
@@ -208,7 +208,7 @@ def test_a_flush_under_way_does_not_count_for_what_comes_after_a_truncation() ->
             for _ in range(10):
                 append(log, "new", epoch=9)
 
-    log._segments.active._file = SlowFile()  # type: ignore[assignment]
+    log.segments.active._file = SlowFile()  # type: ignore[assignment]
     log.flush()
     assert log.recovery_point == 0
 
@@ -270,4 +270,4 @@ def test_segments_that_truncation_removed_do_not_come_back_with_the_power(seed: 
     disk.lose_power(Random(seed))
     again = open_log(disk, clean=False, recovery_point=12)
     assert values_of(again) == ["0", "1", "2", "3", *["new"] * 8]
-    assert again.segment_base_offsets == (0, 3)
+    assert again.segments.base_offsets == (0, 3)

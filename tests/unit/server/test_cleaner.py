@@ -180,7 +180,7 @@ def test_a_log_that_is_not_ours_any_more_is_left_as_it_is(why: str) -> None:
 def test_a_damaged_log_is_named_once_and_does_not_hold_up_the_others(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     damaged, whole = world.partition("damaged", "abababababab"), world.partition("whole", "abababab")
-    first = damaged.log.segment_base_offsets[0]
+    first = damaged.log.segments.base_offsets[0]
     world.disk.files[f"data/damaged-0/{first:020d}.log"].data[60] ^= 1
     while world.turn():
         pass
@@ -228,7 +228,7 @@ def test_the_rate_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         world.clock.ms += int(seconds * 1000)
 
     monkeypatch.setattr("tidelog.server.broker.cleaner.asyncio.sleep", sleep)
-    size_bytes = world.broker.partitions[0].log.size_bytes
+    size_bytes = world.broker.partitions[0].log.segments.size_bytes
     assert world.turn(SETTINGS._replace(bytes_per_second_max=1000.0))
     assert sum(slept) == pytest.approx(3 * size_bytes / 1000, rel=0.05)  # read twice, and as much again to write
 

@@ -224,10 +224,10 @@ def rolls(*timestamps: int) -> Callable[[World], int]:
     def observe(world: World) -> int:
         world.put(key=b"k")
         world.log.roll(NOW_MS)
-        before = len(world.log.segment_base_offsets)
+        before = len(world.log.segments.base_offsets)
         for timestamp in timestamps:
             world.put(key=b"k", timestamp=NOW_MS + timestamp)
-        return len(world.log.segment_base_offsets) - before
+        return len(world.log.segments.base_offsets) - before
 
     return observe
 
@@ -235,7 +235,7 @@ def rolls(*timestamps: int) -> Callable[[World], int]:
 def size_of_index(world: World) -> int:
     world.put()
     world.log.roll(NOW_MS)
-    base_offset = world.log.segment_base_offsets[-1]
+    base_offset = world.log.segments.base_offsets[-1]
     for _ in range(3):
         world.put()
     world.close_segment()

@@ -162,7 +162,7 @@ def test_a_chore_of_a_deleted_topic_that_comes_late_does_not_touch_its_namesake(
         before = {path: bytes(file.data) for path, file in disk.files.items()}
         with pytest.raises(DiskError, match="deleted"):
             chore(old)
-        old.remove_deleted_files()
+        old.segments.remove_deleted_files()
         assert {path: bytes(file.data) for path, file in disk.files.items()} == before
         assert (new.log_start_offset, new.log_end_offset) == (0, 5)
 

@@ -463,7 +463,7 @@ class LogDirStandIn:
 class Replica:
     """One that counts, by step of the loop, how often it is looked at."""
 
-    log = SimpleNamespace(log_end_offset=0, size_bytes=1)
+    log = SimpleNamespace(log_end_offset=0, segments=SimpleNamespace(size_bytes=1))
 
     def __init__(self, index: int, steps: Steps) -> None:
         self.topic_partition = TopicPartition("t", PartitionIndex(index))

@@ -282,7 +282,7 @@ def test_a_loss_of_power_leaves_no_hole_before_the_segment_that_a_snapshot_begin
         log.append(encode_decision(RECORDS[6:9], 0), LeaderEpoch(1))
 
     asyncio.run(story())
-    assert held.segment_base_offsets == (0, 6)
+    assert held.segments.base_offsets == (0, 6)
     held.release()
     disk.lose_power(Random(seed))
     closed = f"{DIRECTORY}/{0:020}.log"

@@ -409,7 +409,7 @@ def test_a_log_whose_start_moves_while_it_is_loaded_is_no_damage() -> None:
         disk = MemoryDisk()
         led = Led(disk)
         led.start()
-        while led.partition.log.size_bytes <= READ_SIZE_BYTES_MAX:  # so that it takes two steps
+        while led.partition.log.segments.size_bytes <= READ_SIZE_BYTES_MAX:  # so that it takes two steps
             assert code_of(led.commit(3, metadata="m" * 4_000)) is Code.NONE
         assert code_of(led.commit(4)) is Code.NONE
         executor = GatedExecutor()

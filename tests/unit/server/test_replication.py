@@ -323,8 +323,8 @@ def test_followers_delete_what_their_leader_deleted_and_their_segments_with_it()
         for number in range(40):
             await cluster.produce(f"{number}" * 100_000)
         await until(lambda: all(each.partition().log.log_start_offset > 0 for each in cluster.brokers.values()))
-        await until(lambda: len({each.partition().log.segment_base_offsets for each in cluster.brokers.values()}) == 1)
-        assert cluster.leader.partition().log.segment_base_offsets[0] > 0
+        await until(lambda: len({each.partition().log.segments.base_offsets for each in cluster.brokers.values()}) == 1)
+        assert cluster.leader.partition().log.segments.base_offsets[0] > 0
 
     run(story, properties={"log.retention.check.interval.ms": "1000"})
 

@@ -192,7 +192,7 @@ def test_a_replica_that_has_to_catch_up_does_so_at_the_rate(side: str) -> None:
         cluster.controller.fence(late.broker_id)
         await cluster.caught_up()
         await fill(cluster, 60)
-        size_bytes = cluster.leader.partition().log.size_bytes
+        size_bytes = cluster.leader.partition().log.segments.size_bytes
         limit = Limit(size_bytes // 10, EVERY)
         if side == "leader":
             throttle_of(cluster.leader, side).configure(limit)

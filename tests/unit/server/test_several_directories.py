@@ -545,7 +545,7 @@ def test_directories_are_described_with_what_was_asked_for() -> None:
             for row in topic.partitions
         }
         assert set(rows) == {(topic, index) for topic in ("flights", "trains") for index in range(3)}
-        assert rows["flights", 0].partition_size == node.broker.partition("flights", 0).log.size_bytes > 0
+        assert rows["flights", 0].partition_size == node.broker.partition("flights", 0).log.segments.size_bytes > 0
         assert rows["flights", 1].partition_size == 0
         assert {(row.offset_lag, row.is_future_key) for row in rows.values()} == {(0, False)}
         assert all(0 < result.usable_bytes < result.total_bytes for result in everything.results)

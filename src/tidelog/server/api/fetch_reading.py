@@ -301,7 +301,7 @@ class FetchReading:
                     )
                 ]
             is_enough = found_bytes + size_bytes >= self._min_bytes
-            if not is_enough and wanted.fetch_offset < partition.log.segment_base_offsets[-1]:
+            if not is_enough and wanted.fetch_offset < partition.log.segments.base_offsets[-1]:
                 self.must_answer = True  # there is more than one segment can give
         elif wanted.fetch_offset < end_offset:
             self.must_answer = True  # no more fits

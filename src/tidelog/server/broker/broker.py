@@ -255,7 +255,7 @@ class Broker:
         if self._by_id.get((partition.topic_id, partition.topic_partition.partition)) is not partition:
             return
         held = self._files.directory_of(partition.topic_partition)
-        if held is not None and is_full(error) and partition.log.failure is None:
+        if held is not None and is_full(error) and partition.log.segments.failure is None:
             held.health.on_full()  # nothing was changed: what is there is served, and the next append may find room
             return
         self._take_offline(partition.topic_partition, str(error))

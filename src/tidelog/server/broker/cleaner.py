@@ -227,7 +227,7 @@ class Cleaner:
             self._broker.on_disk_error(partition, error)
             return False
         await self._off_the_loop(log.compaction.sync_names)
-        await self._off_the_loop(log.remove_deleted_files)
+        await self._off_the_loop(log.segments.remove_deleted_files)
         return self._is_ours(partition)
 
     async def _off_the_loop(self, work: Callable[[], T]) -> T:

@@ -134,7 +134,7 @@ class LogMaintenance:
                     if count:
                         start = each.log.log_start_offset
                         logger.info("%s: %d old segments deleted, starts at %d", each.topic_partition, count, start)
-                        await self._files.in_background(each.log.remove_deleted_files)
+                        await self._files.in_background(each.log.segments.remove_deleted_files)
 
     def _move_log_start(self, partition: Partition) -> bool:
         """A leader's retention says where its log starts, and followers go by what it says. Returns whether there are
@@ -146,7 +146,7 @@ class LogMaintenance:
             log.producers.forget_expired(now_ms, log.config.producer_id_expiration_ms)
             if log.log_start_offset == log.log_end_offset:
                 log.roll(now_ms)
-            return len(log.segment_base_offsets) > 1 and log.segment_base_offsets[1] <= log.log_start_offset
+            return len(log.segments.base_offsets) > 1 and log.segments.base_offsets[1] <= log.log_start_offset
         if not log.apply_retention(high_watermark=partition.high_watermark, now_ms=self._clock.wall_ms()):
             return False
         partition.on_log_start_moved()

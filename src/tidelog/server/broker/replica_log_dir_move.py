@@ -241,7 +241,7 @@ class ReplicaLogDirMove:
         except StaleSliceError:  # truncated since it was found
             pass
         except DiskError as error:
-            if not is_full(error) or future.log.failure is not None:
+            if not is_full(error) or future.log.segments.failure is not None:
                 raise
             await self._wait_for_room()
         return False

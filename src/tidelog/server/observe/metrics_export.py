@@ -269,7 +269,7 @@ def _about_topics(node: ObservedNode, metrics: NodeMetrics) -> Iterator[Metric]:
         produced_batches[label] += partition.produced_batches
         appended[label] += max(log.log_end_offset - partition.opened_end_offset, 0)
         deleted[label] += max(log.log_start_offset - partition.opened_start_offset, 0)
-        sizes[label] += log.size_bytes
+        sizes[label] += log.segments.size_bytes
         fetched_bytes[label] += 0
     fetched = metrics.requests.fetched_bytes
     for key, size_bytes in list(fetched.items()):
@@ -356,8 +356,8 @@ def _about_each_partition(node: ObservedNode) -> Iterator[Metric]:
     for partition in sorted(node.broker.partitions, key=in_order):
         labels = [partition.topic_partition.topic, str(partition.topic_partition.partition)]
         log = partition.log
-        size.add_metric(labels, log.size_bytes)
-        segments.add_metric(labels, len(log.segment_base_offsets))
+        size.add_metric(labels, log.segments.size_bytes)
+        segments.add_metric(labels, len(log.segments.base_offsets))
         start.add_metric(labels, log.log_start_offset)
         end.add_metric(labels, log.log_end_offset)
         high_watermark.add_metric(labels, partition.high_watermark)

@@ -208,4 +208,4 @@ class MetadataLog:
 
     def remove_trimmed(self) -> None:
         """Remove the files of trimmed segments. May take long: to be called off the loop."""
-        self._log.remove_deleted_files()
+        self._log.segments.remove_deleted_files()

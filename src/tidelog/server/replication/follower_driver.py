@@ -297,7 +297,7 @@ class FollowerDriver(Role):
         except (KafkaError, CorruptLogError) as error:
             self._log_damage(error)
         except DiskError as error:
-            if not is_full(error) or partition.log.failure is not None:
+            if not is_full(error) or partition.log.segments.failure is not None:
                 raise
             self._host.on_log_failed(partition, error)
         else:

@@ -417,7 +417,7 @@ class Partition:
         """
 
         def look_up() -> list[AbortedTransaction]:
-            if not self.log.has_aborted_transactions(Offset(start_offset)):
+            if not self.log.segments.has_aborted_transactions(Offset(start_offset)):
                 return []
             return self.log.aborted_transactions(Offset(start_offset), records.next_offset)
 

@@ -90,7 +90,7 @@ class ServedLogs:
             if log_start_offset == log.log_end_offset:
                 log.roll(self._clock.wall_ms())  # the last segment stays, be it empty
             log.delete_segments_before(log_start_offset)
-            await self._files.in_background(log.remove_deleted_files)
+            await self._files.in_background(log.segments.remove_deleted_files)
 
     async def write_high_watermarks(self, partitions: Sequence[Replica]) -> None:
         """Write those of some partitions now, each beside the others of its directory. Raises DiskError."""

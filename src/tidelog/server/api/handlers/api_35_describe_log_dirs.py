@@ -67,12 +67,14 @@ async def _rows_by_directory(
         directory = node.files.directory_of(topic_partition)
         if directory is not None and (requested is None or topic_partition in requested):
             lag = max(partition.high_watermark - log.log_end_offset, 0)
-            row = DescribeLogDirsPartition(topic_partition.partition, log.size_bytes, lag, False)
+            row = DescribeLogDirsPartition(topic_partition.partition, log.segments.size_bytes, lag, False)
             found[directory].append((topic_partition, row))
     for directory, future in node.broker.moves.copies:
         topic_partition = future.log.topic_partition
         if requested is None or topic_partition in requested:
-            row = DescribeLogDirsPartition(topic_partition.partition, future.log.size_bytes, future.offset_lag, True)
+            row = DescribeLogDirsPartition(
+                topic_partition.partition, future.log.segments.size_bytes, future.offset_lag, True
+            )
             found[directory].append((topic_partition, row))
     return found
 
