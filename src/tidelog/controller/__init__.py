@@ -1,13 +1,15 @@
 """The controller: decides about brokers, topics, leaders and producer ids, over a replayed metadata log."""
 
-from tidelog.controller.directory_assignments import ReplicaInDirectory
+from tidelog.controller.directory_assignments import ReplicaInDirectory, pieces_to_assign
 from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
+from tidelog.controller.elections import pieces_to_elect
 from tidelog.controller.isr_changes import AlteredPartition, IsrChange, IsrMember, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.log_transactions import LOG_TRANSACTIONS
 from tidelog.controller.lost_replicas import LostReplica
 from tidelog.controller.partition_scan import PartitionScan
 from tidelog.controller.pending_changes import leaves_pending_changes
+from tidelog.controller.portions import in_portions
 from tidelog.controller.producer_ids import PRODUCER_ID_BLOCK_SIZE
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.state import ControllerState
@@ -80,5 +82,8 @@ __all__ = [
     "TopicToGrow",
     "UpdatedFeature",
     "UpgradeType",
+    "in_portions",
     "leaves_pending_changes",
+    "pieces_to_assign",
+    "pieces_to_elect",
 ]

@@ -6,7 +6,7 @@ Kafka: `ReplicationControlManager.handleAssignReplicasToDirs`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 from uuid import UUID
@@ -42,6 +42,14 @@ class ReplicaInDirectory(NamedTuple):
     directory_id: UUID
 
 
+def pieces_to_assign(
+    settings: ControllerSettings, replicas: Sequence[ReplicaInDirectory]
+) -> Iterator[Sequence[ReplicaInDirectory]]:
+    """What a request tells of directories, in portions that are to be decided one by one; at least one."""
+    for start in range(0, max(len(replicas), 1), settings.partition_changes_max):
+        yield replicas[start : start + settings.partition_changes_max]
+
+
 def decide_assign_directories(
     metadata: MetadataView,
     settings: ControllerSettings,
@@ -51,7 +59,7 @@ def decide_assign_directories(
 ) -> Decision[tuple[Code, ...]]:
     """Note where the replicas of one broker lie; what became of each, in the order of the request.
 
-    Each counts alone, so a long request is decided in the portions of `ControllerState.pieces_to_assign`.
+    Each counts alone, so a long request is decided in the portions of `pieces_to_assign`.
 
     Where that is a directory which the broker has lost since, the replica is lost with it. A broker that registered at
     a level without directories has lost none. One that has the replica elsewhere than in a directory that is away has

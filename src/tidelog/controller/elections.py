@@ -5,7 +5,7 @@ Kafka: `ReplicationControlManager.electLeaders`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
@@ -29,7 +29,7 @@ def decide_elect_leaders(
     """Elect leaders, in each partition on its own; those that can be in one batch.
 
     Args:
-        is_of_all: they are a portion of all that there are.
+        is_of_all: they are a portion of all that there are; see `pieces_to_elect`.
 
     Returns:
         What became of each, in the order of the request; of an order for all, without those that needed none, or whose
@@ -64,6 +64,15 @@ def partitions_to_elect(metadata: MetadataView, kind: ElectionType) -> list[Topi
         if kind is not ElectionType.UNCLEAN or name not in INTERNAL_TOPICS
         for index in range(len(topic.partitions))
     ]
+
+
+def pieces_to_elect(
+    metadata: MetadataView, settings: ControllerSettings, kind: ElectionType
+) -> Iterator[list[TopicPartition]]:
+    """What an order for all means, in portions that are to be decided one by one, with `is_of_all`."""
+    partitions = partitions_to_elect(metadata, kind)
+    for start in range(0, len(partitions), settings.partition_changes_max):
+        yield partitions[start : start + settings.partition_changes_max]
 
 
 def _find(metadata: MetadataView, requested: TopicPartition) -> TopicImage:

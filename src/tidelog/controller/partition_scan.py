@@ -6,7 +6,7 @@
                                             └──▶   and again, at the end, what changed behind the pass since
 ```
 So what is to be done to many partitions costs as much as there are of them, in however many decisions. A pass of a
-state (`ControllerState.pass_over`) is told what its records change behind it: when it is done, every partition was
+state (`PartitionScans.pass_over`) is told what its records change behind it: when it is done, every partition was
 looked at as it is now. Any other pass does not see that: whoever needs it makes another one.
 
 Its counterpart in Kafka: `BrokersToIsrs`, an index of partitions by broker.
@@ -15,9 +15,16 @@ Its counterpart in Kafka: `BrokersToIsrs`, an index of partitions by broker.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from weakref import WeakSet
 
 from tidelog.base.ids import PartitionIndex, TopicId
 from tidelog.metadata.image import MetadataView, PartitionImage
+from tidelog.metadata.records.brokers import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord
 
 LOOKS_PER_CHANGE = 50
 """Partitions that a portion may pass over, for each that it may change. A look takes some tenths of a microsecond."""
@@ -118,3 +125,35 @@ class PartitionScan:
     def on_broker_changed(self) -> None:
         """A broker came or went."""
         self.has_brokers_changed = True
+
+
+class PartitionScans:
+    """The passes over one state that are told what its records change, each as long as somebody keeps it."""
+
+    def __init__(self, metadata: MetadataView) -> None:
+        self._metadata = metadata
+        self._scans: WeakSet[PartitionScan] = WeakSet()
+
+    def pass_over(self, scan: PartitionScan | None) -> PartitionScan:
+        """A pass that is told what changes behind it.
+
+        Args:
+            scan: goes on with it; one that is of another state begins anew.
+        """
+        if scan is None:
+            scan = PartitionScan()
+        if not scan.is_of(self._metadata):
+            scan.begin(self._metadata)
+        self._scans.add(scan)
+        return scan
+
+    def on_applied(self, record: object) -> None:
+        """The state has taken in a record."""
+        if not self._scans:
+            return
+        if isinstance(record, PartitionRecord | PartitionChangeRecord):
+            for scan in self._scans:
+                scan.on_changed(TopicId(record.topic_id), PartitionIndex(record.partition_id))
+        elif isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord):
+            for scan in self._scans:
+                scan.on_broker_changed()

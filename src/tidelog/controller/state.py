@@ -5,12 +5,10 @@ Kafka: `QuorumController`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
-from weakref import WeakSet
+from collections.abc import Mapping, Sequence
 
 from tidelog.base.errors import Code
-from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, PartitionIndex, TopicId, TopicPartition
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId, TopicPartition
 from tidelog.base.ports import Rng
 from tidelog.controller import (
     balancing,
@@ -33,7 +31,7 @@ from tidelog.controller.early_fencing import EarlyFence, Suspect, Suspicions
 from tidelog.controller.isr_changes import AlteredPartition, PartitionToAlter
 from tidelog.controller.leaders import ElectionType
 from tidelog.controller.lost_replicas import LostReplica, lost_replicas
-from tidelog.controller.partition_scan import PartitionScan
+from tidelog.controller.partition_scan import PartitionScan, PartitionScans
 from tidelog.controller.sessions import BrokerSessions
 from tidelog.controller.unclean_elections import UncleanElection, unclean_election
 from tidelog.controller.values import (
@@ -60,28 +58,20 @@ from tidelog.controller.values import (
 )
 from tidelog.journal import Decision, LongDecision
 from tidelog.metadata.draft import MetadataDraft
-from tidelog.metadata.features import knows_transactions
 from tidelog.metadata.image import MetadataImage
-from tidelog.metadata.records.brokers import (
-    BrokerRegistrationChangeRecord,
-    RegisterBrokerRecord,
-    UnregisterBrokerRecord,
-)
-from tidelog.metadata.records.topics import PartitionChangeRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from tidelog.metadata.records.topics import PartitionChangeRecord, RemoveTopicRecord, TopicRecord
 from tidelog.metadata.topic_names import collision_key
-
-PORTIONS_IN_BATCH_MAX = 5
-"""A larger decision is divided: begin, end, and their waiting cost more than some milliseconds of the event loop."""
-
-R = TypeVar("R")
 
 
 class ControllerState:
     """A state for `Journal`: `decide_*` changes nothing, `apply` refuses nothing.
 
-    Refusals of a whole request are raised as `KafkaError`; those of one topic among several are in the reply.
+    There is a `decide_*` for each request that changes the metadata, and a module with its rules. Refusals of a whole
+    request are raised as `KafkaError`; those of one topic among several are in the reply.
 
     Attributes:
+        metadata: what the records applied so far say. Of the committed state, its image may be published.
+        scans: the passes over it that are told what is applied.
         lost: who lost a replica by what was applied since somebody took the list away; None where nobody wants to know,
             as of every clone.
         unclean_elections: those that were applied since somebody took the list away; None likewise.
@@ -93,7 +83,7 @@ class ControllerState:
         self.metadata = MetadataDraft(image or MetadataImage.empty())
         self.lost: list[LostReplica] | None = None
         self.unclean_elections: list[UncleanElection] | None = None
-        self._scans: WeakSet[PartitionScan] = WeakSet()
+        self.scans = PartitionScans(self.metadata)
         self._names_taken = {collision_key(name): name for name in self.metadata.topics_by_name}
 
     def apply(self, record: object) -> None:
@@ -111,34 +101,13 @@ class ControllerState:
             if topic is not None:
                 self._names_taken.pop(collision_key(topic.name), None)
         self.metadata.apply(record)
-        if self._scans:
-            self._tell_scans(record)
-
-    def _tell_scans(self, record: object) -> None:
-        if isinstance(record, PartitionRecord | PartitionChangeRecord):
-            for scan in self._scans:
-                scan.on_changed(TopicId(record.topic_id), PartitionIndex(record.partition_id))
-        elif isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord):
-            for scan in self._scans:
-                scan.on_broker_changed()
-
-    def pass_over(self, scan: PartitionScan | None) -> PartitionScan:
-        """A pass that is told what changes behind it, as long as somebody keeps it.
-
-        Args:
-            scan: goes on with it; one that is of another state begins anew.
-        """
-        if scan is None:
-            scan = PartitionScan()
-        if not scan.is_of(self.metadata):
-            scan.begin(self.metadata)
-        self._scans.add(scan)
-        return scan
+        self.scans.on_applied(record)
 
     def clone(self) -> ControllerState:
         """O(topics), references only."""
         copy = ControllerState(self.settings)
         copy.metadata = self.metadata.clone()
+        copy.scans = PartitionScans(copy.metadata)
         copy._names_taken = dict(self._names_taken)
         return copy
 
@@ -154,10 +123,6 @@ class ControllerState:
         self.lost = None if before.lost is None else [*before.lost, *(self.lost or ())]
         elections = before.unclean_elections
         self.unclean_elections = None if elections is None else [*elections, *(self.unclean_elections or ())]
-
-    def image(self, last_offset: Offset | None) -> MetadataImage:
-        """What the records applied so far say. Of the committed state, it may be published."""
-        return self.metadata.image(last_offset)
 
     def decide_bootstrap(self, levels: Mapping[str, int] | None = None) -> Decision[None]:
         """What a controller that becomes active adds to the metadata, where that does not say it yet."""
@@ -188,7 +153,7 @@ class ControllerState:
             broker,
             next_offset=next_offset,
             is_previous_alive=is_previous_alive,
-            scan=self.pass_over(scan),
+            scan=self.scans.pass_over(scan),
         )
         if sessions is not None and previous is not None and decision.reply.has_more:
             sessions.on_leaving(broker.broker_id, previous.broker_epoch, now_ms)
@@ -220,7 +185,7 @@ class ControllerState:
             scan: to be kept for the next portion.
         """
         decision = brokers.decide_unregister_broker(
-            self.metadata, self.settings, broker_id, broker_epoch, scan=self.pass_over(scan)
+            self.metadata, self.settings, broker_id, broker_epoch, scan=self.scans.pass_over(scan)
         )
         if sessions is not None and decision.reply.has_more:
             sessions.on_leaving(broker_id, decision.reply.broker_epoch, now_ms)
@@ -258,7 +223,7 @@ class ControllerState:
             sessions,
             next_offset=next_offset,
             now_ms=now_ms,
-            scan=self.pass_over(scan) if heartbeat.wants_shut_down else PartitionScan(),
+            scan=self.scans.pass_over(scan) if heartbeat.wants_shut_down else PartitionScan(),
         )
 
     def decide_fence_expired(self, sessions: BrokerSessions, *, now_ms: int) -> Decision[tuple[BrokerId, ...]]:
@@ -268,7 +233,7 @@ class ControllerState:
     def decide_fence_early(self, suspicions: Suspicions, suspect: Suspect, *, now_ms: int) -> Decision[EarlyFence]:
         """Let others lead what a broker leads whose port has just refused a connection, unless there is a doubt."""
         if suspect.held is not None:
-            self.pass_over(suspect.scan)
+            self.scans.pass_over(suspect.scan)
         return early_fencing.decide_fence_early(self.metadata, self.settings, suspicions, suspect, now_ms=now_ms)
 
     def decide_alter_partitions(
@@ -283,17 +248,11 @@ class ControllerState:
         """Elect leaders as an operator orders, in all partitions unless some are named.
 
         Args:
-            is_of_all: they are one of `pieces_to_elect`.
+            is_of_all: they are one of `elections.pieces_to_elect`.
         """
         if partitions is None:
             partitions, is_of_all = elections.partitions_to_elect(self.metadata, kind), True
         return elections.decide_elect_leaders(self.metadata, self.settings, kind, partitions, is_of_all=is_of_all)
-
-    def pieces_to_elect(self, kind: ElectionType) -> Iterator[list[TopicPartition]]:
-        """What an order for all means, in portions that are to be decided one by one, with `is_of_all`."""
-        partitions = elections.partitions_to_elect(self.metadata, kind)
-        for start in range(0, len(partitions), self.settings.partition_changes_max):
-            yield partitions[start : start + self.settings.partition_changes_max]
 
     def decide_balance_leaders(self, scan: PartitionScan | None = None) -> Decision[int]:
         """Give leaderships back to preferred replicas that are in sync, some at a time; the reply is how many.
@@ -348,7 +307,7 @@ class ControllerState:
         `scan` is to be kept for the next portion.
         """
         return configs.decide_alter_configs(
-            self.metadata, self.settings, resources, validate_only=validate_only, scan=self.pass_over(scan)
+            self.metadata, self.settings, resources, validate_only=validate_only, scan=self.scans.pass_over(scan)
         )
 
     def decide_update_features(
@@ -357,14 +316,6 @@ class ControllerState:
         """Set the levels of features, all of them or none; results in the order of the request."""
         return features.decide_update_features(self.metadata, self.settings, updates, validate_only=validate_only)
 
-    def in_portions(self, decision: Decision[R]) -> LongDecision[R] | None:
-        """A decision that is too large for a batch, as it is to be appended; None for any other."""
-        size, records = self.settings.partition_changes_max, decision.records
-        if len(records) <= size * PORTIONS_IN_BATCH_MAX or not knows_transactions(self.metadata.features):
-            return None
-        portions = (records[start : start + size] for start in range(0, len(records), size))
-        return LongDecision(portions, decision.reply)
-
     def decide_assign_directories(
         self, broker_id: BrokerId, broker_epoch: BrokerEpoch, replicas: Sequence[ReplicaInDirectory]
     ) -> Decision[tuple[Code, ...]]:
@@ -372,11 +323,6 @@ class ControllerState:
         return directory_assignments.decide_assign_directories(
             self.metadata, self.settings, broker_id, broker_epoch, replicas
         )
-
-    def pieces_to_assign(self, replicas: Sequence[ReplicaInDirectory]) -> Iterator[Sequence[ReplicaInDirectory]]:
-        """What a request tells of directories, in portions that are to be decided one by one; at least one."""
-        for start in range(0, max(len(replicas), 1), self.settings.partition_changes_max):
-            yield replicas[start : start + self.settings.partition_changes_max]
 
     def decide_allocate_producer_ids(self, broker_id: BrokerId, broker_epoch: BrokerEpoch) -> Decision[ProducerIdBlock]:
         """Give a broker the next block of producer ids."""

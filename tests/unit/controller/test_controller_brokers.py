@@ -269,4 +269,4 @@ def test_leaders_are_in_sync_and_alive_and_every_leadership_has_its_own_epoch(da
     recovered = Journal(Cluster.empty(), not_active=Code.NOT_CONTROLLER)
     for offset, value in cluster.log:
         recovered.replay(decode_record(value), Offset(offset))
-    assert recovered.committed.image(None) == cluster.image
+    assert recovered.committed.metadata.image(None) == cluster.image

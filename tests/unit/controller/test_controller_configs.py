@@ -79,7 +79,7 @@ def change(
 
 
 def own(state: ControllerState, resource: ConfigResource) -> Mapping[str, str]:
-    return state.image(Offset(0)).configs.get(resource, {})
+    return state.metadata.image(Offset(0)).configs.get(resource, {})
 
 
 def test_single_settings_are_set_changed_and_deleted() -> None:

@@ -75,7 +75,7 @@ def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_ye
         state.apply(record)
     assert state.decide_bootstrap().records == ()
     other = ControllerState(
-        ControllerSettings(broker=BrokerSettings.of({"min.insync.replicas": "3"})), state.image(None)
+        ControllerSettings(broker=BrokerSettings.of({"min.insync.replicas": "3"})), state.metadata.image(None)
     )
     assert other.decide_bootstrap().records == (), "the files of two controllers differ: the metadata counts"
 

@@ -126,11 +126,11 @@ def test_validating_adds_nothing() -> None:
 )
 def test_what_is_wrong_is_refused(topic: TopicToGrow, code: Code, says: str) -> None:
     state = cluster()
-    before = state.image(None)
+    before = state.metadata.image(None)
     (result,) = grow(state, topic)
     assert result.code == code
     assert says in (result.message or "")
-    assert state.image(None) == before
+    assert state.metadata.image(None) == before
 
 
 def test_nobody_to_lead() -> None:

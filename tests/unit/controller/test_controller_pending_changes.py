@@ -30,6 +30,7 @@ from tidelog.controller import (
     Suspect,
     Suspicions,
     TopicToDelete,
+    pieces_to_elect,
 )
 from tidelog.controller import early_fencing as early_fencing_module
 from tidelog.controller import leaders as leaders_module
@@ -782,7 +783,7 @@ def test_an_order_for_all_is_decided_in_pieces() -> None:
     cluster.fence(ONE)
     settle(cluster)
     cluster.unfence(ONE)
-    pieces = list(cluster.state.pieces_to_elect(ElectionType.UNCLEAN))
+    pieces = list(pieces_to_elect(cluster.state.metadata, cluster.state.settings, ElectionType.UNCLEAN))
     assert [len(piece) for piece in pieces] == [2, 2, 2, 1]
     for piece in pieces:
         decision = cluster.state.decide_elect_leaders(ElectionType.UNCLEAN, piece, is_of_all=True)

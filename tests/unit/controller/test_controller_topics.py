@@ -77,13 +77,13 @@ def create(state: ControllerState, *topics: NewTopic, validate_only: bool = Fals
 
 
 def refused(state: ControllerState, topic: NewTopic) -> tuple[Code, str]:
-    before = state.image(None)
+    before = state.metadata.image(None)
     decision = state.decide_create_topics([topic], rng=SeededRng())
     assert decision.records == ()
     (result,) = decision.reply
     assert result.topic_id is None
     assert result.configs == ()
-    assert state.image(None) == before
+    assert state.metadata.image(None) == before
     return result.code, result.message or ""
 
 
@@ -313,8 +313,8 @@ def test_topics_are_deleted_by_name_and_by_id() -> None:
         DeletedTopic("a", a.topic_id, Code.NONE),
         DeletedTopic("b", b.topic_id, Code.NONE),
     )
-    assert state.image(None).topics_by_id == {}
-    assert state.image(None).configs == {}
+    assert state.metadata.image(None).topics_by_id == {}
+    assert state.metadata.image(None).configs == {}
 
 
 def test_a_name_that_is_free_again_gets_another_id() -> None:
@@ -436,9 +436,9 @@ def test_an_image_of_ten_thousand_topics_is_quick_to_change() -> None:
     for start in range(0, 10_000, 1000):
         results = create(state, *(NewTopic(f"t{number}") for number in range(start, start + 1000)))
         assert all(result.code == Code.NONE for result in results)
-    base = state.image(None)
+    base = state.metadata.image(None)
     create(state, NewTopic("one-more"))
-    following = state.image(None)
+    following = state.metadata.image(None)
     assert len(following.topics_by_name) == len(base.topics_by_name) + 1
     assert following.topics_by_name["t77"] is base.topics_by_name["t77"]
     assert following.partition("t9999", PartitionIndex(0)) is base.partition("t9999", PartitionIndex(0))

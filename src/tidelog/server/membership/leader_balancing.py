@@ -45,7 +45,7 @@ class LeaderBalancing:
 
         def decide(state: ControllerState) -> Decision[int]:
             nonlocal count
-            decision = state.decide_balance_leaders(state.pass_over(scan))
+            decision = state.decide_balance_leaders(state.scans.pass_over(scan))
             count += decision.reply
             return decision
 

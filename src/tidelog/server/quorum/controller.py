@@ -18,7 +18,14 @@ from typing import Any, Protocol, TypeVar, cast
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import BrokerId, LeaderEpoch, Offset
 from tidelog.base.invariant import invariant
-from tidelog.controller import LOG_TRANSACTIONS, ControllerState, LostReplica, PartitionScan, leaves_pending_changes
+from tidelog.controller import (
+    LOG_TRANSACTIONS,
+    ControllerState,
+    LostReplica,
+    PartitionScan,
+    in_portions,
+    leaves_pending_changes,
+)
 from tidelog.journal import Decision, Journal, LongDecision
 from tidelog.metadata import MetadataDraft, MetadataImage
 from tidelog.metadata.difference import records_between
@@ -145,8 +152,9 @@ class Controller:
             KafkaError: the refusal that `decide` raised, or NOT_CONTROLLER.
         """
         await self._turn()
-        decision = Decision.over(self.journal.speculative, decide)
-        whole = self.journal.speculative.in_portions(decision)
+        state = self.journal.speculative
+        decision = Decision.over(state, decide)
+        whole = in_portions(state.metadata, state.settings, decision)
         return await (self._begin(decision) if whole is None else self._begin_whole(whole))
 
     async def request_whole(self, decide: Callable[[ControllerState], LongDecision[R]]) -> R:
@@ -268,7 +276,7 @@ class Controller:
     def image(self) -> MetadataImage:
         """The committed metadata, for a snapshot."""
         journal = self.journal
-        return journal.committed.image(Offset(journal.committed_end_offset - 1))
+        return journal.committed.metadata.image(Offset(journal.committed_end_offset - 1))
 
     # What the quorum tells.
 
@@ -288,7 +296,7 @@ class Controller:
         draft = MetadataDraft(MetadataImage.empty())
         async for record in in_turns(snapshot.records, turn_size=RECORDS_PER_TURN):
             draft.apply(record)
-        known = self.journal.committed.image(None)
+        known = self.journal.committed.metadata.image(None)
         new_records = in_turns(records_between(known, draft.image(None)), turn_size=RECORDS_PER_TURN)
         self.journal.load([record async for record in new_records], snapshot.snapshot_id.end_offset)
         self._has_loaded = True

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.base.ids import PartitionIndex, TopicPartition
-from tidelog.controller import ControllerState, ElectedLeader, ElectionType
+from tidelog.controller import ControllerState, ElectedLeader, ElectionType, pieces_to_elect
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_43_elect_leaders import (
     ElectLeadersRequest,
@@ -37,7 +37,8 @@ async def handle(node: ControllerApi, request: ElectLeadersRequest, context: Req
         if kind is None:
             raise refusal(Code.INVALID_REQUEST, f"there is no election of type {request.election_type}")
         controller, is_of_all = node.controller, wanted is None
-        pieces = controller.journal.speculative.pieces_to_elect(kind) if wanted is None else [wanted]
+        state = controller.journal.speculative
+        pieces = pieces_to_elect(state.metadata, state.settings, kind) if wanted is None else [wanted]
         elected: list[ElectedLeader] = await controller.request_in_pieces(
             [
                 partial(ControllerState.decide_elect_leaders, kind=kind, partitions=piece, is_of_all=is_of_all)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerEpoch, BrokerId, PartitionIndex, TopicId
-from tidelog.controller import ControllerState, ReplicaInDirectory
+from tidelog.controller import ControllerState, ReplicaInDirectory, pieces_to_assign
 from tidelog.server.api.dispatch import RequestContext, code_of
 from tidelog.wire.messages.api_73_assign_replicas_to_dirs import (
     AssignedDirectoryResult,
@@ -41,7 +41,7 @@ async def handle(
                     broker_epoch=broker_epoch,
                     replicas=piece,
                 )
-                for piece in controller.journal.speculative.pieces_to_assign(replicas)
+                for piece in pieces_to_assign(controller.journal.speculative.settings, replicas)
             ]
         )
     except KafkaError as error:
