@@ -57,7 +57,7 @@ class Log:
         topic_partition: whose it is.
         topic_id: of the topic it belongs to; None for one that never had an id.
         directory: its path.
-        config: may be replaced by `configure`.
+        config: may be replaced by `configure`, and with it `rules`: what a batch must satisfy before it is appended.
         log_start_offset: records below are gone, or about to be.
         lineage: of leader epochs; what it says is on the disk already, save where it starts. Only to be read.
         producers: the idempotent producers and open transactions.
@@ -69,7 +69,6 @@ class Log:
     __slots__ = (
         "_lineage_file",
         "_recovery_point",
-        "_rules",
         "_snapshots",
         "_truncated",
         "compaction",
@@ -79,6 +78,7 @@ class Log:
         "log_start_offset",
         "producers",
         "recovery",
+        "rules",
         "segments",
         "topic_id",
         "topic_partition",
@@ -98,7 +98,7 @@ class Log:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
-        self._rules = AppendRules(topic_partition, config)
+        self.rules = AppendRules(topic_partition, config)
         self.segments: Segments = parts.segments
         self.segments.on_written = self._on_written
         self.segments.on_roll = self._on_roll
@@ -166,7 +166,7 @@ class Log:
     def configure(self, config: LogConfig) -> None:
         """Change the configuration. The segments that are there keep the index settings they were made with."""
         self.config = self.segments.config = config
-        self._rules = AppendRules(self.topic_partition, config)
+        self.rules = AppendRules(self.topic_partition, config)
 
     @property
     def log_end_offset(self) -> Offset:
@@ -197,10 +197,6 @@ class Log:
         self._check_usable()
         self._lineage_file.assign_entries(entries)
 
-    def check(self, batches: memoryview, *, now_ms: int) -> Checked:
-        """Check a client's batches for `append_as_leader`. On any thread. Raises KafkaError as that does."""
-        return self._rules.check_for_leader(batches, now_ms=now_ms, origin="client")
-
     def append_as_leader(
         self,
         batches: Buffer,
@@ -225,7 +221,7 @@ class Log:
                 has confirmed since; with None a transactional batch has to continue a transaction that is open here.
                 NOT_VERIFIED lets any of them begin one.
             transaction_version: of the transaction that a marker ends; see `ProducerStates.check_marker`.
-            checked: what `check` returned for them; None for none.
+            checked: what `rules` said of them, on any thread; None where nobody asked.
             at_once: refuse what takes long to check (TakesLongError), with nothing changed.
 
         Returns:
@@ -239,7 +235,7 @@ class Log:
         """
         self._check_usable()
         view = batches if isinstance(batches, memoryview) else memoryview(batches)
-        rules = self._rules
+        rules = self.rules
         if checked is None or checked.rules is not rules:  # or the settings changed since
             checked = rules.check_for_leader(view, now_ms=now_ms, origin=origin, at_once=at_once)
         _, view, accepted = checked
@@ -281,7 +277,7 @@ class Log:
         log_end_offset = self.log_end_offset
         # Of what is there: the lineage may be ahead, where what it is about found no room, or was learnt beforehand.
         latest = self.lineage.epoch_at(Offset(log_end_offset - 1))
-        accepted = self._rules.check_for_follower(
+        accepted = self.rules.check_for_follower(
             view, log_end_offset=log_end_offset, leader_epoch=-1 if latest is None else latest
         )
         if not accepted:

@@ -24,6 +24,7 @@ from tidelog.server.api.fetch_sessions import (
     next_epoch,
 )
 from tidelog.server.replication.partition import Partition
+from tidelog.server.replication.partition_listeners import PartitionListeners
 from tidelog.wire.messages.api_01_fetch import (
     FetchPartition,
     FetchRequest,
@@ -193,8 +194,8 @@ def test_a_session_that_lost_its_last_partition_is_over() -> None:
 
 def test_nobody_watches_for_those_who_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     watching: list[object] = []
-    monkeypatch.setattr(Partition, "watch", lambda _, one: watching.append(one))
-    monkeypatch.setattr(Partition, "unwatch", lambda _, one: watching.remove(one))
+    monkeypatch.setattr(PartitionListeners, "add", lambda _, one: watching.append(one))
+    monkeypatch.setattr(PartitionListeners, "remove", lambda _, one: watching.remove(one))
     node = ToyNode(3)
     node.fetch_now(request(3, epoch=-1))
     assert not watching
@@ -233,13 +234,13 @@ def test_an_ended_fetch_leaves_nothing_to_the_collector(waits: bool) -> None:
 def test_a_large_session_that_ended_is_let_go_of_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetch_sessions, "LET_GO_AT_ONCE_MAX", 2)
     steps = Steps()
-    unwatch = Partition.unwatch
+    remove = PartitionListeners.remove
 
-    def counted(partition: Partition, one: FetchedPartition) -> None:
+    def counted(listeners: PartitionListeners[FetchedPartition], one: FetchedPartition) -> None:
         steps.count()
-        unwatch(partition, one)
+        remove(listeners, one)
 
-    monkeypatch.setattr(Partition, "unwatch", counted)
+    monkeypatch.setattr(PartitionListeners, "remove", counted)
 
     async def scenario() -> None:
         node = ToyNode(7)

@@ -96,17 +96,17 @@ def test_those_who_watch_are_told_once_and_have_to_watch_again() -> None:
     partition = stopped_partition()
     lead(partition, 0)
     first, gone = Watching(), Watching()
-    partition.watch(first)
-    partition.watch(gone)
-    partition.unwatch(gone)
+    partition.listeners.add(first)
+    partition.listeners.add(gone)
+    partition.listeners.remove(gone)
     append(partition, b"a")
     append(partition, b"b")
     assert first.count == 1
-    partition.watch(first)
+    partition.listeners.add(first)
     partition.log.advance_log_start_offset(Offset(1))
     partition.on_log_start_moved()
     assert first.count == 2
-    partition.watch(first)
+    partition.listeners.add(first)
     partition.stop()
     assert first.count == 3
     assert gone.count == 0

@@ -46,16 +46,22 @@ EVICTION_MS = 120_000
 """Sessions that were not used for so long give way; those that are older give way to larger ones."""
 
 
+class Listeners(Protocol):
+    """Those that are told once of the next change. `PartitionListeners` are some."""
+
+    def add(self, listener: FetchedPartition, /) -> None: ...
+
+    def remove(self, listener: FetchedPartition, /) -> None: ...
+
+
 class Watchable(Protocol):
-    """A partition, which tells once of the next change. `Partition` is one."""
+    """A partition. `Partition` is one."""
 
-    def watch(self, watcher: FetchedPartition) -> None: ...
+    @property
+    def listeners(self) -> Listeners: ...
 
-    def watch_log_end(self, watcher: FetchedPartition) -> None: ...
-
-    def unwatch(self, watcher: FetchedPartition) -> None: ...
-
-    def unwatch_log_end(self, watcher: FetchedPartition) -> None: ...
+    @property
+    def follower_listeners(self) -> Listeners: ...
 
 
 class Throttling(Protocol):
@@ -94,10 +100,7 @@ class FetchedPartition:
         if self.watched is not partition:
             self.unwatch()
             self.watched = partition
-            if self.session.is_follower:
-                partition.watch_log_end(self)
-            else:
-                partition.watch(self)
+            self._listeners_of(partition).add(self)
 
     def hold_back(self, throttle: Throttling) -> None:
         """Be due again when there is room."""
@@ -114,12 +117,11 @@ class FetchedPartition:
             self.throttle.forget(self)
             self.throttle = None
         watched, self.watched = self.watched, None
-        if watched is None:
-            return
-        if self.session.is_follower:
-            watched.unwatch_log_end(self)
-        else:
-            watched.unwatch(self)
+        if watched is not None:
+            self._listeners_of(watched).remove(self)
+
+    def _listeners_of(self, partition: Watchable) -> Listeners:
+        return partition.follower_listeners if self.session.is_follower else partition.listeners
 
     def on_changed(self) -> None:
         """The partition changed. Its listener has to be registered again for the next change."""

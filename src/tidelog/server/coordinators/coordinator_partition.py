@@ -209,7 +209,7 @@ class CoordinatorPartition(Generic[M]):
         """What is answered from must not be taken back by the next leader."""
         while not self._is_over and not self._is_all_committed:
             self._changed.clear()
-            self.partition.watch(self)
+            self.partition.listeners.add(self)
             await self._changed.wait()
 
     def _refuse_all(self, error: Exception) -> None:
@@ -238,7 +238,7 @@ class CoordinatorPartition(Generic[M]):
             wall_ms=self._clock.wall_ms(),
         )
         self.refusal = None
-        self.partition.watch(self)
+        self.partition.listeners.add(self)
         self._step(_nothing)  # what becoming active left to do
         self._notify_pending_events()
 
@@ -339,7 +339,7 @@ class CoordinatorPartition(Generic[M]):
         self._changed.set()
         if self._is_over or self.refusal is not None:
             return
-        self.partition.watch(self)
+        self.partition.listeners.add(self)
         if not self._is_processing and not self._is_notified:
             self._is_notified = True
             asyncio.get_running_loop().call_soon(self._on_high_watermark)
@@ -357,7 +357,7 @@ class CoordinatorPartition(Generic[M]):
         """This broker leads the partition no more, or its log failed: whoever waits is sent elsewhere."""
         self._is_over = self._replay.is_over = True
         self._changed.set()
-        self.partition.unwatch(self)
+        self.partition.listeners.remove(self)
         is_serving = self.refusal is None
         self.refusal = refusal(Code.NOT_COORDINATOR, f"this broker does not lead {self.partition.topic_partition}")
         if self._timer is not None:

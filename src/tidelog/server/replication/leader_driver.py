@@ -195,7 +195,7 @@ class LeaderDriver(Role):
         self.replica.on_appended(self.partition.log.log_end_offset, self._host.now_ms(), is_held=False)
         self._hold()
         self.process_ready()
-        self.partition.notify_followers()
+        self.partition.follower_listeners.notify()
 
     def _hold(self) -> None:
         """Let what was appended count, once it is synced if `flush.messages` asks for that."""
@@ -305,7 +305,7 @@ class LeaderDriver(Role):
     def _notify_followers_outside_isr(self) -> None:
         """Look again at the fetches of followers: one that has nothing new to say may join the ISR by now."""
         if len(self.replica.isr) <= len(self.replica.followers):
-            self.partition.notify_followers()
+            self.partition.follower_listeners.notify()
 
     def committed(self, end_offset: int, timeout_ms: int) -> asyncio.Future[Code]:
         """See `Partition.committed`."""
@@ -353,7 +353,7 @@ class LeaderDriver(Role):
         if replica.silence.is_cut_off != self._is_cut_off:
             self._is_cut_off = not self._is_cut_off
             self._host.on_cut_off(self, self._is_cut_off)
-            self.partition.on_cut_off()
+            self.partition.listeners.notify()
         if self._due_ms is None and replica.followers.progress:
             self._reschedule_deadline()
 

@@ -59,6 +59,8 @@ class Partition:
     when the log grows.
 
     Attributes:
+        listeners: told of the next change of what consumers see.
+        follower_listeners: told of the next change of what followers see: they read what is not committed too.
         is_internal: whether its records are its coordinator's.
         role: what this broker is to the partition.
         log_lock: held by whatever works on the log's files off the loop: a truncation has them for itself.
@@ -67,10 +69,10 @@ class Partition:
     """
 
     __slots__ = (
-        "_follower_listeners",
         "_host",
-        "_listeners",
+        "follower_listeners",
         "is_internal",
+        "listeners",
         "log",
         "log_lock",
         "opened_end_offset",
@@ -104,8 +106,8 @@ class Partition:
         self.role = Role(topic_partition, bounds.clamped_high_watermark, None)
         self.log_lock = asyncio.Lock()
         self._host: PartitionHost = NoHost() if host is None else host
-        self._listeners: PartitionListeners[PartitionListener] = PartitionListeners()
-        self._follower_listeners: PartitionListeners[LogEndListener] = PartitionListeners()
+        self.listeners: PartitionListeners[PartitionListener] = PartitionListeners()
+        self.follower_listeners: PartitionListeners[LogEndListener] = PartitionListeners()
         self.produced_batches = 0
         self.produced_bytes = 0
         self.opened_end_offset = log.log_end_offset
@@ -117,13 +119,13 @@ class Partition:
         leading = LeaderDriver(self, replica, self._host)
         self.role = leading
         leading.run()
-        self.notify_followers()
+        self.follower_listeners.notify()
 
     def follow(self, following: FollowerDriver) -> None:
         """Follow the leader of an epoch. Ends with `stop`."""
         self.role = following
         following.run()
-        self.notify_followers()
+        self.follower_listeners.notify()
 
     def stop(self, leader_epoch: LeaderEpoch | None = None) -> None:
         """Serve no more: not the leader, or deleted. Whoever watches is told to look again.
@@ -135,8 +137,8 @@ class Partition:
         known_epoch = role.leader_epoch if leader_epoch is None else leader_epoch
         self.role = Role(self.topic_partition, role.high_watermark, known_epoch)
         role.stop()
-        self.notify_followers()
-        self._listeners.notify()
+        self.follower_listeners.notify()
+        self.listeners.notify()
 
     @property
     def replica(self) -> LeaderReplica | None:
@@ -152,25 +154,6 @@ class Partition:
         """Where the log stands, for the machine of the next role."""
         return LogBounds(self.log.log_start_offset, self.log.log_end_offset, self.high_watermark)
 
-    # Who waits for news.
-    def watch(self, listener: PartitionListener) -> None:
-        """Tell of the next change of what consumers see."""
-        self._listeners.add(listener)
-
-    def watch_log_end(self, listener: LogEndListener) -> None:
-        """Tell of the next change of what followers see: they read what is not committed too."""
-        self._follower_listeners.add(listener)
-
-    def unwatch(self, listener: PartitionListener) -> None:
-        self._listeners.remove(listener)
-
-    def unwatch_log_end(self, listener: LogEndListener) -> None:
-        self._follower_listeners.remove(listener)
-
-    def notify_followers(self) -> None:
-        """They have something to read, or are to be looked at again."""
-        self._follower_listeners.notify()
-
     def configure(self, config: LogConfig, settings: ReplicationSettings) -> None:
         """The settings of the topic, or those behind it, changed."""
         self.log.configure(config)
@@ -179,19 +162,15 @@ class Partition:
     def on_log_start_moved(self) -> None:
         """Retention or DeleteRecords removed records from the start of the log."""
         self.role.on_log_start_moved()
-        self.notify_followers()
-        self._listeners.notify()
+        self.follower_listeners.notify()
+        self.listeners.notify()
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """The role moved the high watermark: as the leader's machine decided, or as a follower learnt."""
         self.log.producers.on_high_watermark(high_watermark)
-        self._listeners.notify()
-        for listener in self._follower_listeners.waiting:
+        self.listeners.notify()
+        for listener in self.follower_listeners.waiting:
             listener.on_committed()
-
-    def on_cut_off(self) -> None:
-        """Too few followers fetch for anything to be committed here; or enough do again."""
-        self._listeners.notify()
 
     # What clients ask.
     def leader(self, sent_leader_epoch: int = -1) -> LeaderReplica:

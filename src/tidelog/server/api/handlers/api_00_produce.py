@@ -199,7 +199,8 @@ async def _checked(node: DataApi, row: _Row) -> Checked | KafkaError | None:
     try:
         partition = _partition(node, row)
         partition.leader()
-        return await node.executor.compute(partial(partition.log.check, records, now_ms=node.clock.wall_ms()))
+        check = partition.log.rules.check_for_leader
+        return await node.executor.compute(partial(check, records, now_ms=node.clock.wall_ms(), origin="client"))
     except KafkaError as error:
         return error
 
