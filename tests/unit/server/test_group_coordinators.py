@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -13,12 +14,15 @@ from support.fixtures.led_offsets import GatedExecutor, Led, SetClock
 from support.fixtures.lone_broker import lone_replication
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError, refusal
-from tidelog.base.ids import BrokerEpoch, BrokerId, TopicId
+from tidelog.base.ids import BrokerEpoch, BrokerId, Offset, TopicId
 from tidelog.base.ports import Executor
 from tidelog.controller import CreatedTopic, NewTopic
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.rng import SystemRng
 from tidelog.metadata import BrokerImage, MetadataDelta, MetadataImage, TopicImage
+from tidelog.metadata.records.brokers import RegisterBrokerRecord
+from tidelog.metadata.records.cluster import ConfigRecord
+from tidelog.metadata.records.topics import TopicRecord
 from tidelog.server.broker.broker import Broker
 from tidelog.server.groups.group_coordinators import GroupCoordinators
 from tidelog.server.tasks import Tasks
@@ -187,5 +191,42 @@ def test_a_deletion_that_the_log_refuses_while_groups_are_loaded_is_told_once_th
         while found.here == [before] or found.here[0].refusal is not None:
             await asyncio.sleep(0)
         assert found.here[0].coordinator.topics == {"u"}
+
+    asyncio.run(run())
+
+
+def test_consumer_groups_know_the_topics_from_the_first_and_hear_of_each_change() -> None:
+    """KIP-848: the coordinator assigns partitions, so it needs to know what there are."""
+
+    async def run() -> None:
+        found = groups(Controller(), {})
+        broker = found._broker
+        found._has_begun = True
+        broker.image = replace(image_of("t"), last_offset=Offset(5))
+        found.on_leadership_changed(Led(MemoryDisk(), leader_epoch=1).partition)
+        known = found.here[0].coordinator.consumer_groups.members.known
+        assert (known.version, known.ids(("t", "u"))) == (6, frozenset({TopicId(UUID(int=2))}))
+
+        delta = MetadataDelta(broker.image)
+        delta.replay(TopicRecord(name="u", topic_id=UUID(int=3)))
+        broker.image = image = delta.apply(Offset(6))
+        found.on_image_changed(delta, image)
+        assert (known.version, known.ids(("t", "u"))) == (7, frozenset({TopicId(UUID(int=2)), TopicId(UUID(int=3))}))
+        assert known.may_differ({"u"}, 6)
+        assert not known.may_differ({"t"}, 6)
+
+        delta = MetadataDelta(image)
+        delta.replay(
+            RegisterBrokerRecord(
+                broker_id=7, broker_epoch=1, incarnation_id=UUID(int=7), rack="r", end_points=[], features=[]
+            )
+        )
+        found.on_image_changed(delta, delta.apply(Offset(7)))
+        assert known.may_differ({"t"}, 7), "any topic may stand on a broker that came"
+
+        delta = MetadataDelta(image)
+        delta.replay(ConfigRecord(resource_type=2, resource_name="t", name="retention.ms", value="1"))
+        found.on_image_changed(delta, delta.apply(Offset(8)))
+        assert known.version == 8, "nothing that groups go by"
 
     asyncio.run(run())

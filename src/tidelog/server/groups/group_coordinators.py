@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.base.errors import Code, KafkaError
+from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.log.producer_state import ProducerStates
 from tidelog.metadata import MetadataDelta, MetadataImage
@@ -103,17 +105,23 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         return Code.NONE
 
     def on_image_changed(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Offsets in deleted topics go, also where the topic was made again at once."""
+        """Offsets in deleted topics go, also where the topic was made again at once. Consumer groups assign anew."""
         if delta.deleted_topics:
             names = frozenset(topic.name for topic in delta.deleted_topics.values())
             if not self._has_begun:
                 self._deleted_before |= names
             self.notify_all(partial(forget, names))
+        news = TopicNews(image, changed_topics(delta, image), have_moved(delta, image))
+        if news.changed or news.has_moved:
+            self.notify_all(news.tell)
 
     def _new_machine(self, index: int) -> GroupCoordinator:
         from tidelog.coordinator.groups import GroupCoordinator
 
-        return GroupCoordinator(index, self._settings(), rng=self._rng, memory=self._memory)
+        machine = GroupCoordinator(index, self._settings(), rng=self._rng, memory=self._memory)
+        image = self._broker.image
+        machine.consumer_groups.on_metadata(image, version_of(image), ())
+        return machine
 
     def _first_event(self) -> Event[GroupCoordinator]:
         """A log may tell of topics that are no more. One that is made from now on is not they."""
@@ -145,3 +153,47 @@ def forget_all_but(
 ) -> None:
     to_forget = [topic for topic in coordinator.topics if topic not in known or topic in deleted]
     forget(to_forget, coordinator, now_ms, wall_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNews:
+    """What consumer groups are to know of newer metadata (KIP-848).
+
+    Attributes:
+        changed: see `changed_topics`.
+        has_moved: see `have_moved`.
+    """
+
+    image: MetadataImage
+    changed: frozenset[str]
+    has_moved: bool
+
+    def tell(self, coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
+        """An event."""
+        coordinator.consumer_groups.on_metadata(
+            self.image, version_of(self.image), self.changed, has_moved=self.has_moved
+        )
+
+
+def version_of(image: MetadataImage) -> int:
+    """What tells metadata from older ones."""
+    return 0 if image.last_offset is None else image.last_offset + 1
+
+
+def changed_topics(delta: MetadataDelta, image: MetadataImage) -> frozenset[str]:
+    """The topics that were made or deleted, or whose partitions are others, or have other replicas or leaders."""
+    names = {topic.name for topic in delta.deleted_topics.values()}
+    names.update(delta.created_topics.values())
+    names.update(image.topics_by_id[topic_id].name for topic_id in delta.changed_partitions)
+    return frozenset(names)
+
+
+def have_moved(delta: MetadataDelta, image: MetadataImage) -> bool:
+    """Whether brokers came, went or changed their racks: it is not known which topics stand on them."""
+    return any(_rack(delta.base, one) != _rack(image, one) for one in delta.changed_brokers)
+
+
+def _rack(image: MetadataImage, broker_id: BrokerId) -> str | None:
+    """As assignors see it: a broker that is not registered has none."""
+    broker = image.brokers.get(broker_id)
+    return None if broker is None else broker.rack

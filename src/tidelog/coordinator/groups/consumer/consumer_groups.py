@@ -3,7 +3,7 @@
 ```
  on_consumer_group_heartbeat ──► checks ──► GroupChange: subscription, epochs, target, member ──► records ──► journal
  on_due, on_time ────────────────────────────────▲                                                           │
- on_metadata ──► needs_refresh, pattern searches ┘                    ConsumerGroup ◄── recorded.apply ◄─────┘
+ on_metadata ──► KnownTopics, pattern searches ──┘                    ConsumerGroup ◄── recorded.apply ◄─────┘
 ```
 
 Kafka: `GroupMetadataManager`.
@@ -146,14 +146,17 @@ class ConsumerGroups:
             if self._journal.is_active:
                 self._look_everything_up(members.searches)
             return
+        if version <= members.topics.version:
+            return  # it was told of newer metadata when it was made
+        before = members.topics.view.topics_by_name
         members.topics.on_changed(view, version, None if has_moved else changed)
-        if not self._journal.is_active:
+        names = tuple(one for one in changed if (one in before) != (one in view.topics_by_name))
+        if not self._journal.is_active or not names:
             return
-        names = tuple(changed)
         for group in self.groups.values():
-            if has_moved or any(map(group.reads, names)):
-                group.needs_refresh = True
-            for pattern in group.patterns if names else ():
+            if not group.has_patterns:
+                continue
+            for pattern in group.patterns:
                 matched = group.matched.get(pattern)
                 if matched is None:
                     members.searches.search(group.group_id, pattern)
@@ -284,8 +287,7 @@ class ConsumerGroups:
     def _look_everything_up(self, searches: PatternSearches) -> None:
         """The metadata may have changed while nobody looked."""
         for group in self.groups.values():
-            group.needs_refresh = True
-            for pattern in group.patterns:
+            for pattern in group.patterns if group.has_patterns else ():
                 searches.search(group.group_id, pattern)
 
     def _on_found(self, found: Found, at: Moment) -> None:

@@ -84,7 +84,7 @@ class ConsumerMembers:
         group = change.group
         old = None if arrival.old_id is None else group.subscriptions[arrival.old_id]
         check_room(self._journal.memory, group.group_id, old, new)
-        _subscribe(change, member_id, old, new)
+        _subscribe(change, member_id, old, new, may_differ=self.may_differ(group))
         if change.is_assignment_due(at.wall_ms):
             change.assign(at.wall_ms)
         current = change.reconcile(member_id, arrival.owned)
@@ -106,12 +106,17 @@ class ConsumerMembers:
     def refresh(self, group: ConsumerGroup, at: Moment) -> None:
         """Look at the topics of a group again, and assign, if it is time to: for members that cannot ask for it."""
         change = self.change_of(group)
-        if group.needs_refresh and change.refresh():
+        if self.may_differ(group) and change.refresh():
             change.raise_epoch()
         if change.is_assignment_due(at.wall_ms):
             change.assign(at.wall_ms)
         self.write(change)
-        group.needs_refresh = False
+        group.seen_version = self.known.version
+
+    def may_differ(self, group: ConsumerGroup) -> bool:
+        """Whether a topic that a group reads may have changed since its hash was taken."""
+        known = self.known
+        return group.seen_version != known.version and known.may_differ(group.topics(), group.seen_version)
 
     def await_member(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """It is told to join again: it has its rebalance timeout for that, from the first time on."""
@@ -157,7 +162,7 @@ class ConsumerMembers:
         self, member_id: str, old_id: str | None, old: ConsumerSubscription | None, change: GroupChange, at: Moment
     ) -> None:
         group = self.groups[change.group.group_id]
-        group.needs_refresh = False
+        group.seen_version = self.known.version
         if old_id is not None and old_id != member_id:
             self.forget_member(group.group_id, old_id)
         self.watch(group, member_id, at, is_session=True)
@@ -246,13 +251,18 @@ def has_to_act(group: ConsumerGroup, member_id: str) -> bool:
 
 
 def _subscribe(
-    change: GroupChange, member_id: str, old: ConsumerSubscription | None, new: ConsumerSubscription
+    change: GroupChange,
+    member_id: str,
+    old: ConsumerSubscription | None,
+    new: ConsumerSubscription,
+    *,
+    may_differ: bool,
 ) -> None:
     """Note what a member wants, and raise the group epoch if that, or a topic, is another than before."""
     assignor = None if old is None or old.assignor == new.assignor else change.assignor()
     change.subscribe(member_id, new)
     is_raised = old is None or (old.topic_names, old.pattern) != (new.topic_names, new.pattern)
-    if is_raised or change.group.needs_refresh:
+    if is_raised or may_differ:
         is_raised = change.refresh() or is_raised
     if is_raised or (assignor is not None and change.assignor() != assignor):
         change.raise_epoch()

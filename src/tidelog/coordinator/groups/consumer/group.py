@@ -62,7 +62,7 @@ class ConsumerGroup:
         target_epoch: the group epoch that the target assignment was made for.
         assigned_at_ms: when the target assignment was made, by the wall clock; None if never.
         static_members: the id of the member of each instance id.
-        needs_refresh: whether a topic that it reads may have changed since its hash was taken. Not recorded.
+        seen_version: of the metadata in which its topics were looked at last. Not recorded.
     """
 
     def __init__(self, group_id: str) -> None:
@@ -76,7 +76,7 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.currents: dict[str, CurrentAssignment] = {}
         self.matched: dict[str, MatchedTopics] = {}
-        self.needs_refresh = False
+        self.seen_version = -1
         self.size_bytes = GROUP_BYTES + 2 * len(group_id)
         self._owners: dict[TopicId, dict[int, str]] = {}
         self._names: Counter[str] = Counter()
@@ -107,6 +107,11 @@ class ConsumerGroup:
     def patterns(self) -> frozenset[str]:
         """Those that members are subscribed to."""
         return frozenset(self._patterns)
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether a member is subscribed to one."""
+        return bool(self._patterns)
 
     def member(self, member_id: str) -> ConsumerSubscription:
         """A member.
@@ -230,7 +235,7 @@ class ConsumerGroup:
             copy.set_current(member_id, current)
         for pattern, matched in self.matched.items():
             copy.set_matched(pattern, matched)
-        copy.needs_refresh = self.needs_refresh
+        copy.seen_version = self.seen_version
         return copy
 
     def canonical(self) -> Mapping[str, object]:
