@@ -18,7 +18,6 @@ from tidelog.wire.messages.api_57_update_features import (
 
 NOT_SERVED = {
     "eligible.leader.replicas.version",
-    "group.version",
     "kraft.version",
     "share.version",
     "streams.version",
@@ -35,13 +34,14 @@ def test_those_not_served_are_told_to_who_can_read_of_level_0_and_is_not_finaliz
     """Older clients than version 4 take a lowest level of 0 for an error."""
     told = {row.name: (row.min_version, row.max_version) for row in api_versions(shared_node, 4).supported_features}
     assert {name for name, levels in told.items() if levels == (0, 0)} == NOT_SERVED
-    assert set(told) == {"metadata.version", "transaction.version", *NOT_SERVED}
-    assert told["transaction.version"] == (0, 2)
+    assert set(told) == {"metadata.version", "transaction.version", "group.version", *NOT_SERVED}
+    assert (told["transaction.version"], told["group.version"]) == ((0, 2), (0, 1))
     old = api_versions(shared_node, 3)
     assert [row.name for row in old.supported_features] == ["metadata.version"]
     assert {row.name: row.max_version_level for row in old.finalized_features} == {
         "metadata.version": METADATA_VERSION,
         "transaction.version": 2,
+        "group.version": 1,
     }
 
 
@@ -58,8 +58,8 @@ def test_a_release_is_asked_for_with_the_levels_of_all_its_features(shared_node:
 
     answer = update(**dict.fromkeys((name.replace(".", "_") for name in NOT_SERVED), 0))
     assert (answer.error_code, {row.error_code for row in answer.results} - {0}) == (0, set())
-    refused = update(group_version=1)
+    refused = update(share_version=1)
     rows = [(row.error_code, row.error_message) for row in refused.results]
     code, message = rows[1] if rows else (refused.error_code, refused.error_message)
     assert code == Code.INVALID_UPDATE_VERSION
-    assert "group.version" in (message or "")
+    assert "share.version" in (message or "")

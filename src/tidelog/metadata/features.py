@@ -64,11 +64,17 @@ TRANSACTION_VERSION_MAX = 2
 """1: the coordinator's log has tagged fields. 2: each transaction has a producer epoch of its own (KIP-890). A
 client of version 2 looks at the level; the coordinator goes by the version of its requests."""
 
+GROUP_VERSION = "group.version"
+GROUP_VERSION_MAX = 1
+"""1: the requests of the consumer protocol are served (KIP-848). """
+
 TRANSACTIONS_SINCE = 13
 """The metadata.version from which on the metadata log may hold transactions (KIP-868)."""
 DIRECTORIES_SINCE = 17
 TRANSACTION_VERSION_SINCE = 22
 """The metadata.version from which on a new cluster begins at the highest transaction.version, as Kafka 4.0 does."""
+GROUP_VERSION_SINCE = 22
+"""Likewise of group.version."""
 ELIGIBLE_LEADERS_SINCE = 23
 FETCH_VERSIONS = ((27, 18), (21, 17), (19, 16), (METADATA_VERSION_MIN, 15))
 
@@ -77,7 +83,6 @@ FeatureRange = tuple[str, int, int]
 
 NOT_SERVED_FEATURES = (
     "eligible.leader.replicas.version",
-    "group.version",
     "kraft.version",
     "share.version",
     "streams.version",
@@ -88,6 +93,7 @@ finalized: a client changes what it does by that (Java its transactions)."""
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     METADATA_VERSION_FEATURE: (METADATA_VERSION_MIN, METADATA_VERSION),
     TRANSACTION_VERSION: (0, TRANSACTION_VERSION_MAX),
+    GROUP_VERSION: (0, GROUP_VERSION_MAX),
     **dict.fromkeys(NOT_SERVED_FEATURES, (0, 0)),
 }
 """Each feature's lowest and highest level here."""
@@ -108,6 +114,8 @@ def first_levels(told: Mapping[str, int]) -> dict[str, int]:
     defaults = {METADATA_VERSION_FEATURE: level}
     if level >= TRANSACTION_VERSION_SINCE:
         defaults[TRANSACTION_VERSION] = TRANSACTION_VERSION_MAX
+    if level >= GROUP_VERSION_SINCE:
+        defaults[GROUP_VERSION] = GROUP_VERSION_MAX
     return {name: level for name, level in {**defaults, **told}.items() if level}
 
 

@@ -48,7 +48,9 @@ def test_levels_of_features_go_down_safely_and_up_again(tools: KafkaTools, at: t
     told = tools.run("kafka-features", *at, "downgrade", "--unsafe", "--dry-run", *release).output
     assert "group.version can be downgraded to 0" in told
     refused = tools.run("kafka-features", *at, "upgrade", "--release-version", "4.1", status=1)
-    assert "group.version 1: the active controller does not serve it" in refused.output
+    assert "eligible.leader.replicas.version 1: the active controller does not serve it" in refused.output
+    assert "was disabled" in tools.run("kafka-features", *at, "disable", "--feature", "group.version").output
+    assert "upgraded to 1" in tools.run("kafka-features", *at, "upgrade", "--feature", "group.version=1").output
 
 
 def test_the_quorum_and_the_endpoints_are_described(tools: KafkaTools, cluster: ClusterProcesses) -> None:

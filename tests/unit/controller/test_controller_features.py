@@ -69,6 +69,7 @@ def test_a_controller_that_becomes_active_says_what_the_metadata_does_not_say_ye
     assert records == (
         FeatureLevelRecord(name=NAME, feature_level=METADATA_VERSION),
         FeatureLevelRecord(name="transaction.version", feature_level=2),
+        FeatureLevelRecord(name="group.version", feature_level=1),
         ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="2"),
     )
     for record in records:
@@ -86,10 +87,13 @@ def test_a_new_cluster_can_begin_at_an_older_level() -> None:
 
 
 def test_a_new_cluster_begins_at_what_its_operator_says_and_at_the_highest_levels_otherwise() -> None:
-    assert first_levels({}) == {NAME: METADATA_VERSION, "transaction.version": 2}
-    assert first_levels({"transaction.version": 0}) == {NAME: METADATA_VERSION}
-    assert first_levels({"transaction.version": 1}) == {NAME: METADATA_VERSION, "transaction.version": 1}
-    assert first_levels({NAME: 21}) == {NAME: 21}, "a release before 4.0 knows no second version of transactions"
+    assert first_levels({}) == {NAME: METADATA_VERSION, "transaction.version": 2, "group.version": 1}
+    assert first_levels({"transaction.version": 0}) == {NAME: METADATA_VERSION, "group.version": 1}
+    assert first_levels({"transaction.version": 1, "group.version": 0}) == {
+        NAME: METADATA_VERSION,
+        "transaction.version": 1,
+    }
+    assert first_levels({NAME: 21}) == {NAME: 21}, "a release before 4.0 knows neither"
 
 
 # Going up and down.
@@ -164,12 +168,12 @@ def test_a_feature_that_is_not_served_is_at_level_0_and_stays_there(upgrade_type
     cluster = at(27, ONE)
     cluster.run(cluster.decide_register(replace(cluster.registration(TWO), features=((NAME, 10, 27),))))
     before = cluster.journal.next_offset
-    off = [FeatureUpdate(name, 0, upgrade_type) for name in ("transaction.version", "group.version")]
+    off = [FeatureUpdate(name, 0, upgrade_type) for name in ("transaction.version", "share.version")]
     assert [one.code for one in update(cluster, FeatureUpdate(NAME, 27), *off)] == [Code.NONE] * 3
     assert cluster.journal.next_offset == before, "nobody finalizes a feature at level 0"
-    _, on = update(cluster, off[0], FeatureUpdate("group.version", 1))
+    _, on = update(cluster, off[0], FeatureUpdate("share.version", 1))
     assert on.code == Code.INVALID_UPDATE_VERSION
-    assert on.message == "group.version 1: the active controller does not serve it"
+    assert on.message == "share.version 1: the active controller does not serve it"
     assert set(cluster.image.features) == {NAME}
 
 

@@ -80,15 +80,15 @@ def test_every_feature_of_kafka_is_named_and_those_that_are_not_served_have_leve
     lowest_and_highest = {name: levels for name, *levels in own_features()}
     assert lowest_and_highest.pop("metadata.version") == [METADATA_VERSION_MIN, METADATA_VERSION]
     assert lowest_and_highest.pop("transaction.version") == [0, 2]
+    assert lowest_and_highest.pop("group.version") == [0, 1]
     assert lowest_and_highest == {
         "eligible.leader.replicas.version": [0, 0],
-        "group.version": [0, 0],
         "kraft.version": [0, 0],
         "share.version": [0, 0],
         "streams.version": [0, 0],
     }
-    assert unsupported({"group.version": 0}) is None
-    assert unsupported({"group.version": 1}) == "the cluster is at group.version 1, and this node does not serve it"
+    assert unsupported({"share.version": 0}) is None
+    assert unsupported({"share.version": 1}) == "the cluster is at share.version 1, and this node does not serve it"
 
 
 def test_who_cannot_work_at_a_level_is_told_why() -> None:

@@ -306,6 +306,7 @@ TOPIC_FIELDS = {"topic", "topic_id", "topic_name", "topic_names", "topics", "top
 WITHOUT_A_DENIAL = {
     ApiKey.OFFSET_FETCH: "what was not committed is -1, of topics that are not there as well",
     ApiKey.DESCRIBE_QUORUM: "of the metadata log alone",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "a topic that is not there is assigned once it is",
     ApiKey.STOP_REPLICA: "of controllers, which send no token",
     ApiKey.WRITE_TXN_MARKERS: "of coordinators, likewise",
 }

@@ -258,6 +258,10 @@ APIS: dict[int, ServedApi] = {
         "api_64_unregister_broker", (BROKER, CONTROLLER), is_forwarded=True, are_denied=decided
     ),
     ApiKey.ALLOCATE_PRODUCER_IDS: ServedApi("api_67_allocate_producer_ids", (CONTROLLER,)),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: ServedApi("api_68_consumer_group_heartbeat", (BROKER,)),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: ServedApi(
+        "api_69_consumer_group_describe", (BROKER,), division=Division("group_ids", "groups", weight_max=WRITES_MAX)
+    ),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: ServedApi("api_73_assign_replicas_to_dirs", (CONTROLLER,)),
     ApiKey.LIST_CONFIG_RESOURCES: ServedApi("api_74_list_config_resources", (BROKER,), refuse=at_top),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: ServedApi(

@@ -6,6 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
+from tidelog.base.errors import Code, KafkaError, refusal
+from tidelog.metadata import MetadataImage
+from tidelog.metadata.features import GROUP_VERSION, GROUP_VERSION_MAX
+
 R = TypeVar("R")
 
 
@@ -31,3 +35,14 @@ async def _respond_to_all_later(answers: Sequence[object], respond: Callable[[li
     waiting = [answer for answer in answers if isinstance(answer, asyncio.Future)]
     await asyncio.gather(*waiting)  # cancelled together, should nobody want them any more
     return respond([answer.result() if isinstance(answer, asyncio.Future) else answer for answer in answers])
+
+
+def consumer_groups_refused(image: MetadataImage) -> KafkaError | None:
+    """Why the requests of consumer groups (KIP-848) are not served; None while they are."""
+    if image.features.get(GROUP_VERSION, 0) >= GROUP_VERSION_MAX:
+        return None
+    return refusal(
+        Code.UNSUPPORTED_VERSION,
+        f"consumer groups are served from {GROUP_VERSION} {GROUP_VERSION_MAX} on: upgrade the feature, or set "
+        "group.protocol=classic",
+    )

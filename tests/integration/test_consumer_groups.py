@@ -1,0 +1,103 @@
+"""Consumer groups (KIP-848) on a node: members, over the wire, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from uuid import uuid4
+
+import pytest
+
+from support.clients.wire_client import WireClient
+from support.fixtures.waiting import wait_until
+from support.load.consumer_member import ConsumerMember, consumer_group
+from support.load.group_member import wait_for_coordinator
+from support.nodes.node import NodeProcess, StartNode
+from tidelog.base.errors import Code
+from tidelog.wire import ApiKey
+from tidelog.wire.messages.api_57_update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+
+NewMember = Callable[..., ConsumerMember]
+
+
+@pytest.fixture
+def client(shared_node: NodeProcess) -> Iterator[WireClient]:
+    with WireClient(shared_node.port) as connected:
+        yield connected
+
+
+@pytest.fixture
+def group(client: WireClient) -> str:
+    """A group whose coordinator serves."""
+    name = f"group-{uuid4().hex[:8]}"
+    wait_for_coordinator(client, name)
+    return name
+
+
+@pytest.fixture
+def new_member() -> Iterator[NewMember]:
+    """Makes members whose connections are closed at the end."""
+    with ExitStack() as members:
+
+        def make(port: int, group: str, **rest: object) -> ConsumerMember:
+            member = ConsumerMember(port, group, **rest)  # type: ignore[arg-type]
+            members.callback(member.close)
+            return member
+
+        yield make
+
+
+def set_group_version(client: WireClient, level: int) -> None:
+    update = FeatureUpdateKey(feature="group.version", max_version_level=level, upgrade_type=1 if level else 2)
+    request = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=10_000)
+    assert client.ask(ApiKey.UPDATE_FEATURES, 2, request, UpdateFeaturesResponse).error_code == 0
+
+
+def test_a_member_joins_is_given_all_and_shares_it_with_the_next(
+    shared_node: NodeProcess, client: WireClient, group: str, topic: str, new_member: NewMember
+) -> None:
+    client.create_topic(topic, partitions=4)
+    topic_id = client.describe_topic(topic).topic_id
+    first, second = new_member(shared_node.port, group), new_member(shared_node.port, group)
+    assert first.join(topic) is Code.NONE
+    assert (first.epoch, first.assigned, first.interval_ms) == (1, {topic_id: [0, 1, 2, 3]}, 5_000)
+    assert second.join(topic) is Code.NONE
+    assert second.epoch > 0
+
+    def beat() -> bool:
+        for one in (first, second):
+            assert one.acknowledge() is Code.NONE
+        return first.partition_count == second.partition_count == 2
+
+    wait_until(beat, "they share the topic")
+    assert not set(first.assigned[topic_id]) & set(second.assigned[topic_id])
+    told = consumer_group(client, group, asks_operations=True)
+    assert (told.error_code, told.group_state, told.assignor_name) == (0, "Stable", "uniform")
+    assert told.authorized_operations == 3_400
+    assert {one.member_id for one in told.members} == {first.member_id, second.member_id}
+    assert {one.client_host for one in told.members} == {"/127.0.0.1"}
+    assert first.leave() is Code.NONE
+    wait_until(lambda: second.acknowledge() is Code.NONE and second.partition_count == 4, "the other has all")
+
+
+def test_a_group_that_is_not_there(client: WireClient, group: str) -> None:
+    assert consumer_group(client, group).error_code == Code.GROUP_ID_NOT_FOUND
+    assert consumer_group(client, "").error_code == Code.INVALID_GROUP_ID
+
+
+def test_below_group_version_1_nothing_is_served(start_node: StartNode, new_member: NewMember) -> None:
+    node = start_node()
+    with WireClient(node.port) as client:
+        wait_for_coordinator(client, "g")
+        member = new_member(node.port, "g")
+        set_group_version(client, 0)
+        assert member.join("t") is Code.UNSUPPORTED_VERSION
+        assert "group.version 1" in (member.message or "")
+        assert consumer_group(client, "g").error_code == Code.UNSUPPORTED_VERSION
+        set_group_version(client, 1)
+        assert member.join("t") is Code.NONE
+        assert consumer_group(client, "g").error_code == 0
