@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import pytest
@@ -11,11 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.base.ids import TopicId
-from tidelog.coordinator.groups.consumer.assignment import AssignableMember, Assignment, Assignor
-from tidelog.coordinator.groups.consumer.range_assignor import range_
-from tidelog.coordinator.groups.consumer.uniform_assignor import uniform
+from tidelog.coordinator.groups.consumer import range_assignor, uniform_assignor
+from tidelog.coordinator.groups.consumer.assignment import AssignableMember, Assignment, Members, finished
 
 T, U, V = (TopicId(UUID(int=number)) for number in (1, 2, 3))
+Assignor = Callable[[Members, Mapping[TopicId, int]], dict[str, Assignment]]
+
+
+def uniform(members: Members, partition_counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
+    return finished(uniform_assignor.uniform(members, partition_counts))
+
+
+def range_(members: Members, partition_counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
+    return finished(range_assignor.range_(members, partition_counts))
+
+
 BOTH = pytest.mark.parametrize("assignor", [uniform, range_])
 
 

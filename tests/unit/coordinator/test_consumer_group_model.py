@@ -1,23 +1,32 @@
 """Consumer groups (KIP-848) under everything that members, clocks, topics and failovers do, in any order.
 
-Checked after every step: no two members of the group read the same partition; epochs only grow; a coordinator that
-loads the log, compacted or not, knows what the live one knows; memory is counted. At the end, once everybody sends
-heartbeats again, every partition is read by exactly one member that wants it.
+Checked after every step: no two members of the group read the same partition, nor did two ever read it in the same
+epoch; epochs only grow; a coordinator that loads the log, compacted or not, knows what the live one knows; memory is
+counted. At the end, once everybody sends heartbeats again, every partition is read by exactly one member that wants it.
+Target assignments are made at once, or in pieces with all of that in between.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from support.fixtures.coordinated import CountingRng
 from support.fixtures.coordinated_consumers import Consumers
 from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import Offset, TopicId
 from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
+from tidelog.coordinator.groups.consumer import (
+    assignment,
+    consumer_members,
+    range_assignor,
+    target_assignments,
+    uniform_assignor,
+)
 from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.journal import KeyValue, RequestId
@@ -29,6 +38,8 @@ from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
 )
 
 CLIENTS = 4
+SETTLED_ROUNDS = 6
+"""Of heartbeats: each that gives a partition up takes one, and so does each that gets it."""
 TOPICS = ("t", "u")
 WANTED = [(("t",), None), (("u",), None), (("t", "u"), None), ((), "[tu]"), (("t",), "u.*"), ((), None)]
 REJOIN = (Code.UNKNOWN_MEMBER_ID, Code.FENCED_MEMBER_EPOCH, Code.GROUP_ID_NOT_FOUND, Code.FENCED_INSTANCE_ID)
@@ -49,6 +60,12 @@ class Client:
     assigned: Partitions = field(default_factory=set)
     reads: Partitions = field(default_factory=set)
     says_all: bool = True
+    waiting: RequestId | None = None
+
+    @property
+    def identity(self) -> str:
+        """A static member that comes back under another id is the same one."""
+        return self.instance_id or self.member_id
 
 
 class ConsumerGroupMachine(RuleBasedStateMachine):
@@ -57,9 +74,17 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @initialize(
         interval_ms=st.sampled_from([0, 1_000]),
         size_max=st.sampled_from([3, 10]),
-        batch_bytes=st.sampled_from([400, 1 << 20]),
+        batch_bytes=st.sampled_from([600, 1 << 20]),
+        in_pieces=st.booleans(),
     )
-    def start(self, interval_ms: int, size_max: int, batch_bytes: int) -> None:
+    def start(self, interval_ms: int, size_max: int, batch_bytes: int, in_pieces: bool) -> None:
+        self.patch = pytest.MonkeyPatch()
+        if in_pieces:
+            self.patch.setattr(consumer_members, "AT_ONCE_MAX", 0)
+            for module in (assignment, target_assignments, uniform_assignor, range_assignor):
+                self.patch.setattr(module, "PIECE", 1)
+        self.in_pieces = in_pieces
+        self.readers: dict[tuple[TopicId, int, int], str] = {}
         consumer = ConsumerGroupSettings(assignment_interval_ms=interval_ms, group_size_max=size_max)
         self.world = Consumers(GroupSettings(consumer=consumer), topics={"t": 3, "u": 2}, batch_bytes=batch_bytes)
         self.size_max = size_max
@@ -81,21 +106,26 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, CLIENTS - 1), is_lost=st.booleans())
     def beat(self, number: int, is_lost: bool) -> None:
-        client = self.clients[number]
-        request_id = self.send(client)
-        if is_lost:
-            client.says_all = True
-        else:
-            self.hear(client, request_id)
+        self.exchange(self.clients[number], is_lost=is_lost)
 
     @rule(numbers=st.lists(st.integers(0, CLIENTS - 1), min_size=1, max_size=8))
     def beat_and_read(self, numbers: list[int]) -> None:
         """Some do as they are told at once."""
         for number in numbers:
             client = self.clients[number]
-            self.hear(client, self.send(client))
+            self.exchange(client)
             self.read(client)
             self.no_partition_is_read_twice()
+
+    @precondition(lambda self: self.in_pieces)
+    @rule(count=st.integers(1, 12))
+    def do_pieces(self, count: int) -> None:
+        """What takes long goes on for a while."""
+        world = self.world
+        for _ in range(count):
+            if world.coordinator.next_deadline_ms() == 0:
+                world.coordinator.on_time(now_ms=world.now_ms, wall_ms=world.wall_ms)
+                world.drive()
 
     @rule(number=st.integers(0, CLIENTS - 1))
     def read_late(self, number: int) -> None:
@@ -104,14 +134,20 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """All send heartbeats for a while: unless it waits for somebody who crashed, the group comes to rest."""
-        for _ in range(6):
+        rounds = 0  # in which nobody was in the group who does not send heartbeats
+        for _ in range(2 * SETTLED_ROUNDS):
             self.world.pass_ms(1_000)
             for client in self.clients:
-                self.hear(client, self.send(client))
+                self.exchange(client)
+                self.world.pass_ms(0)
+                self.catch_up(client)
                 self.read(client)
                 self.no_partition_is_read_twice()
-        if set(self.world.group.subscriptions) <= {one.member_id for one in self.clients}:
-            self.check_all_read()
+            is_alone = set(self.world.group.subscriptions) <= {one.member_id for one in self.clients}
+            rounds = rounds + 1 if is_alone else 0
+            if rounds == SETTLED_ROUNDS:
+                self.check_all_read()
+                break
 
     @rule(number=st.integers(0, CLIENTS - 1))
     def leave(self, number: int) -> None:
@@ -132,6 +168,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, CLIENTS - 1))
     def crash(self, number: int) -> None:
+        self.give_up(self.clients[number])
         self.clients[number] = self.born(self.clients[number].instance_id)
 
     @rule(number=st.integers(0, CLIENTS - 1), behind=st.integers(0, 2), partition=st.integers(0, 3))
@@ -168,16 +205,24 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule()
     def fail_over(self) -> None:
         if "g" not in self.world.consumers.groups:
-            self.world.fail_over()
+            self.fail_over_to_another()
             return
         before = self.world.group.clone().canonical()
-        self.world.fail_over()
+        self.fail_over_to_another()
         assert self.world.group.canonical() == before
+
+    def fail_over_to_another(self) -> None:
+        self.world.fail_over()
+        for client in self.clients:
+            if not self.catch_up(client):  # nobody answers it any more
+                client.waiting, client.says_all = None, True
 
     @rule(number=st.integers(0, CLIENTS - 1), survives=st.integers(0, 3))
     def fail_over_within(self, number: int, survives: int) -> None:
         """A heartbeat is written, and not committed; some of its batches survive, and nobody was answered."""
         world, client = self.world, self.clients[number]
+        if not self.catch_up(client):
+            return
         end, batches = len(world.log), len(world.batches)
         world.commits_at_once = False
         request_id = self.send(client)
@@ -188,7 +233,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         client.says_all = True
         kept = sum(map(len, world.batches[batches : batches + survives]))
         del world.log[end + kept :]
-        world.fail_over()
+        self.fail_over_to_another()
 
     # Checks.
 
@@ -200,6 +245,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             if client.member_id in members and client.epoch > 0:
                 assert not client.reads & read
                 read |= client.reads
+                for topic, partition in client.reads:
+                    reader = self.readers.setdefault((topic, partition, client.epoch), client.identity)
+                    assert reader == client.identity, "two read it in one epoch"
 
     @invariant()
     def epochs_grow(self) -> None:
@@ -241,11 +289,15 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "world"):
-            for _ in range(10):
-                self.settle()  # by now those are out who crashed
-            group = self.world.group
-            assert set(group.subscriptions) <= {one.member_id for one in self.clients}
-            assert len(group.subscriptions) == min(self.size_max, CLIENTS)
+            self.finish()
+            self.patch.undo()
+
+    def finish(self) -> None:
+        for _ in range(10):
+            self.settle()  # by now those are out who crashed
+        group = self.world.group
+        assert set(group.subscriptions) <= {one.member_id for one in self.clients}
+        assert len(group.subscriptions) == min(self.size_max, CLIENTS)
 
     def check_all_read(self) -> None:
         """Whoever is in the group reads all that it is to read, and nothing is left over."""
@@ -270,6 +322,25 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert {topic for topic, _ in client.reads} <= ids
 
     # A client.
+
+    def exchange(self, client: Client, *, is_lost: bool = False) -> None:
+        """Send a heartbeat, unless it waits for an answer, and hear the answer if there is one already."""
+        if not self.catch_up(client):
+            return
+        request_id = self.send(client)
+        if is_lost:
+            client.says_all = True
+        elif request_id in self.world.answers:
+            self.hear(client, request_id)
+        else:
+            client.waiting = request_id
+
+    def catch_up(self, client: Client) -> bool:
+        """Hear the answer that it waits for. Returns whether it waits for none any more."""
+        if client.waiting is not None and client.waiting in self.world.answers:
+            request_id, client.waiting = client.waiting, None
+            self.hear(client, request_id)
+        return client.waiting is None
 
     def send(self, client: Client) -> RequestId:
         owned: dict[TopicId, set[int]] = {}
@@ -321,7 +392,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         client.reads |= client.assigned
 
     def give_up(self, client: Client) -> None:
-        client.epoch = 0
+        client.epoch, client.waiting = 0, None
         client.assigned, client.reads = set(), set()
 
 

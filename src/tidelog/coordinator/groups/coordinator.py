@@ -169,7 +169,7 @@ class GroupCoordinator:
                 member.sync_request = None
             group.release()
         self.groups.clear()
-        self.consumer_groups.members.release()
+        self.consumer_groups.members.release(outcome)
         journal.state.pending.release()
 
     # What clients ask.

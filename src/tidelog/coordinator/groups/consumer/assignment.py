@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from tidelog.base.ids import TopicId
+
+R = TypeVar("R")
+
+PIECE = 1_500
+"""Members and partitions that are looked at in one go, about a millisecond."""
 
 Assignment = Mapping[TopicId, frozenset[int]]
 """Partitions by topic; no topic is there without a partition."""
@@ -31,12 +37,25 @@ class AssignableMember:
 Members = Mapping[str, AssignableMember]
 """By member id."""
 
-Assignor = Callable[[Members, Mapping[TopicId, int]], dict[str, Assignment]]
+Pieces = Generator[None, None, R]
+"""Work that takes long: each step is a piece of about `PIECE` elements, and its end the result."""
+
+Assignor = Callable[[Members, Mapping[TopicId, int]], Pieces[dict[str, Assignment]]]
 """From the members and the number of partitions of each topic to what each member is to read.
 
 Every partition of a topic with a subscriber goes to exactly one of its subscribers, and every member is in the result.
 An assignor depends on its arguments only, not on the order of a mapping.
 """
+
+
+def finished(pieces: Pieces[R]) -> R:
+    """The result of work that is done at once."""
+    while True:
+        try:
+            next(pieces)
+        except StopIteration as end:
+            result: R = end.value
+            return result
 
 
 def contains(whole: Assignment, part: Assignment) -> bool:
@@ -49,6 +68,44 @@ def intersects(one: Assignment, other: Assignment) -> bool:
     return any(not partitions.isdisjoint(other.get(topic, ())) for topic, partitions in one.items())
 
 
-def frozen(parts: Mapping[TopicId, list[int]]) -> Assignment:
-    """The lists of an assignor as an assignment."""
-    return {topic: frozenset(partitions) for topic, partitions in parts.items() if partitions}
+def assigned_parts(ids: list[str], owners: Mapping[TopicId, list[int]]) -> Pieces[dict[str, Assignment]]:
+    """What an assignor made of it: from the index of the owner of each partition of each topic."""
+    parts: list[dict[TopicId, list[int]]] = [{} for _ in ids]
+    work = 0
+    for topic, owners_of_topic in owners.items():
+        for partition, owner in enumerate(owners_of_topic):
+            parts[owner].setdefault(topic, []).append(partition)
+            work += 1
+            if work % PIECE == 0:
+                yield
+    found: dict[str, Assignment] = {}
+    for member_id, part in zip(ids, parts, strict=True):
+        found[member_id] = {topic: frozenset(partitions) for topic, partitions in part.items()}
+        work += 1 + len(part)
+        if work >= PIECE:
+            work = 0
+            yield
+    return found
+
+
+def kept_owners(
+    ids: list[str], members: Members, partition_counts: Mapping[TopicId, int]
+) -> Pieces[dict[TopicId, list[int]]]:
+    """The index of the member that has each partition and still wants it; -1 for none. Topics are in their order."""
+    owners = {topic: [-1] * count for topic, count in partition_counts.items()}
+    work = 0
+    for index, member_id in enumerate(ids):
+        member = members[member_id]
+        work += 1
+        for topic, partitions in member.target.items():
+            if topic not in member.topics or topic not in owners:
+                continue
+            owners_of_topic = owners[topic]
+            for partition in partitions:
+                if partition < len(owners_of_topic) and owners_of_topic[partition] < 0:
+                    owners_of_topic[partition] = index
+            work += len(partitions)
+        if work >= PIECE:
+            work = 0
+            yield
+    return owners

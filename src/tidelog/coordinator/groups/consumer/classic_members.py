@@ -22,6 +22,7 @@ from tidelog.coordinator.groups.consumer.heartbeat_checks import check_joining, 
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import CurrentAssignment
 from tidelog.coordinator.groups.consumer.settings import MigrationPolicy
+from tidelog.coordinator.groups.consumer.target_assignments import WaitingMember
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.membership import LEAVES_IN_BATCHES_SINCE, MEMBER_ID_REQUIRED_SINCE, Joiner
@@ -52,7 +53,7 @@ class ClassicMembers:
         return group is not None and bool(group.subscriptions)
 
     def on_join(self, at: Moment, joiner: Joiner) -> None:
-        """Answered at once: nobody waits for others.
+        """Answered without waiting for others.
 
         Raises:
             KafkaError: INCONSISTENT_GROUP_PROTOCOL, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, UNRELEASED_INSTANCE_ID, or
@@ -88,15 +89,18 @@ class ClassicMembers:
             session_timeout_ms=request.session_timeout_ms,
         )
         owned = _owned(wanted, group.current(member_id), self._members.known)
-        current = self._members.admit(change, member_id, subscription, Arrival(old_id, owned), at)
-        answer = JoinGroupResponse(
-            generation_id=current.member_epoch,
-            protocol_type=PROTOCOL_TYPE,
-            protocol_name=joiner.protocols[0][0],
-            leader="",
-            member_id=member_id,
-        )
-        self._journal.answer(joiner.request_id, answer)
+
+        def respond(current: CurrentAssignment) -> JoinGroupResponse:
+            return JoinGroupResponse(
+                generation_id=current.member_epoch,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=joiner.protocols[0][0],
+                leader="",
+                member_id=member_id,
+            )
+
+        arriving = WaitingMember(joiner.request_id, member_id, owned, respond)
+        self._members.admit(change, arriving, subscription, Arrival(old_id), at)
 
     def on_sync(self, request: SyncGroupRequest, request_id: RequestId) -> None:
         """Tell a member what it may read.

@@ -33,6 +33,7 @@ from tidelog.coordinator.groups.consumer.heartbeat_checks import (
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import CurrentAssignment, Holding
 from tidelog.coordinator.groups.consumer.pattern_searches import Found, PatternSearches
+from tidelog.coordinator.groups.consumer.target_assignments import WaitingMember
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
 from tidelog.coordinator.groups.records import group_key
@@ -87,9 +88,10 @@ class ConsumerGroups:
 
     @property
     def next_ms(self) -> int | None:
-        """When to call `on_time`: at once, while patterns are looked up; None if there is nothing to do."""
+        """When to call `on_time`: at once, while work is done in pieces; None if there is nothing to do."""
         searches = self.members.searches
-        return None if searches is None or searches.is_idle else 0
+        is_idle = self.members.runs.is_idle and (searches is None or searches.is_idle)
+        return None if is_idle else 0
 
     # What clients ask.
 
@@ -186,7 +188,8 @@ class ConsumerGroups:
             self.members.remove(group, alarm.member_id, at)
 
     def on_time(self, at: Moment) -> None:
-        """Look patterns up for a while."""
+        """Assign, and look patterns up, for a while."""
+        self.members.runs.step(at)
         if self.members.searches is not None:
             for found in self.members.searches.step():
                 self._on_found(found, at)
@@ -233,15 +236,18 @@ class ConsumerGroups:
         old = None if old_id is None else group.subscriptions[old_id]
         before = group.current(member_id).assigned
         new = subscription_after(old, request, beat.client_id, beat.client_host)
-        current = self.members.admit(change, member_id, new, Arrival(old_id, owned, records), at)
-        is_told = is_joining or is_full(request) or not _is_same(before, current.assigned)
-        answer = ConsumerGroupHeartbeatResponse(
-            member_id=member_id,
-            member_epoch=current.member_epoch,
-            heartbeat_interval_ms=settings.heartbeat_interval_ms,
-            assignment=_told(current) if is_told else None,
-        )
-        self._journal.answer(beat.request_id, answer)
+
+        def respond(current: CurrentAssignment) -> ConsumerGroupHeartbeatResponse:
+            is_told = is_joining or is_full(request) or not _is_same(before, current.assigned)
+            return ConsumerGroupHeartbeatResponse(
+                member_id=member_id,
+                member_epoch=current.member_epoch,
+                heartbeat_interval_ms=settings.heartbeat_interval_ms,
+                assignment=_told(current) if is_told else None,
+            )
+
+        arriving = WaitingMember(beat.request_id, member_id, owned, respond)
+        self.members.admit(change, arriving, new, Arrival(old_id, records), at)
 
     def _group(self, group_id: str, *, is_joining: bool) -> tuple[ConsumerGroup, tuple[KeyValue, ...]]:
         """The group, and the records that are missing of it, where it was a classic group until now, or is new."""

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tidelog.base.errors import Code, refusal
+from tidelog.base.errors import Code, KafkaError, refusal
 from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.coordinator.groups import rebalance
 from tidelog.coordinator.groups.consumer import recorded
-from tidelog.coordinator.groups.consumer.assignment import Assignment
 from tidelog.coordinator.groups.consumer.conversion import downgraded, retire
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.group_change import GroupChange
 from tidelog.coordinator.groups.consumer.heartbeat_checks import check_room
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
-from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
+from tidelog.coordinator.groups.consumer.member import ConsumerSubscription
 from tidelog.coordinator.groups.consumer.pattern_searches import PatternSearches
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.consumer.target_assignments import AT_ONCE_MAX, AssignmentRuns, WaitingMember
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 from tidelog.coordinator.groups.group import Group
 from tidelog.coordinator.groups.group_journal import GroupJournal
@@ -32,12 +32,10 @@ class Arrival(NamedTuple):
 
     Attributes:
         old_id: under which it is a member already.
-        owned: what it says that it reads.
         records: what is to be written of its group before.
     """
 
     old_id: str | None
-    owned: Assignment | None
     records: tuple[KeyValue, ...] = ()
 
 
@@ -51,9 +49,11 @@ class ConsumerMembers:
         overrides: the settings of groups that have their own.
         topics: of the cluster; None until they are known.
         searches: for the topics of patterns; None until then.
+        runs: the target assignments that are being made.
     """
 
     def __init__(self, journal: GroupJournal, classic: dict[str, Group]) -> None:
+        self.runs = AssignmentRuns(journal, journal.state.consumer_groups, self._advance)
         self.overrides: dict[str, ConsumerGroupSettings] = {}
         self.topics: KnownTopics | None = None
         self.searches: PatternSearches | None = None
@@ -74,24 +74,30 @@ class ConsumerMembers:
         return self.topics
 
     def admit(
-        self, change: GroupChange, member_id: str, new: ConsumerSubscription, arrival: Arrival, at: Moment
-    ) -> CurrentAssignment:
-        """Note what a member wants, whether it is new or not; assign if it is time to; move it on; write all that.
+        self, change: GroupChange, arriving: WaitingMember, new: ConsumerSubscription, arrival: Arrival, at: Moment
+    ) -> None:
+        """Note what a member wants, whether it is new or not; assign if it is time to; move it on, and answer it.
+
+        Where an assignment takes long, the member is answered after it.
 
         Raises:
             KafkaError: GROUP_MAX_SIZE_REACHED or INVALID_REQUEST; nothing has changed.
         """
-        group = change.group
+        group, member_id = change.group, arriving.member_id
         old = None if arrival.old_id is None else group.subscriptions[arrival.old_id]
         check_room(self._journal.memory, group.group_id, old, new)
         _subscribe(change, member_id, old, new, may_differ=self.may_differ(group))
-        if change.is_assignment_due(at.wall_ms):
-            change.assign(at.wall_ms)
-        current = change.reconcile(member_id, arrival.owned)
+        is_put_off = self.runs.is_under_way(group) or not self._assign_if_small(change, at)
+        current = None if is_put_off else change.reconcile(member_id, arriving.owned)
         self.write(change, arrival.records)
         self._drop_classic(group.group_id, at)
         self._after(member_id, arrival.old_id, old, change, at)
-        return current
+        if current is not None:
+            self._journal.answer(arriving.request_id, arriving.respond(current))
+            return
+        recorded_group = self.groups[group.group_id]
+        self._start_run(recorded_group)
+        self.runs.wait(recorded_group, arriving)
 
     def remove(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """A member is out. If all that are left speak the classic protocol, the group becomes a classic one."""
@@ -108,15 +114,45 @@ class ConsumerMembers:
         change = self.change_of(group)
         if self.may_differ(group) and change.refresh():
             change.raise_epoch()
-        if change.is_assignment_due(at.wall_ms):
-            change.assign(at.wall_ms)
+        is_done = self.runs.is_under_way(group) or self._assign_if_small(change, at)
         self.write(change)
         group.seen_version = self.known.version
+        if not is_done:
+            self._start_run(group)
 
     def may_differ(self, group: ConsumerGroup) -> bool:
         """Whether a topic that a group reads may have changed since its hash was taken."""
         known = self.known
         return group.seen_version != known.version and known.may_differ(group.topics(), group.seen_version)
+
+    def _assign_if_small(self, change: GroupChange, at: Moment) -> bool:
+        """Make a target assignment, if it is time to. Returns False where that takes long, and is to be begun."""
+        if not change.is_assignment_due(at.wall_ms):
+            return True
+        wanted = change.assignment_input()
+        if wanted.weight(self.known) > AT_ONCE_MAX:
+            return False
+        change.assign(wanted, at.wall_ms)
+        return True
+
+    def _start_run(self, group: ConsumerGroup) -> None:
+        if not self.runs.is_under_way(group):
+            self.runs.start(group, self.change_of(group).assignment_input(), self.known)
+
+    def _advance(self, group: ConsumerGroup, waiting: WaitingMember, at: Moment) -> None:
+        """Move a member on that waited for an assignment, and answer it."""
+        member_id = waiting.member_id
+        try:
+            group.member(member_id)
+            change = self.change_of(group)
+            current = change.reconcile(member_id, waiting.owned)
+            self.write(change)
+        except KafkaError as error:
+            self._journal.answer(waiting.request_id, error.with_traceback(None))
+            return
+        if member_id in change.changed_currents:
+            self.watch(group, member_id, at, is_session=False)
+        self._journal.answer(waiting.request_id, waiting.respond(current))
 
     def await_member(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """It is told to join again: it has its rebalance timeout for that, from the first time on."""
@@ -153,8 +189,9 @@ class ConsumerMembers:
         self._journal.memory.used_bytes += more_bytes
         self._charged_bytes += more_bytes
 
-    def release(self) -> None:
-        """The coordinator resigned: what the groups took counts no more."""
+    def release(self, error: KafkaError) -> None:
+        """The coordinator resigned: what the groups took counts no more, and who waits is told `error`."""
+        self.runs.end(error)
         self._journal.memory.used_bytes -= self._charged_bytes
         self._charged_bytes = 0
 

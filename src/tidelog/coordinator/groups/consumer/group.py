@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TypeVar
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ids import TopicId
@@ -23,9 +24,12 @@ from tidelog.coordinator.groups.consumer.member import (
     NEW_MEMBER,
     ConsumerSubscription,
     CurrentAssignment,
+    Wanted,
 )
 from tidelog.coordinator.groups.consumer_group_records import ConsumerMemberState
 from tidelog.coordinator.groups.group import GROUP_BYTES
+
+K = TypeVar("K")
 
 PARTITION_BYTES = 200
 """About what a partition takes in memory that a member has, and is to have."""
@@ -81,6 +85,7 @@ class ConsumerGroup:
         self._owners: dict[TopicId, dict[int, str]] = {}
         self._names: Counter[str] = Counter()
         self._patterns: Counter[str] = Counter()
+        self._wanted: Counter[Wanted] = Counter()
 
     # What it is.
 
@@ -112,6 +117,10 @@ class ConsumerGroup:
     def has_patterns(self) -> bool:
         """Whether a member is subscribed to one."""
         return bool(self._patterns)
+
+    def wanted(self) -> Counter[Wanted]:
+        """What members want, and how many want it. The counter is the caller's."""
+        return self._wanted.copy()
 
     def member(self, member_id: str) -> ConsumerSubscription:
         """A member.
@@ -171,6 +180,7 @@ class ConsumerGroup:
         if old is not None:
             self.size_bytes -= old.size_bytes + 2 * len(member_id)
             _take(self._names, old.topic_names)
+            _take(self._wanted, (old.wanted,))
             if old.pattern is not None:
                 _take(self._patterns, (old.pattern,))
             if old.instance_id is not None and self.static_members.get(old.instance_id) == member_id:
@@ -180,6 +190,7 @@ class ConsumerGroup:
         self.subscriptions[member_id] = subscription
         self.size_bytes += subscription.size_bytes + 2 * len(member_id)
         self._names.update(subscription.topic_names)
+        self._wanted[subscription.wanted] += 1
         if subscription.pattern is not None:
             self._patterns[subscription.pattern] += 1
         if subscription.instance_id is not None:
@@ -251,7 +262,7 @@ class ConsumerGroup:
         }
 
 
-def _take(counts: Counter[str], names: Iterable[str]) -> None:
+def _take(counts: Counter[K], names: Iterable[K]) -> None:
     for name in names:
         counts[name] -= 1
         if not counts[name]:

@@ -11,18 +11,21 @@ from dataclasses import replace
 
 from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer import recorded
-from tidelog.coordinator.groups.consumer.assignment import AssignableMember, Assignment, Assignor
+from tidelog.coordinator.groups.consumer.assignment import Assignment, finished
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup, MatchedTopics
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
-from tidelog.coordinator.groups.consumer.member import NEW_MEMBER, NOTHING_HELD, ConsumerSubscription, CurrentAssignment
-from tidelog.coordinator.groups.consumer.range_assignor import range_
+from tidelog.coordinator.groups.consumer.member import (
+    NEW_MEMBER,
+    NOTHING_HELD,
+    ConsumerSubscription,
+    CurrentAssignment,
+    Wanted,
+)
 from tidelog.coordinator.groups.consumer.reconciliation import reconciled
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
-from tidelog.coordinator.groups.consumer.uniform_assignor import uniform
+from tidelog.coordinator.groups.consumer.target_assignments import AssignmentInput
 from tidelog.journal import KeyValue
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import LEAVE_STATIC_MEMBER_EPOCH
-
-ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": range_}
 
 
 class GroupChange:
@@ -103,11 +106,8 @@ class GroupChange:
 
     def refresh(self) -> bool:
         """Take the hash of the topics that the group reads. Returns whether it differs."""
-        subscriptions = {(one.topic_names, one.pattern) for one in self.members().values()}
-        topics: set[str] = set()
-        for names, pattern in subscriptions:
-            topics.update(names, self._matched_topics(pattern))
-        metadata_hash = self._known.hash_of(topics)
+        topics = self._topics_of()
+        metadata_hash = self._known.hash_of(frozenset().union(*topics.values()))
         is_other = metadata_hash != self.metadata_hash
         self.metadata_hash = metadata_hash
         return is_other
@@ -134,20 +134,19 @@ class GroupChange:
         before_ms = self.group.assigned_at_ms
         return before_ms is None or not before_ms <= wall_ms < before_ms + self._settings.assignment_interval_ms
 
-    def assign(self, wall_ms: int) -> None:
-        """Make the target assignment for the group epoch."""
+    def assignment_input(self) -> AssignmentInput:
+        """What the next target assignment is made from."""
         members = self.members()
-        topics_of: dict[tuple[tuple[str, ...], str | None], frozenset[TopicId]] = {}
-        assignable = {}
-        for member_id, one in members.items():
-            wanted = (one.topic_names, one.pattern)
-            topics = topics_of.get(wanted)
-            if topics is None:
-                topics = topics_of[wanted] = self._known.ids({*one.topic_names, *self._matched_topics(one.pattern)})
-            assignable[member_id] = AssignableMember(topics, self._target(member_id), one.instance_id)
-        counts = {topic: self._known.partition_count(topic) for topic in frozenset().union(*topics_of.values())}
-        assigned = ASSIGNORS[self.assignor(members)](assignable, counts)
-        for member_id, target in assigned.items():
+        return AssignmentInput(
+            subscriptions=members,
+            targets={**self.group.targets, **self._targets},
+            topics_of=self._topics_of(),
+            assignor=self.assignor(members),
+        )
+
+    def assign(self, wanted: AssignmentInput, wall_ms: int) -> None:
+        """Make the target assignment for the group epoch, at once."""
+        for member_id, target in finished(wanted.assigned(self._known)).items():
             if target != self._target(member_id):
                 self._targets[member_id] = target
         self.target_epoch = self.epoch
@@ -202,6 +201,17 @@ class GroupChange:
     def changed_currents(self) -> Mapping[str, CurrentAssignment]:
         """What the members have whose assignments change."""
         return self._currents
+
+    def _topics_of(self) -> dict[Wanted, frozenset[str]]:
+        """The names of the topics of each subscription that some member has."""
+        wanted = self.group.wanted()
+        for member_id, subscription in self._subscriptions.items():
+            old = self.group.subscriptions.get(member_id)
+            if old is not None:
+                wanted[old.wanted] -= 1
+            if subscription is not None:
+                wanted[subscription.wanted] += 1
+        return {one: frozenset(one[0]) | self._matched_topics(one[1]) for one, count in wanted.items() if count}
 
     def _target(self, member_id: str) -> Assignment:
         found = self._targets.get(member_id)

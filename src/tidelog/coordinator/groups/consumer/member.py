@@ -25,6 +25,10 @@ Holding = Mapping[TopicId, Mapping[int, int]]
 NOTHING_HELD: Holding = {}
 
 
+Wanted = tuple[tuple[str, ...], str | None]
+"""The names, and the pattern, of topics that a member is subscribed to."""
+
+
 @dataclass(frozen=True, slots=True)
 class ConsumerSubscription:
     """A member, as its heartbeats said.
@@ -45,6 +49,11 @@ class ConsumerSubscription:
     rebalance_timeout_ms: int = -1
     assignor: str | None = None
     classic: ClassicMemberMetadata | None = None
+
+    @property
+    def wanted(self) -> Wanted:
+        """What it is subscribed to."""
+        return self.topic_names, self.pattern
 
     @property
     def size_bytes(self) -> int:

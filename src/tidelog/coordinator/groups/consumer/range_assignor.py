@@ -12,52 +12,54 @@ from collections.abc import Mapping
 from itertools import repeat
 
 from tidelog.base.ids import TopicId
-from tidelog.coordinator.groups.consumer.assignment import Assignment, Members, frozen
+from tidelog.coordinator.groups.consumer.assignment import (
+    PIECE,
+    Assignment,
+    Members,
+    Pieces,
+    assigned_parts,
+    kept_owners,
+)
 
 
-def range_(members: Members, partition_counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
+def range_(members: Members, partition_counts: Mapping[TopicId, int]) -> Pieces[dict[str, Assignment]]:
     """See `Assignor`."""
     ids = sorted(members, key=lambda one: _place(one, members[one].instance_id))
     subscribers: dict[TopicId, list[int]] = {}
+    work = 0
     for index, member_id in enumerate(ids):
         for topic in members[member_id].topics:
             if partition_counts.get(topic, 0) > 0:
                 subscribers.setdefault(topic, []).append(index)
+        work += 1 + len(members[member_id].topics)
+        if work >= PIECE:
+            work = 0
+            yield
     alike: dict[tuple[int, tuple[int, ...]], list[TopicId]] = {}
     for topic in sorted(subscribers):
         alike.setdefault((partition_counts[topic], tuple(subscribers[topic])), []).append(topic)
-    owners = _owners(ids, members, subscribers, partition_counts)
-    parts: list[dict[TopicId, list[int]]] = [{} for _ in ids]
+        work += len(subscribers[topic])
+        if work >= PIECE:
+            work = 0
+            yield
+    owners = yield from kept_owners(ids, members, {topic: partition_counts[topic] for topic in subscribers})
+    cut: dict[TopicId, list[int]] = {}
     for (_, indexes), topics in alike.items():
-        most_owned = max(topics, key=lambda topic: sum(owner >= 0 for owner in owners[topic]))
-        for partition, owner in enumerate(_cut(owners[most_owned], indexes)):
-            for topic in topics:
-                parts[owner].setdefault(topic, []).append(partition)
-    return {member_id: frozen(part) for member_id, part in zip(ids, parts, strict=True)}
+        kept_counts = {}
+        for topic in topics:
+            kept_counts[topic] = sum(owner >= 0 for owner in owners[topic])
+            work += len(owners[topic]) // 4
+            if work >= PIECE:
+                work = 0
+                yield
+        cut |= dict.fromkeys(topics, _cut(owners[max(topics, key=lambda one: kept_counts[one])], indexes))
+        yield
+    return (yield from assigned_parts(ids, cut))
 
 
 def _place(member_id: str, instance_id: str | None) -> tuple[bool, str]:
     """Static members come first, in the order of their names, which stay."""
     return (instance_id is None, member_id if instance_id is None else instance_id)
-
-
-def _owners(
-    ids: list[str],
-    members: Members,
-    subscribers: Mapping[TopicId, list[int]],
-    partition_counts: Mapping[TopicId, int],
-) -> dict[TopicId, list[int]]:
-    """The index of the member that has each partition and still wants it; -1 for none."""
-    owners = {topic: [-1] * partition_counts[topic] for topic in subscribers}
-    for index, member_id in enumerate(ids):
-        member = members[member_id]
-        for topic, partitions in member.target.items():
-            if topic in member.topics and topic in owners:
-                owners_of_topic = owners[topic]
-                for partition in partitions:
-                    if partition < len(owners_of_topic) and owners_of_topic[partition] < 0:
-                        owners_of_topic[partition] = index
-    return owners
 
 
 def _cut(owners: list[int], indexes: tuple[int, ...]) -> list[int]:

@@ -12,7 +12,14 @@ from collections.abc import Mapping
 from heapq import heapify, heappop, heapreplace
 
 from tidelog.base.ids import TopicId
-from tidelog.coordinator.groups.consumer.assignment import Assignment, Members, frozen
+from tidelog.coordinator.groups.consumer.assignment import (
+    PIECE,
+    Assignment,
+    Members,
+    Pieces,
+    assigned_parts,
+    kept_owners,
+)
 
 BALANCE_PASSES_MAX = 16
 """How often all topics are levelled at most where subscriptions differ. Two or three passes are usual."""
@@ -21,53 +28,47 @@ Owners = dict[TopicId, list[int]]
 """The index of the member that owns each partition of each topic; -1 for none."""
 
 
-def uniform(members: Members, partition_counts: Mapping[TopicId, int]) -> dict[str, Assignment]:
+def uniform(members: Members, partition_counts: Mapping[TopicId, int]) -> Pieces[dict[str, Assignment]]:
     """See `Assignor`."""
     if not members:
         return {}
     ids = sorted(members)
     subscriptions = [members[one].topics for one in ids]
-    is_homogeneous = all(one == subscriptions[0] for one in subscriptions)
+    distinct = set(subscriptions)
     counts = {
         topic: partition_counts[topic]
-        for topic in sorted(frozenset().union(*subscriptions))
+        for topic in sorted(frozenset().union(*distinct))
         if partition_counts.get(topic, 0) > 0
     }
-    owners, loads = _kept(ids, members, counts)
-    if is_homogeneous:
-        _level_all(owners, loads)
+    yield
+    owners = yield from kept_owners(ids, members, counts)
+    loads = yield from _loads(len(ids), owners)
+    if len(distinct) == 1:
+        yield from _level_all(owners, loads)
     else:
-        subscribers = _subscribers(subscriptions, counts)
-        _give_to_least_loaded(owners, loads, subscribers)
-        _balance(owners, loads, subscribers)
-    parts: list[dict[TopicId, list[int]]] = [{} for _ in ids]
-    for topic, owners_of_topic in owners.items():
-        for partition, owner in enumerate(owners_of_topic):
-            parts[owner].setdefault(topic, []).append(partition)
-    return {member_id: frozen(part) for member_id, part in zip(ids, parts, strict=True)}
+        subscribers = yield from _subscribers(subscriptions, counts)
+        yield from _give_to_least_loaded(owners, loads, subscribers)
+        yield from _balance(owners, loads, subscribers)
+    return (yield from assigned_parts(ids, owners))
 
 
-def _kept(ids: list[str], members: Members, counts: Mapping[TopicId, int]) -> tuple[Owners, list[int]]:
-    """What everybody has and still wants, and how much that is."""
-    owners = {topic: [-1] * count for topic, count in counts.items()}
-    loads = [0] * len(ids)
-    for index, member_id in enumerate(ids):
-        member = members[member_id]
-        for topic, partitions in member.target.items():
-            if topic not in member.topics or topic not in owners:
-                continue
-            owners_of_topic = owners[topic]
-            for partition in partitions:
-                if partition < len(owners_of_topic) and owners_of_topic[partition] < 0:
-                    owners_of_topic[partition] = index
-                    loads[index] += 1
-    return owners, loads
+def _loads(member_count: int, owners: Owners) -> Pieces[list[int]]:
+    """How much everybody keeps."""
+    loads = [0] * member_count
+    for owners_of_topic in owners.values():
+        for number, owner in enumerate(owners_of_topic, start=1):
+            if owner >= 0:
+                loads[owner] += 1
+            if number % PIECE == 0:
+                yield
+        yield
+    return loads
 
 
 # The same subscription for all.
 
 
-def _level_all(owners: Owners, loads: list[int]) -> None:
+def _level_all(owners: Owners, loads: list[int]) -> Pieces[None]:
     """Take from those with more than their share, then fill up the others in turn."""
     share, extra = divmod(sum(map(len, owners.values())), len(loads))
     surplus = []
@@ -76,10 +77,14 @@ def _level_all(owners: Owners, loads: list[int]) -> None:
         extra -= has_extra
         surplus.append(max(load - share - has_extra, 0))
     if any(surplus):
-        _drop(owners, loads, surplus)
+        yield from _drop(owners, loads, surplus)
     wanting = deque((index, share - load) for index, load in enumerate(loads) if load < share)
+    work = 0
     for owners_of_topic in owners.values():
         for partition, owner in enumerate(owners_of_topic):
+            work += 1
+            if work % PIECE == 0:
+                yield
             if owner >= 0:
                 continue
             if not wanting:
@@ -91,9 +96,13 @@ def _level_all(owners: Owners, loads: list[int]) -> None:
                 wanting.append((index, missing - 1))
 
 
-def _drop(owners: Owners, loads: list[int], surplus: list[int]) -> None:
+def _drop(owners: Owners, loads: list[int], surplus: list[int]) -> Pieces[None]:
+    work = 0
     for owners_of_topic in reversed(owners.values()):
         for partition in range(len(owners_of_topic) - 1, -1, -1):
+            work += 1
+            if work % PIECE == 0:
+                yield
             owner = owners_of_topic[partition]
             if owner >= 0 and surplus[owner]:
                 surplus[owner] -= 1
@@ -106,55 +115,80 @@ def _drop(owners: Owners, loads: list[int], surplus: list[int]) -> None:
 
 def _subscribers(
     subscriptions: list[frozenset[TopicId]], counts: Mapping[TopicId, int]
-) -> dict[TopicId, tuple[int, ...]]:
+) -> Pieces[dict[TopicId, tuple[int, ...]]]:
     """The indexes of the members that want each topic, the topic with fewest first."""
     found: dict[TopicId, list[int]] = {topic: [] for topic in counts}
+    work = 0
     for index, topics in enumerate(subscriptions):
         for topic in topics:
             if topic in found:
                 found[topic].append(index)
+        work += len(topics)
+        if work >= PIECE:
+            work = 0
+            yield
     shared: dict[tuple[int, ...], tuple[int, ...]] = {}
-    by_topic = {topic: shared.setdefault(tuple(one), tuple(one)) for topic, one in found.items()}
+    by_topic: dict[TopicId, tuple[int, ...]] = {}
+    for topic, one in found.items():
+        by_topic[topic] = shared.setdefault(tuple(one), tuple(one))
+        work += len(one)
+        if work >= PIECE:
+            work = 0
+            yield
     return dict(sorted(by_topic.items(), key=lambda item: (len(item[1]), item[0])))
 
 
-def _give_to_least_loaded(owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]]) -> None:
+def _give_to_least_loaded(
+    owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]]
+) -> Pieces[None]:
     for topic, indexes in subscribers.items():
         owners_of_topic = owners[topic]
         if -1 not in owners_of_topic:
             continue
         heap = [(loads[index], index) for index in indexes]
         heapify(heap)
+        yield
         for partition, owner in enumerate(owners_of_topic):
             if owner < 0:
                 load, index = heap[0]
                 owners_of_topic[partition] = index
                 loads[index] = load + 1
                 heapreplace(heap, (load + 1, index))
+            if partition % PIECE == PIECE - 1:
+                yield
 
 
-def _balance(owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]]) -> None:
+def _balance(owners: Owners, loads: list[int], subscribers: Mapping[TopicId, tuple[int, ...]]) -> Pieces[None]:
     for _ in range(BALANCE_PASSES_MAX):
         has_moved = False
         for topic, indexes in subscribers.items():
-            has_moved = _level(owners[topic], loads, indexes) or has_moved
+            has_moved = (yield from _level(owners[topic], loads, indexes)) or has_moved
         if not has_moved:
             return
 
 
-def _level(owners_of_topic: list[int], loads: list[int], indexes: tuple[int, ...]) -> bool:
+def _level(owners_of_topic: list[int], loads: list[int], indexes: tuple[int, ...]) -> Pieces[bool]:
     """Move partitions of one topic from its most to its least loaded subscriber. Returns whether one was moved."""
     load_of = loads.__getitem__
-    if max(map(load_of, set(owners_of_topic))) - min(map(load_of, indexes)) < 2:
+    most, least = max(map(load_of, set(owners_of_topic))), min(map(load_of, indexes))
+    yield
+    if most - least < 2:
         return False
     held: dict[int, list[int]] = {}
     for partition, owner in enumerate(owners_of_topic):
         held.setdefault(owner, []).append(partition)
+        if partition % PIECE == PIECE - 1:
+            yield
     givers = [(-loads[owner], owner) for owner in held]
     takers = [(loads[index], index) for index in indexes]
     heapify(givers)
     heapify(takers)
+    work = 0
     while givers:
+        work += 2
+        if work >= PIECE:
+            work = 0
+            yield
         giver = givers[0][1]
         taker_load, taker = takers[0]
         if taker_load != loads[taker]:  # it has given since

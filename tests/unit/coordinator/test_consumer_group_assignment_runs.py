@@ -1,0 +1,176 @@
+"""Target assignments of large groups: made in pieces, with other requests in between, and whole all the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from support.fixtures.coordinated_consumers import Consumers
+from tidelog.base.errors import Code
+from tidelog.base.ids import Offset
+from tidelog.coordinator.groups import GroupSettings
+from tidelog.coordinator.groups.consumer.group import ConsumerGroupState
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
+from tidelog.coordinator.groups.consumer.target_assignments import AT_ONCE_MAX
+from tidelog.journal import RequestId
+
+AT_ONCE = GroupSettings(consumer=ConsumerGroupSettings(assignment_interval_ms=0))
+MANY = 8 * AT_ONCE_MAX
+
+
+@dataclass
+class Large(Consumers):
+    """A coordinator whose topic has many partitions, and the requests that wait."""
+
+    def join(self, member_id: str, **options: object) -> RequestId:  # type: ignore[override]
+        return self.beat(member_id, 0, topics=("t",), owned={}, rebalance_ms=60_000, **options)  # type: ignore[arg-type]
+
+    def piece(self) -> None:
+        """Let the coordinator do its next piece of work."""
+        assert self.coordinator.next_deadline_ms() == 0
+        self.coordinator.on_time(now_ms=self.now_ms, wall_ms=self.wall_ms)
+        self.drive()
+
+    def all_pieces(self) -> int:
+        """Returns how many there were."""
+        count = 0
+        while self.coordinator.next_deadline_ms() == 0:
+            self.piece()
+            count += 1
+        return count
+
+    def settle(self, *members: str) -> None:
+        """Everybody does as told, until the group is at rest."""
+        for _ in range(6):
+            self.now_ms += 1_000
+            for one in members:
+                current = self.group.current(one)
+                owned = {"t": [number for parts in current.assigned.values() for number in parts]}
+                request_id = self.beat(one, current.member_epoch, owned=owned)
+                self.all_pieces()
+                self.heard(request_id)
+        assert self.group.state is ConsumerGroupState.STABLE
+
+    def owned(self, member_id: str) -> set[int]:
+        return {one for partitions in self.group.current(member_id).assigned.values() for one in partitions}
+
+
+@pytest.fixture
+def world() -> Large:
+    return Large(AT_ONCE, topics={"t": MANY})
+
+
+def test_who_joins_a_large_group_is_answered_with_what_it_was_assigned(world: Large) -> None:
+    request_id = world.join("a")
+    assert request_id not in world.answers
+    assert world.all_pieces() > 2, "others have their turn in between"
+    answer = world.heard(request_id)
+    assert (answer.member_epoch, world.told(answer)) == (1, {"t": set(range(MANY))})
+
+
+def test_whoever_asks_meanwhile_waits_and_the_next_assignment_is_for_them(world: Large) -> None:
+    world.join("a")
+    world.all_pieces()
+    first = world.join("b")
+    world.piece()
+    second = world.join("c")
+    beat = world.beat("a", 1)
+    assert not {first, second, beat} & world.answers.keys()
+    world.all_pieces()
+    assert {first, second, beat} <= world.answers.keys()
+    assert world.group.epoch == 3
+    assert world.group.target_epoch == 2, "it was begun before the third came"
+    assert world.owned("c") == set()
+    world.settle("a", "b", "c")
+    assert sorted(len(world.owned(one)) for one in "abc") == [MANY // 3] * 3
+    assert world.group.target_epoch == 3
+
+
+def test_a_member_that_leaves_meanwhile_gets_nothing(world: Large) -> None:
+    world.join("a")
+    world.all_pieces()
+    waiting = world.join("b")
+    world.piece()
+    world.heard(world.beat("b", -1))
+    world.all_pieces()
+    assert world.refused(waiting) is Code.UNKNOWN_MEMBER_ID
+    assert set(world.group.targets) == {"a"}
+    world.settle("a")
+    assert len(world.owned("a")) == MANY
+
+
+def test_a_static_member_that_is_replaced_meanwhile_gets_what_was_meant_for_its_former_self(world: Large) -> None:
+    for one in ("a", "b"):
+        world.join(one, instance_id=f"i-{one}")
+        world.all_pieces()
+    world.settle("a", "b")
+    world.make(t=2 * MANY)
+    world.beat("a", 2)
+    world.piece()
+    world.heard(world.beat("b", -2, instance_id="i-b"))
+    waiting = world.join("c", instance_id="i-b")
+    world.all_pieces()
+    world.heard(waiting)
+    assert world.group.target_epoch == world.group.epoch
+    assert len(world.group.target("c")) == 1
+    assert sum(len(one) for one in world.group.target("c").values()) == MANY
+    assert "b" not in world.group.targets
+    world.settle("a", "c")
+    assert len(world.owned("c")) == MANY
+
+
+def test_a_leader_that_fails_within_leaves_what_the_next_one_goes_on_from(world: Large) -> None:
+    for one in ("a", "b"):
+        world.join(one)
+        world.all_pieces()
+    world.settle("a", "b")
+    third = world.join("c")
+    waited = world.beat("a", 2)
+    while len(world.log) < 3 or world.group.targets.get("c") is None:
+        world.piece()  # some of the targets are written, and not the epoch
+    world.coordinator.resign()
+    world.drive()
+    world.fail_over()
+    assert world.refused(third) is world.refused(waited) is Code.NOT_COORDINATOR
+    again = world.join("c")
+    world.all_pieces()
+    world.heard(again)
+    world.settle("a", "b", "c")
+    assert set.union(*(world.owned(one) for one in "abc")) == set(range(MANY))
+    assert sum(len(world.owned(one)) for one in "abc") == MANY
+
+
+def test_a_group_that_is_gone_meanwhile_leaves_nobody_waiting(world: Large) -> None:
+    waiting = world.join("a")
+    world.piece()
+    world.heard(world.beat("a", -1))
+    request_id = world.request_id()
+    world.coordinator.on_delete_group(request_id, "g", now_ms=world.now_ms, wall_ms=world.wall_ms)
+    world.drive()
+    world.all_pieces()
+    assert world.refused(waiting) is Code.REBALANCE_IN_PROGRESS
+    assert "g" not in world.consumers.groups
+    again = world.join("a")
+    world.all_pieces()
+    assert world.told(world.heard(again)) == {"t": set(range(MANY))}
+
+
+def test_what_no_batch_holds_is_refused(world: Large) -> None:
+    world.coordinator.batch_size_bytes_max = world.batch_bytes = 4_000
+    waiting = world.join("a")
+    world.all_pieces()
+    assert world.refused(waiting) is Code.INVALID_REQUEST
+    assert world.group.target_epoch == 0
+
+
+def test_the_log_tells_the_same(world: Large) -> None:
+    for one in ("a", "b", "c"):
+        world.join(one)
+        world.piece()
+    world.all_pieces()
+    world.settle("a", "b", "c")
+    before = world.group.clone().canonical()
+    assert world.log[-1][0] == Offset(world.next_offset - 1)
+    world.fail_over()
+    assert world.group.canonical() == before
