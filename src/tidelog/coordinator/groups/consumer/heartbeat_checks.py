@@ -10,8 +10,8 @@ from tidelog.base.ids import TopicId
 from tidelog.coordinator.groups.consumer.assignment import Assignment
 from tidelog.coordinator.groups.consumer.group import ConsumerGroup
 from tidelog.coordinator.groups.consumer.member import ConsumerSubscription, CurrentAssignment
+from tidelog.coordinator.groups.consumer.pattern_searches import topic_pattern
 from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
-from tidelog.coordinator.groups.consumer.topic_pattern import TopicPattern
 from tidelog.coordinator.groups.records import NAME_SIZE_BYTES_MAX
 from tidelog.coordinator.memory import CoordinatorMemory
 from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
@@ -61,9 +61,7 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, se
         )
     pattern = request.subscribed_topic_regex
     if pattern:
-        if _is_too_long(pattern):
-            raise refusal(Code.INVALID_REGULAR_EXPRESSION, f"a pattern is longer than {NAME_SIZE_BYTES_MAX} bytes")
-        TopicPattern(pattern)
+        topic_pattern(pattern)
 
 
 def subscription_after(

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
+from tidelog.base.linear_pattern import LinearPattern
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
-from tidelog.coordinator.groups.consumer.topic_pattern import TopicPattern
 
 STEP_NAMES_MAX = 500
-"""Names that are matched in one go, some milliseconds."""
+"""Names that are matched in one go at most, about a millisecond; fewer where they are long, or the pattern is hard."""
+
+STATES_MAX = 2_000
+"""Of a pattern, and its characters: it may list a hundred topics. Apache Kafka has no such bound."""
+PATTERNS_KEPT = 32
+
+
+@lru_cache(PATTERNS_KEPT)
+def topic_pattern(pattern: str) -> LinearPattern:
+    """A pattern of topics (KIP-848). Those that were asked for last are kept, with what they learnt of names.
+
+    Raises:
+        KafkaError: INVALID_REGULAR_EXPRESSION.
+    """
+    return LinearPattern(pattern, length_max=STATES_MAX, states_max=STATES_MAX, steps_max=None)
 
 
 class Found(NamedTuple):
@@ -23,10 +38,26 @@ class Found(NamedTuple):
 
 @dataclass(slots=True)
 class _Search:
-    pattern: TopicPattern
+    pattern: LinearPattern
     found: set[str]
     names: list[tuple[str, ...]] = field(default_factory=list)  # shared with other searches
     at: int = 0
+    matching: Iterator[None] | None = None  # of the name at hand, where that takes long
+
+    def match_next(self) -> bool:
+        """Match the next name, or a piece of it. Returns whether it was the last piece."""
+        name = self.names[0][self.at]
+        pieces = self.pattern.matching(name) if self.matching is None else self.matching
+        try:
+            next(pieces)
+        except StopIteration as end:
+            if end.value:
+                self.found.add(name)
+            self.at += 1
+            self.matching = None
+            return True
+        self.matching = pieces
+        return False
 
 
 class PatternSearches:
@@ -45,7 +76,7 @@ class PatternSearches:
     def search(self, group_id: str, pattern: str) -> None:
         """Look a pattern of a group up in all topics, unless that is under way."""
         if (group_id, pattern) not in self._searches:
-            self._searches[group_id, pattern] = _Search(TopicPattern(pattern), set(), [self._all_names()])
+            self._searches[group_id, pattern] = _Search(topic_pattern(pattern), set(), [self._all_names()])
 
     def look_again(self, group_id: str, pattern: str, matched: Collection[str], changed: tuple[str, ...]) -> None:
         """Some topics were made or deleted.
@@ -55,7 +86,7 @@ class PatternSearches:
         """
         search = self._searches.get((group_id, pattern))
         if search is None:
-            search = self._searches[group_id, pattern] = _Search(TopicPattern(pattern), set(matched))
+            search = self._searches[group_id, pattern] = _Search(topic_pattern(pattern), set(matched))
         search.names.append(changed)
 
     def forget(self, group_id: str, pattern: str) -> None:
@@ -71,14 +102,14 @@ class PatternSearches:
             if not search.names:
                 del self._searches[group_id, pattern]
                 yield Found(group_id, pattern, frozenset(filter(known.is_matchable, search.found)))
-                continue
-            names = search.names[0][search.at : search.at + left]
-            left -= max(len(names), 1)
-            search.at += len(names)
-            search.found.update(filter(search.pattern.matches, names))
-            if search.at >= len(search.names[0]):
+                left -= 1
+            elif search.at >= len(search.names[0]):
                 del search.names[0]
                 search.at = 0
+            elif search.match_next():
+                left -= 1
+            else:
+                return
 
     def _all_names(self) -> tuple[str, ...]:
         version, names = self._all

@@ -1,8 +1,9 @@
-"""The syntax of RE2, in which members write patterns of topics, read into a tree (KIP-848).
+"""The syntax of RE2, read into a tree.
 
-Topics have ASCII names, so a set of characters is a mask of 128 bits, and what lies beyond ASCII is in none. What RE2
-does not have (look-around, references to groups, possessive repetition) is refused, as are `\\C`, and `\\p` with a
-script other than Latin and Common.
+What RE2 does not have (look-around, references to groups, possessive repetition) is refused. So are `\\C`, and `\\p`
+with a script: which script a character is of, Python does not know.
+
+Source: RE2's documentation of its syntax.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache, lru_cache
 
 from tidelog.base.errors import Code, KafkaError, refusal
 
@@ -17,8 +19,13 @@ NESTING_MAX = 100
 REPEATS_MAX = 1_000
 """As in RE2, of one repetition."""
 
-ASCII_MASK = (1 << 128) - 1
-ASCII = [chr(code) for code in range(128)]
+CHARACTERS_KEPT = 512
+
+ASCII_COUNT = 128
+ASCII_MASK = (1 << ASCII_COUNT) - 1
+ASCII = [chr(code) for code in range(ASCII_COUNT)]
+CODE_MAX = 0x10FFFF
+BEYOND_ASCII = (ASCII_COUNT, CODE_MAX)
 
 
 class Place(Enum):
@@ -32,9 +39,47 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """One character of a set: bit n for the character of code n."""
+    """One character of a set.
+
+    Attributes:
+        mask: of ASCII: bit n for the character of code n.
+        ranges: of the others, by their codes, both ends included.
+        categories: general categories of Unicode, by the beginnings of their names, and whether they are excluded.
+        folds: whether the case does not matter; it is in the mask already.
+        is_inverted: whether all but `ranges` and `categories` are in the set; it is in the mask already.
+    """
 
     mask: int
+    ranges: tuple[tuple[int, int], ...] = ()
+    categories: tuple[tuple[str, bool], ...] = ()
+    folds: bool = False
+    is_inverted: bool = False
+
+    def has(self, character: str) -> bool:
+        """Whether a character is in it."""
+        code = ord(character)
+        if code < ASCII_COUNT:
+            return bool(self.mask >> code & 1)
+        if not self.ranges and not self.categories and not self.folds:
+            return self.is_inverted
+        if self.folds:
+            return self.is_inverted != any(map(self._lists, {character, character.lower(), character.upper()}))
+        return self.is_inverted != self._lists(character)
+
+    def _lists(self, text: str) -> bool:
+        if len(text) > 1:
+            return False
+        code = ord(text)
+        if code < ASCII_COUNT:
+            return bool((self.mask >> code & 1) != self.is_inverted)
+        if any(low <= code <= high for low, high in self.ranges):
+            return True
+        category = unicodedata.category(text) if self.categories else ""
+        return any(category.startswith(name) != is_excluded for name, is_excluded in self.categories)
+
+    def inverted(self) -> OneOf:
+        """All characters that are not in it."""
+        return OneOf(ASCII_MASK & ~self.mask, self.ranges, self.categories, self.folds, not self.is_inverted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +109,10 @@ Node = OneOf | Sequence | Either | Repeated | Place
 
 
 def mask_of(characters: str) -> int:
-    """The set of these characters, as far as they are ASCII."""
+    """The set of these characters of ASCII."""
     mask = 0
     for character in characters:
-        if ord(character) < 128:
-            mask |= 1 << ord(character)
+        mask |= 1 << ord(character)
     return mask
 
 
@@ -93,7 +137,6 @@ POSIX_CLASSES = {
     "word": WORD,
     "xdigit": DIGITS | mask_of("abcdefABCDEF"),
 }
-UNICODE_CLASSES = {"Any": ASCII_MASK, "Latin": LOWER | UPPER, "Common": ASCII_MASK & ~(LOWER | UPPER)}
 UNICODE_CATEGORIES = {"C": "cfos", "L": "lmotu", "M": "cen", "N": "dlo", "P": "cdefios", "S": "ckmo", "Z": "lps"}
 """The second letters of the names of the general categories, by their first."""
 
@@ -105,6 +148,46 @@ OCTAL = "01234567"
 def either_case(mask: int) -> int:
     """The set with the letters of the other case."""
     return mask | (mask & LOWER) >> 32 | (mask & UPPER) << 32
+
+
+def range_of(low: int, high: int, *, folds: bool = False) -> OneOf:
+    """The characters from one code to another, both included."""
+    ascii_high = min(high, ASCII_COUNT - 1)
+    mask = (1 << ascii_high + 1) - (1 << low) if low <= ascii_high else 0
+    ranges = ((max(low, ASCII_COUNT), high),) if high >= ASCII_COUNT else ()
+    return OneOf(either_case(mask) if folds else mask, ranges, folds=folds and bool(ranges))
+
+
+@lru_cache(CHARACTERS_KEPT)
+def character_of(character: str, *, folds: bool = False) -> OneOf:
+    """The set of one character; in either case if that does not matter."""
+    found = range_of(ord(character), ord(character), folds=folds)
+    if not folds:
+        return found
+    others = {one for one in (character.lower(), character.upper()) if len(one) == 1}
+    return union(found, *(range_of(ord(one), ord(one), folds=True) for one in sorted(others)), folds=True)
+
+
+def union(*sets: OneOf, folds: bool = False) -> OneOf:
+    """What is in any of these sets, of which none is inverted.
+
+    Args:
+        folds: whether the case of what is beyond ASCII does not matter.
+    """
+    mask = 0
+    ranges: list[tuple[int, int]] = []
+    categories: list[tuple[str, bool]] = []
+    for one in sets:
+        mask |= one.mask
+        ranges += one.ranges
+        categories += one.categories
+    return OneOf(mask, tuple(ranges), tuple(categories), folds)
+
+
+@cache
+def category_mask(name: str) -> int:
+    """The characters of ASCII in the general categories whose names begin so."""
+    return mask_of("".join(one for one in ASCII if unicodedata.category(one).startswith(name)))
 
 
 def parsed(pattern: str) -> Node:
@@ -156,9 +239,10 @@ class _Parser:
             case "|":
                 self.options.append([])
             case "[":
-                self._add(OneOf(self._class()))
+                self._add(self._class())
             case ".":
-                self._add(OneOf(ASCII_MASK if self.matches_newlines else ASCII_MASK & ~mask_of("\n")))
+                mask = ASCII_MASK if self.matches_newlines else ASCII_MASK & ~mask_of("\n")
+                self._add(OneOf(mask, is_inverted=True))
             case "^":
                 self._add(Place.BEGIN)  # a name is one line
             case "$":
@@ -181,12 +265,7 @@ class _Parser:
                 self._literal(character)
 
     def _literal(self, character: str) -> None:
-        self._add(OneOf(self._folded(character)))
-
-    def _folded(self, character: str) -> int:
-        if not self.ignores_case:
-            return mask_of(character)
-        return either_case(mask_of(character + character.lower() + character.upper()))
+        self._add(character_of(character, folds=self.ignores_case))
 
     def _add(self, node: Node) -> None:
         self.options[-1].append(node)
@@ -281,29 +360,27 @@ class _Parser:
             self.at += len(literal) + (2 if end >= 0 else 0)
             for one in literal:
                 self._literal(one)
-        elif (mask := self._escaped_class(character)) is not None:
-            self._add(OneOf(mask))
+        elif (found := self._escaped_class(character)) is not None:
+            self._add(found)
         else:
             self._literal(self._escaped_character(character))
 
-    def _escaped_class(self, character: str) -> int | None:
-        """The set that a backslash and this character begin, if they do."""
+    def _escaped_class(self, character: str) -> OneOf | None:
+        """The set that a backslash and this character begin, if they do. It is not inverted as such."""
         if character.lower() in PERL_CLASSES:
             mask = PERL_CLASSES[character.lower()]
-            return ASCII_MASK & ~mask if character.isupper() else mask
+            return OneOf(ASCII_MASK & ~mask, (BEYOND_ASCII,)) if character.isupper() else OneOf(mask)
         if character not in "pP":
             return None
         name = self._until("}", "a class of characters does not end") if self._take("{") else self._next()
-        is_inverted = (character == "P") != name.startswith("^")
+        is_excluded = (character == "P") != name.startswith("^")
         name = name.removeprefix("^")
-        if len(name) in (1, 2) and name[0] in UNICODE_CATEGORIES and name[1:] in UNICODE_CATEGORIES[name[0]]:
-            mask = mask_of("".join(one for one in ASCII if unicodedata.category(one).startswith(name)))
-        elif name in UNICODE_CLASSES:
-            mask = UNICODE_CLASSES[name]
-        else:
+        if name == "Any":
+            return OneOf(0) if is_excluded else OneOf(ASCII_MASK, (BEYOND_ASCII,))
+        if len(name) not in (1, 2) or name[0] not in UNICODE_CATEGORIES or name[1:] not in UNICODE_CATEGORIES[name[0]]:
             raise self._error(f"the class {name!r} is not known here")
-        mask = either_case(mask) if self.ignores_case else mask
-        return ASCII_MASK & ~mask if is_inverted else mask
+        mask = either_case(category_mask(name)) if self.ignores_case else category_mask(name)
+        return OneOf(ASCII_MASK & ~mask if is_excluded else mask, (), ((name, is_excluded),), self.ignores_case)
 
     def _escaped_character(self, character: str) -> str:
         if character in ESCAPED:
@@ -324,56 +401,60 @@ class _Parser:
             digits = self._until("}", "a number of a character does not end")
         else:
             digits = self._next() + self._next()
-        if not digits or not all(one in "0123456789abcdefABCDEF" for one in digits) or int(digits, 16) > 0x10FFFF:
+        if (
+            not 0 < len(digits) <= 8
+            or not all(one in "0123456789abcdefABCDEF" for one in digits)
+            or int(digits, 16) > CODE_MAX
+        ):
             raise self._error(f"{digits!r} is not the number of a character")
         return chr(int(digits, 16))
 
     # Classes.
 
-    def _class(self) -> int:
+    def _class(self) -> OneOf:
         is_inverted = self._take("^")
-        mask = 0
+        found: list[OneOf] = []
         is_first = True
         while is_first or self._peek() != "]":
             is_first = False
             if self._take("[:"):
-                mask |= self._posix_class()
+                found.append(self._posix_class())
                 continue
             character = self._next()
             if character == "\\":
                 escape = self._next()
-                found = self._escaped_class(escape)
-                if found is not None:
-                    mask |= found
+                escaped = self._escaped_class(escape)
+                if escaped is not None:
+                    found.append(escaped)
                     continue
                 character = self._escaped_character(escape)
-            mask |= self._range_from(character)
+            found.append(self._range_from(character))
         self.at += 1
-        return ASCII_MASK & ~mask if is_inverted else mask
+        whole = union(*found, folds=self.ignores_case)
+        return whole.inverted() if is_inverted else whole
 
-    def _range_from(self, first: str) -> int:
+    def _range_from(self, first: str) -> OneOf:
         if self._peek() != "-" or self.pattern[self.at + 1 : self.at + 2] in ("]", ""):
-            return self._folded(first)
+            return character_of(first, folds=self.ignores_case)
         self.at += 1
         last = self._next()
         if last == "\\":
             last = self._escaped_character(self._next())
         if last < first:
             raise self._error(f"the range {first}-{last} is empty")
-        mask = mask_of("".join(map(chr, range(ord(first), min(ord(last), 127) + 1))))
-        return either_case(mask) if self.ignores_case else mask
+        return range_of(ord(first), ord(last), folds=self.ignores_case)
 
-    def _posix_class(self) -> int:
+    def _posix_class(self) -> OneOf:
         end = self.pattern.find(":]", self.at)
         if end < 0:
-            return self._folded("[") | self._folded(":")  # they mean themselves
+            return OneOf(mask_of("[:"))  # they mean themselves
         name = self.pattern[self.at : end]
         mask = POSIX_CLASSES.get(name.removeprefix("^"))
         if mask is None:
             raise self._error(f"the class [:{name}:] is not known")
         self.at = end + 2
         mask = either_case(mask) if self.ignores_case else mask
-        return ASCII_MASK & ~mask if name.startswith("^") else mask
+        return OneOf(ASCII_MASK & ~mask, (BEYOND_ASCII,)) if name.startswith("^") else OneOf(mask)
 
     # Characters.
 
@@ -404,7 +485,7 @@ class _Parser:
     def _error(self, problem: str) -> KafkaError:
         return refusal(
             Code.INVALID_REGULAR_EXPRESSION,
-            f"the pattern {self.pattern!r}, character {self.at}: {problem} (RE2 syntax)",
+            f"regular expression {self.pattern!r}, character {self.at}: {problem} (RE2 syntax)",
         )
 
 
