@@ -25,6 +25,7 @@ from tidelog.base.errors import Code, TidelogError
 from tidelog.cli.app import root
 from tidelog.client.options import AdminConfig, ConsumerConfig, ProducerConfig
 from tidelog.metadata.configs.broker import BROKER_CONFIGS
+from tidelog.metadata.configs.groups import GROUP_CONFIGS
 from tidelog.metadata.configs.key import INT32_MAX, INT64_MAX, ConfigKey, ConfigType, Support, Synonym
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
 
@@ -84,6 +85,14 @@ def configuration() -> str:
         *broker_table(key for key in brokers if key.support == Support.SERVED),
         "",
         *unserved("brokers", brokers),
+        "## Groups",
+        "",
+        "Of a consumer group (KIP-848), by its name (`tidelog configs alter group NAME`), over what the broker says. "
+        "All of them can be changed while brokers run.",
+        "",
+        *topic_table(key for key in GROUP_CONFIGS if key.support == Support.SERVED),
+        "",
+        *unserved("groups", GROUP_CONFIGS),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -14,11 +14,16 @@ from support.load.consumer_member import ConsumerMember, consumer_group
 from support.load.group_member import wait_for_coordinator
 from support.nodes.node import NodeProcess, StartNode
 from tidelog.base.errors import Code
+from tidelog.cli import app
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_57_update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
+)
+from tidelog.wire.messages.api_74_list_config_resources import (
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
 )
 
 NewMember = Callable[..., ConsumerMember]
@@ -87,6 +92,31 @@ def test_a_member_joins_is_given_all_and_shares_it_with_the_next(
 def test_a_group_that_is_not_there(client: WireClient, group: str) -> None:
     assert consumer_group(client, group).error_code == Code.GROUP_ID_NOT_FOUND
     assert consumer_group(client, "").error_code == Code.INVALID_GROUP_ID
+
+
+def test_a_group_goes_by_settings_of_its_own(
+    shared_node: NodeProcess, group: str, topic: str, new_member: NewMember, capsys: pytest.CaptureFixture[str]
+) -> None:
+    member = new_member(shared_node.port, group)
+    assert member.join(topic) is Code.NONE
+    assert member.interval_ms == 5_000
+    at = ("--bootstrap", shared_node.bootstrap)
+    interval = "consumer.heartbeat.interval.ms"
+    assert app.run(["configs", "alter", "group", group, "--config", f"{interval}=9000", *at]) == 0
+    assert "9000" in capsys.readouterr().out
+    assert member.acknowledge() is Code.NONE
+    assert member.interval_ms == 9_000
+    assert app.run(["configs", "alter", "group", group, "--config", f"{interval}=1", *at]) == 1
+    assert "group.consumer.min.heartbeat.interval.ms" in capsys.readouterr().err
+    assert app.run(["configs", "describe", "group", group, "--set", *at]) == 0
+    assert "dynamic group" in capsys.readouterr().out
+    with WireClient(shared_node.port) as client:
+        request = ListConfigResourcesRequest(resource_types=[32])
+        rows = client.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, request, ListConfigResourcesResponse).config_resources
+        assert group in {row.resource_name for row in rows}
+    assert app.run(["configs", "alter", "group", group, "--delete", interval, *at]) == 0
+    assert member.acknowledge() is Code.NONE
+    assert member.interval_ms == 5_000
 
 
 def test_below_group_version_1_nothing_is_served(start_node: StartNode, new_member: NewMember) -> None:

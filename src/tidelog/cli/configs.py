@@ -1,4 +1,4 @@
-"""`tidelog configs`: the settings of topics and brokers."""
+"""`tidelog configs`: the settings of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tidelog.cli.output import Row, Rows
 if TYPE_CHECKING:
     from tidelog.client.admin.descriptions import ConfigResource
 
-KINDS = click.Choice(["topic", "broker"])
+KINDS = click.Choice(["topic", "broker", "group"])
 ALL_BROKERS = "all"
 
 
 def resource(kind: str, name: str) -> ConfigResource:
-    """What is meant: a topic, a broker, or `broker all`, which stands for what brokers share."""
+    """What is meant: a topic, a group, a broker, or `broker all`, which stands for what brokers share."""
     from tidelog import ConfigResource
 
-    if kind == "topic":
-        return ConfigResource("topic", name)
+    if kind != "broker":
+        return ConfigResource(kind, name)  # type: ignore[arg-type]
     return ConfigResource("broker", "" if name == ALL_BROKERS else name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribeConfigs:
-    """Show the settings of a topic, of a broker (by its id), or of all brokers (`broker all`).
+    """Show the settings of a topic, of a group, of a broker (by its id), or of all brokers (`broker all`).
 
     Those that somebody set come first, with where they come from.
 
@@ -80,7 +80,7 @@ class DescribeConfigs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlterConfigs:
-    """Change settings of a topic, of a broker (by its id), or of all brokers (`broker all`).
+    """Change settings of a topic, of a group, of a broker (by its id), or of all brokers (`broker all`).
 
     What is not named stays as it is. Prints what is in force then.
 
@@ -88,6 +88,7 @@ class AlterConfigs:
 
         tidelog configs alter topic flights --config retention.ms=3600000
         tidelog configs alter topic flights --delete retention.ms
+        tidelog configs alter group readers --config consumer.session.timeout.ms=60000
     """
 
     kind: str = argument(type=KINDS)

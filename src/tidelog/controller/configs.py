@@ -36,8 +36,10 @@ from tidelog.metadata.configs import (
     broker_entries,
     broker_settings,
     config_key,
+    group_entries,
     topic_entries,
     validate_broker_configs,
+    validate_group_configs,
     validate_topic_configs,
 )
 from tidelog.metadata.configs.min_insync import ALL_BROKERS, MIN_INSYNC
@@ -45,6 +47,12 @@ from tidelog.metadata.image import ConfigResource, MetadataView, ResourceType
 from tidelog.metadata.listeners import LISTENERS, PROTOCOL_MAP, check_protocols, parse_listeners, parse_protocols
 from tidelog.metadata.records.cluster import ConfigRecord
 from tidelog.metadata.records.topics import PartitionChangeRecord
+
+SCOPES: Mapping[ResourceType, Scope] = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.BROKER: "broker",
+    ResourceType.GROUP: "group",
+}
 
 CONFIG_CHANGES_PER_REQUEST_MAX = 10_000
 """What a request changes is worked out in one step of the event loop, as with partitions."""
@@ -118,7 +126,8 @@ def _check_exists(metadata: MetadataView, resource: ConfigResource) -> None:
         if name and BrokerId(int(name)) not in metadata.brokers:
             raise refusal(Code.BROKER_ID_NOT_REGISTERED, f"no broker {name} is registered")
     elif kind == ResourceType.GROUP:
-        raise refusal(Code.INVALID_REQUEST, "groups have no settings here: a consumer brings those of its session")
+        if not name:
+            raise refusal(Code.INVALID_REQUEST, "a group is set by its name: what all share are settings of brokers")
     elif kind == ResourceType.CLIENT_METRICS:
         raise refusal(Code.INVALID_REQUEST, "metrics of clients are not collected here, so there is nothing to set")
     else:
@@ -128,7 +137,7 @@ def _check_exists(metadata: MetadataView, resource: ConfigResource) -> None:
 def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToAlter) -> list[ConfigRecord]:
     """The records that make it so; none for what is so already."""
     resource = one.resource
-    scope: Scope = "topic" if resource.type == ResourceType.TOPIC else "broker"
+    scope = SCOPES[resource.type]
     before = metadata.configs.get(resource, {})
     broker = _settings_behind(metadata, settings, resource)
     names = Counter(change.name for change in one.changes)
@@ -148,12 +157,14 @@ def _alter(metadata: MetadataView, settings: ControllerSettings, one: ConfigsToA
         checked = {name: text for name, text in after.items() if name in names or _counts(scope, name)}
         if scope == "topic":
             validate_topic_configs(checked, broker)
+        elif scope == "group":
+            validate_group_configs(checked, broker)
         else:
             validate_broker_configs(_with(broker, resource, checked))
             _check_listeners(metadata, resource, checked)
     except ConfigError as error:
         # Kafka answers so for brokers; its clients tell the two apart.
-        code = Code.INVALID_CONFIG if scope == "topic" else Code.INVALID_REQUEST
+        code = Code.INVALID_REQUEST if scope == "broker" else Code.INVALID_CONFIG
         raise refusal(code, str(error)) from error
     return [
         ConfigRecord(resource_type=resource.type, resource_name=resource.name, name=name, value=after.get(name))
@@ -223,13 +234,15 @@ def _elements(text: str) -> list[str]:
 
 
 def _text_in_force(scope: Scope, name: str, broker: BrokerSettings) -> str:
-    entries = topic_entries({}, broker) if scope == "topic" else broker_entries(broker)
+    entries = {"topic": topic_entries({}, broker), "group": group_entries({}, broker)}.get(scope)
+    if entries is None:
+        entries = broker_entries(broker)
     return next((entry.value or "" for entry in entries if entry.name == name), "")
 
 
 def _settings_behind(metadata: MetadataView, settings: ControllerSettings, resource: ConfigResource) -> BrokerSettings:
     """What counts where the resource itself says nothing, as far as is known here: not the file of another broker."""
-    if resource.type == ResourceType.TOPIC or resource.name == "":
+    if resource.type != ResourceType.BROKER or resource.name == "":
         return settings.broker_settings(metadata)
     broker_id = BrokerId(int(resource.name))
     static = settings.broker.static if broker_id == settings.node_id else {}

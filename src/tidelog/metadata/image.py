@@ -27,7 +27,7 @@ class ResourceType(IntEnum):
 
 
 class ConfigResource(NamedTuple):
-    """Whose settings: a topic by name, a broker by id, or, with an empty name, all brokers."""
+    """Whose settings: a topic or group by name, a broker by id, or, with an empty name, all brokers."""
 
     type: ResourceType
     name: str
@@ -166,6 +166,10 @@ class MetadataImage:
     def broker_configs(self, broker_id: BrokerId) -> Mapping[str, str]:
         """The settings made for one broker."""
         return self.configs.get(ConfigResource(ResourceType.BROKER, str(broker_id)), {})
+
+    def group_configs(self, group_id: str) -> Mapping[str, str]:
+        """The settings made for one group."""
+        return self.configs.get(ConfigResource(ResourceType.GROUP, group_id), {})
 
     def cluster_configs(self) -> Mapping[str, str]:
         """The settings made for all brokers at once."""

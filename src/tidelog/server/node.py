@@ -155,6 +155,7 @@ class Node:
             self.files.deletions,
             self.broker.replication,
             self.broker.moves,
+            self.groups,
             self.listeners,
         ):
             self._dynamic_configs.follow(follower)

@@ -219,13 +219,38 @@ def test_a_resource_named_twice_is_refused_both_times() -> None:
         (ResourceType.BROKER, "2", Code.BROKER_ID_NOT_REGISTERED),
         (ResourceType.BROKER, "one", Code.INVALID_REQUEST),
         (ResourceType.BROKER, "01", Code.INVALID_REQUEST),
-        (ResourceType.GROUP, "g", Code.INVALID_REQUEST),
+        (ResourceType.GROUP, "", Code.INVALID_REQUEST),
         (ResourceType.CLIENT_METRICS, "m", Code.INVALID_REQUEST),
         (ResourceType.BROKER_LOGGER, "1", Code.INVALID_REQUEST),
     ],
 )
 def test_resources_that_have_no_settings(kind: ResourceType, name: str, code: Code) -> None:
     assert change(cluster(), ConfigResource(kind, name), ("retention.ms", SET, "1")).code == code
+
+
+def test_settings_of_a_group_are_kept_whether_or_not_there_is_such_a_group() -> None:
+    state, group = cluster(), ConfigResource(ResourceType.GROUP, "g")
+    assert change(state, group, ("consumer.session.timeout.ms", SET, "50000")).code is Code.NONE
+    assert own(state, group) == {"consumer.session.timeout.ms": "50000"}
+    assert change(state, group, ("consumer.session.timeout.ms", DELETE, None)).code is Code.NONE
+    assert own(state, group) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("consumer.session.timeout.ms", "1000", "from 45000 (group.consumer.min.session.timeout.ms) to 60000"),
+        ("consumer.heartbeat.interval.ms", "60000", "to 15000 (group.consumer.max.heartbeat.interval.ms)"),
+        ("consumer.assignment.interval.ms", "60000", "to 15000"),
+        ("consumer.session.timeout", "1", "the closest is consumer.session.timeout.ms"),
+        ("group.consumer.session.timeout.ms", "1", "the group setting is consumer.session.timeout.ms"),
+        ("consumer.session.timeout.ms", "x", "a whole number"),
+    ],
+)
+def test_settings_of_a_group_that_brokers_do_not_allow_are_refused(name: str, text: str, says: str) -> None:
+    result = change(cluster(), ConfigResource(ResourceType.GROUP, "g"), (name, SET, text))
+    assert result.code is Code.INVALID_CONFIG
+    assert says in (result.message or "")
 
 
 @pytest.mark.parametrize(

@@ -201,9 +201,9 @@ def test_more_is_given_up_while_it_is_still_waited_for() -> None:
 
 def test_a_group_of_its_own_has_settings_of_its_own() -> None:
     world = Consumers(AT_ONCE)
-    world.consumers.members.overrides["g"] = ConsumerGroupSettings(
-        session_timeout_ms=60_000, heartbeat_interval_ms=7_000
-    )
+    world.consumers.members.overrides = {
+        "g": ConsumerGroupSettings(session_timeout_ms=60_000, heartbeat_interval_ms=7_000)
+    }
     assert world.enter("a").heartbeat_interval_ms == 7_000
     assert world.enter("a", group_id="h").heartbeat_interval_ms == 5_000
     world.pass_ms(45_000)

@@ -276,7 +276,7 @@ def test_a_consumer_group_is_no_classic_group() -> None:
     world = world_of_two()
     commit(world, "a", 2, 0)
     assert world.described().error_code == Code.GROUP_ID_NOT_FOUND
-    world.consumers.members.overrides["g"] = ConsumerGroupSettings(migration_policy=MigrationPolicy.DISABLED)
+    world.consumers.members.overrides = {"g": ConsumerGroupSettings(migration_policy=MigrationPolicy.DISABLED)}
     assert world.refused(world.join()) == Code.INCONSISTENT_GROUP_PROTOCOL
     assert world.refused(world.heartbeat("a", 2)) == Code.UNKNOWN_MEMBER_ID
 
@@ -284,7 +284,7 @@ def test_a_consumer_group_is_no_classic_group() -> None:
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.DOWNGRADE])
 def test_a_classic_group_is_no_consumer_group(policy: MigrationPolicy) -> None:
     world = Consumers(AT_ONCE)
-    world.consumers.members.overrides["g"] = ConsumerGroupSettings(migration_policy=policy)
+    world.consumers.members.overrides = {"g": ConsumerGroupSettings(migration_policy=policy)}
     world.join(api_version=3)
     request = world.beat("a", 0, topics=["t"], owned={}, rebalance_ms=1)
     assert world.refused(request) == Code.GROUP_ID_NOT_FOUND

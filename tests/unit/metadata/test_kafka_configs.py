@@ -108,7 +108,7 @@ def test_a_setting_of_kafkas_is_what_it_is_there(fact: Fact) -> None:
 
 
 def test_what_is_not_kafkas_is_marked_as_our_own() -> None:
-    ours = {key.name for scope, key in KEYS if (scope, key.name) not in FACTS}
+    ours = {key.name for scope, key in KEYS if (scope, key.name) not in FACTS and scope != "group"}
     assert ours == OWN | {"leader.imbalance.per.broker.percentage"}
     assert all("Tidelog's own" in TABLE["broker"][name].doc for name in OWN - {"broker.early.fencing.enable"})
 

@@ -24,6 +24,7 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.controller import BrokerToRegister, ConfigChange, ConfigOperation, ConfigsToAlter, NewTopic, TopicToDelete
 from tidelog.controller.topic_rules import TopicRules
+from tidelog.coordinator.deadlines import Alarm, Cause
 from tidelog.io.clock import SystemClock
 from tidelog.io.executor import InlineExecutor
 from tidelog.io.network import RealNetwork
@@ -47,6 +48,11 @@ from tidelog.wire.messages.api_00_produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from tidelog.wire.messages.api_68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from tidelog.wire.messages.api_69_consumer_group_describe import ConsumerGroupDescribeGroup
 
 US, OTHER = BrokerId(1), BrokerId(2)
 SQUARES = b",".join(b"%d" % (number * number) for number in range(3000))
@@ -263,6 +269,78 @@ def remembers_a_producer(world: World) -> bool:
     return world.log.producers.get(producer_id) is not None
 
 
+async def ask_group(world: World, group_id: str, command: Callable[..., None]) -> Any:
+    """The answer of the coordinator of a group."""
+    await world.node.groups.create_topic()
+
+    async def answered() -> Any:
+        answer = world.node.groups.submit(group_id, command)
+        return await answer if isinstance(answer, asyncio.Future) else answer
+
+    async with asyncio.timeout(WAIT_SECONDS_MAX):
+        while isinstance(answer := await answered(), KafkaError):
+            await asyncio.sleep(0.001)
+    return answer
+
+
+async def heartbeat(world: World, member_id: str, epoch: int) -> ConsumerGroupHeartbeatResponse:
+    """Of a member of the group that is called as the topic."""
+    is_joining = epoch == 0
+    request = ConsumerGroupHeartbeatRequest(
+        group_id=world.topic,
+        member_id=member_id,
+        member_epoch=epoch,
+        rebalance_timeout_ms=1_000 if is_joining else -1,
+        subscribed_topic_names=[world.topic] if is_joining else None,
+        topic_partitions=[] if is_joining else None,
+    )
+    answer: ConsumerGroupHeartbeatResponse = await ask_group(
+        world,
+        world.topic,
+        lambda machine, request_id, now_ms, wall_ms: machine.consumer_groups.on_consumer_group_heartbeat(
+            request_id, request, api_version=1, client_id="c", client_host="/h", now_ms=now_ms, wall_ms=wall_ms
+        ),
+    )
+    return answer
+
+
+async def assigns_at_once(world: World) -> bool:
+    """Of two members that join a group, one after the other, both are assigned."""
+    for member_id in ("a", "b"):
+        await heartbeat(world, member_id, 0)
+    group: ConsumerGroupDescribeGroup = await ask_group(
+        world,
+        world.topic,
+        lambda machine, request_id, now_ms, wall_ms: machine.consumer_groups.on_consumer_group_describe(
+            request_id, world.topic, now_ms=now_ms, wall_ms=wall_ms
+        ),
+    )
+    for member_id in ("a", "b"):
+        await heartbeat(world, member_id, -1)
+    return group.assignment_epoch == group.group_epoch
+
+
+async def told_to_come_again(world: World) -> int:
+    """How soon a member is told to send its next heartbeat."""
+    answer = await heartbeat(world, "a", 0)
+    await heartbeat(world, "a", -1)
+    return answer.heartbeat_interval_ms
+
+
+async def is_missed_after(world: World) -> int:
+    """How long a member may be silent, in seconds."""
+    await heartbeat(world, "a", 0)
+    machines = [one.coordinator for one in world.node.groups.here]
+    alarm = Alarm(Cause.CONSUMER_SESSION, world.topic, "a")
+    (due_ms,) = [
+        machine._journal.deadlines._due_ms[alarm]
+        for machine in machines
+        if world.topic in machine.consumer_groups.groups
+    ]
+    await heartbeat(world, "a", -1)
+    return round((due_ms - world.node.clock.now_ms()) / 1000)
+
+
 async def takes_what_no_coordinator_knows(world: World) -> Code:
     """A producer's batch is in a transaction that was never begun."""
     return Code((await sent_in_a_transaction(world)).error_code)
@@ -471,6 +549,7 @@ BROKER_EFFECTS: dict[str, Effect] = {
     },
     "follower.replication.throttled.rate": Effect("1000", throttles("follower"), THROTTLED),
     "leader.replication.throttled.rate": Effect("1000", throttles("leader"), THROTTLED),
+    "group.consumer.assignment.interval.ms": Effect("0", assigns_at_once),
     "listener.security.protocol.map": Effect(EXTRA_MAP, listens_beside, given_broker={"listeners": LISTENERS}),
     "listeners": Effect(LISTENERS, listens_beside, given_broker={"listener.security.protocol.map": EXTRA_MAP}),
     "log.cleaner.backoff.ms": Effect("1", is_compacted, COMPACT),
@@ -486,7 +565,13 @@ BROKER_EFFECTS: dict[str, Effect] = {
     "transaction.partition.verification.enable": Effect("false", takes_what_no_coordinator_knows),
 }
 
-EFFECTS: dict[Scope, dict[str, Effect]] = {"topic": TOPIC_EFFECTS, "broker": BROKER_EFFECTS}
+GROUP_EFFECTS: dict[str, Effect] = {
+    "consumer.assignment.interval.ms": Effect("0", assigns_at_once),
+    "consumer.heartbeat.interval.ms": Effect("7000", told_to_come_again),
+    "consumer.session.timeout.ms": Effect("55000", is_missed_after),
+}
+
+EFFECTS: dict[Scope, dict[str, Effect]] = {"topic": TOPIC_EFFECTS, "broker": BROKER_EFFECTS, "group": GROUP_EFFECTS}
 EACH_BROKERS_OWN = {"listeners", "listener.security.protocol.map"}
 
 
@@ -523,7 +608,8 @@ def test_a_changed_setting_counts_at_once(running: tuple[asyncio.Runner, World],
     async def scenario() -> None:
         await world.new_topic(effect)
         broker = ConfigResource(ResourceType.BROKER, "1" if name in EACH_BROKERS_OWN else "")
-        resource = broker if scope == "broker" else ConfigResource(ResourceType.TOPIC, world.topic)
+        kind = ResourceType.GROUP if scope == "group" else ResourceType.TOPIC
+        resource = broker if scope == "broker" else ConfigResource(kind, world.topic)
         if effect.given_broker:
             await world.alter(broker, effect.given_broker)
         before = await observed()

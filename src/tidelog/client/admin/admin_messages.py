@@ -23,7 +23,17 @@ from tidelog.wire.messages.api_19_create_topics import (
 )
 from tidelog.wire.messages.api_32_describe_configs import DescribeConfigsResourceResult
 
-_SOURCES = ("unknown", "dynamic topic", "dynamic broker", "dynamic default broker", "static broker", "default")
+_SOURCES = (
+    "unknown",
+    "dynamic topic",
+    "dynamic broker",
+    "dynamic default broker",
+    "static broker",
+    "default",
+    "dynamic broker logger",
+    "dynamic client metrics",
+    "dynamic group",
+)
 _CLASSES: dict[Code, type[KafkaError]] = {
     Code.TOPIC_ALREADY_EXISTS: TopicAlreadyExistsError,
     Code.UNKNOWN_TOPIC_OR_PARTITION: UnknownTopicError,

@@ -13,6 +13,7 @@ from tidelog.net.connection import Connection
 from tidelog.wire import ApiKey
 from tidelog.wire.messages.api_32_describe_configs import (
     RESOURCE_BROKER,
+    RESOURCE_GROUP,
     RESOURCE_TOPIC,
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -29,7 +30,7 @@ from tidelog.wire.messages.api_44_incremental_alter_configs import (
 
 R = TypeVar("R")
 
-_RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER}
+_RESOURCE_TYPES = {"topic": RESOURCE_TOPIC, "broker": RESOURCE_BROKER, "group": RESOURCE_GROUP}
 
 
 class ConfigAdministration:
@@ -71,7 +72,7 @@ class ConfigAdministration:
 
         async def request_all() -> dict[ConfigResource, dict[str, ConfigEntry]]:
             found: dict[ConfigResource, dict[str, ConfigEntry]] = {}
-            anywhere = [resource for resource in wanted if resource.type == "topic" or not resource.name]
+            anywhere = [resource for resource in wanted if resource.type != "broker" or not resource.name]
             if anywhere:
                 found.update(zip(anywhere, await send_request(await self._cluster.any_broker(), anywhere), strict=True))
             for resource in wanted:  # a broker tells its own configuration only
@@ -107,7 +108,7 @@ class ConfigAdministration:
 
         async def request_all() -> None:
             errors: list[KafkaError | None] = []
-            anywhere = [resource for resource in changes if resource.type == "topic" or not resource.name]
+            anywhere = [resource for resource in changes if resource.type != "broker" or not resource.name]
             if anywhere:
                 errors += await send_request(await self._controller(), anywhere)
             for resource in changes:  # a broker checks its own configuration

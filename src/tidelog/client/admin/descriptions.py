@@ -74,9 +74,9 @@ class TopicDescription:
 class ConfigResource(NamedTuple):
     """What has a configuration."""
 
-    type: Literal["topic", "broker"]
+    type: Literal["topic", "broker", "group"]
     name: str
-    """The topic's name, or the broker's id; of brokers, "" is what they share."""
+    """The name of the topic or group, or the broker's id; of brokers, "" is what they share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,8 @@ class ConfigEntry:
     value: str | None
     """None if it is not set, or sensitive."""
     source: str
-    """`default`, `static broker`, `dynamic broker`, `dynamic default broker`, `dynamic topic` or `unknown`."""
+    """Where the value comes from: `default`, `static broker`, `dynamic broker`, `dynamic default broker`,
+    `dynamic topic`, `dynamic group` or `unknown`."""
     is_read_only: bool
     is_sensitive: bool
     documentation: str | None

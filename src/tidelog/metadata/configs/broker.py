@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.metadata.configs.cluster import CLUSTER_CONFIGS
+from tidelog.metadata.configs.groups import GROUP_CONSUMER_CONFIGS
 from tidelog.metadata.configs.key import (
     BOOLEAN,
     DOUBLE,
@@ -549,4 +550,9 @@ TRANSACTION_COORDINATOR_MEMORY_BYTES = ConfigKey(
     minimum=1,
 )
 
-BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (*keys_in(globals()), *CLUSTER_CONFIGS, *UNSERVED_CONFIGS)
+BROKER_CONFIGS: tuple[ConfigKey[Any], ...] = (
+    *keys_in(globals()),
+    *CLUSTER_CONFIGS,
+    *GROUP_CONSUMER_CONFIGS,
+    *UNSERVED_CONFIGS,
+)

@@ -17,6 +17,7 @@ from tidelog.base.ids import BrokerId
 from tidelog.metadata.configs import broker as broker_keys
 from tidelog.metadata.configs import topic as topic_keys
 from tidelog.metadata.configs.broker import BROKER_CONFIGS
+from tidelog.metadata.configs.groups import GROUP_CONFIGS, check_ranges
 from tidelog.metadata.configs.key import PASSWORD, ConfigKey, ConfigType, ConfigValue, Support, Synonym
 from tidelog.metadata.configs.topic import TOPIC_CONFIGS
 from tidelog.metadata.image import ConfigResource, ResourceType
@@ -32,11 +33,12 @@ from tidelog.metadata.listeners import (
 
 T = TypeVar("T")
 
-Scope = Literal["topic", "broker"]
+Scope = Literal["topic", "broker", "group"]
 
 TABLE: Mapping[Scope, Mapping[str, ConfigKey[Any]]] = {
     "topic": {key.name: key for key in TOPIC_CONFIGS},
     "broker": {key.name: key for key in BROKER_CONFIGS},
+    "group": {key.name: key for key in GROUP_CONFIGS},
 }
 
 
@@ -61,6 +63,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER = 4
     DEFAULT = 5
     DYNAMIC_BROKER_LOGGER = 6
+    DYNAMIC_GROUP = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +216,29 @@ def validate_topic_configs(configs: Mapping[str, str], broker: BrokerSettings | 
     return values
 
 
+def validate_group_configs(configs: Mapping[str, str], broker: BrokerSettings) -> None:
+    """The settings made for one group, checked one by one and together.
+
+    Args:
+        broker: what is in force where the group says nothing, and what it allows.
+
+    Raises:
+        ConfigError: at the first that is wrong.
+    """
+    for name, text in configs.items():
+        validate("group", name, text)
+    values = group_values(configs, broker)
+    own = TABLE["group"]
+    check_ranges(lambda key: values[key] if key.name in own else broker[key], lambda key: key.name)
+
+
+def _check_group_settings(broker: BrokerSettings) -> None:
+    """What a broker says for all of its groups."""
+    values = group_values({}, broker)
+    own = TABLE["group"]
+    check_ranges(lambda key: values[key] if key.name in own else broker[key], lambda key: key.synonyms[0].name)
+
+
 def validate_broker_configs(broker: BrokerSettings) -> None:
     """What is set for a broker while it runs, checked one by one and together with its file.
 
@@ -235,6 +261,7 @@ def validate_broker_configs(broker: BrokerSettings) -> None:
             "there would be no one to change it back"
         )
     _check_together(topic_values({}, broker))
+    _check_group_settings(broker)
 
 
 def _check_listeners(broker: BrokerSettings) -> None:
@@ -293,6 +320,7 @@ def broker_values(properties: Mapping[str, str]) -> ConfigValues:
         ConfigError: at the first setting that is unknown (naming the closest known) or wrong.
     """
     own = {name: validate("broker", name, text) for name, text in properties.items()}
+    _check_group_settings(BrokerSettings.of(properties))
     return ConfigValues(_defaults("broker") | {name: value for name, value in own.items() if name in TABLE["broker"]})
 
 
@@ -320,6 +348,23 @@ def topic_values(configs: Mapping[str, str], broker: BrokerSettings) -> ConfigVa
     return ConfigValues(values)
 
 
+def group_values(configs: Mapping[str, str], broker: BrokerSettings) -> ConfigValues:
+    """Every setting of a group, as it is in force at a broker.
+
+    Args:
+        configs: what was set for the group, checked when it was.
+    """
+    values = _defaults("group").copy()
+    places = [settings for _, settings in broker.places() if settings]
+    for name, key in TABLE["group"].items():
+        text = configs.get(name)
+        if text is None and places:
+            text = _text_behind(key, places)
+        if text is not None:
+            values[name] = key.parse(text)
+    return ConfigValues(values)
+
+
 def _text_behind(key: ConfigKey[Any], places: Sequence[Mapping[str, str]]) -> str | None:
     """What a topic's setting takes from its broker, if anything: as `_places` has it, for many topics at once."""
     for settings in places:
@@ -337,6 +382,14 @@ def _scaled(text: str, synonym: Synonym) -> str:
 def topic_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
     """Every setting of a topic with where it comes from (DescribeConfigs, CreateTopics), by name."""
     return [_entry(key, tuple(_places(key, configs, broker))) for key in TOPIC_CONFIGS]
+
+
+def group_entries(configs: Mapping[str, str], broker: BrokerSettings) -> list[ConfigEntry]:
+    """Every setting of a group with where it comes from (DescribeConfigs), by name."""
+    return [
+        _entry(key, tuple(_places(key, configs, broker, ConfigSource.DYNAMIC_GROUP)))
+        for key in sorted(GROUP_CONFIGS, key=lambda key: key.name)
+    ]
 
 
 def broker_entries(broker: BrokerSettings) -> list[ConfigEntry]:
@@ -358,10 +411,15 @@ def broker_entries(broker: BrokerSettings) -> list[ConfigEntry]:
     return entries
 
 
-def _places(key: ConfigKey[Any], configs: Mapping[str, str], broker: BrokerSettings) -> Iterator[ConfigSynonym]:
-    """Where a topic's setting has a value, the strongest first; the default is always the last."""
+def _places(
+    key: ConfigKey[Any],
+    configs: Mapping[str, str],
+    broker: BrokerSettings,
+    own: ConfigSource = ConfigSource.DYNAMIC_TOPIC,
+) -> Iterator[ConfigSynonym]:
+    """Where a setting of a topic or group has a value, the strongest first; the default is always the last."""
     if key.name in configs:
-        yield ConfigSynonym(key.name, configs[key.name], ConfigSource.DYNAMIC_TOPIC)
+        yield ConfigSynonym(key.name, configs[key.name], own)
     for source, settings in broker.places():
         for synonym in key.synonyms:
             text = settings.get(synonym.name)
@@ -379,10 +437,11 @@ def _entry(key: ConfigKey[Any], synonyms: tuple[ConfigSynonym, ...]) -> ConfigEn
 def _suggestion(scope: Scope, name: str) -> str:
     from difflib import get_close_matches
 
-    other: Scope = "broker" if scope == "topic" else "topic"
-    if name in TABLE[other]:
-        behind = [key.name for key in TOPIC_CONFIGS if any(s.name == name for s in key.synonyms)]
-        named = f"; the topic setting is {behind[0]}" if scope == "topic" and behind else ""
-        return f": it is a {other} setting{named}"
+    for other in TABLE:
+        if other != scope and name in TABLE[other]:
+            own = TABLE[scope].values()
+            behind = [key.name for key in own if any(one.name == name for one in key.synonyms)]
+            named = f"; the {scope} setting is {behind[0]}" if scope != "broker" and behind else ""
+            return f": it is a {other} setting{named}"
     closest = get_close_matches(name, TABLE[scope], n=1, cutoff=0)
     return f"; the closest is {closest[0]}" if closest else ""

@@ -131,26 +131,13 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _key("offsets.topic.compression.codec", INT, "0"),
     ),
     *without_effect(
-        "groups of the classic protocol are served, and no others",
+        "the classic protocol is served always, that of consumers while the feature group.version is at 1",
         _key(
             "group.coordinator.rebalance.protocols",
             LIST,
             "classic,consumer,streams",
             choices=("classic", "consumer", "streams"),
         ),
-    ),
-    *without_effect(
-        "groups of the consumer protocol (KIP-848) are not served",
-        _dynamic("group.consumer.assignment.interval.ms", INT, "1000", 0),
-        _key("group.consumer.heartbeat.interval.ms", INT, "5000", 1),
-        _key("group.consumer.max.assignment.interval.ms", INT, "15000", 0),
-        _key("group.consumer.max.heartbeat.interval.ms", INT, "15000", 1),
-        _key("group.consumer.max.session.timeout.ms", INT, "60000", 1),
-        _key("group.consumer.max.size", INT, "2147483647", 1),
-        _key("group.consumer.min.assignment.interval.ms", INT, "0", 0),
-        _key("group.consumer.min.heartbeat.interval.ms", INT, "5000", 1),
-        _key("group.consumer.min.session.timeout.ms", INT, "45000", 1),
-        _key("group.consumer.session.timeout.ms", INT, "45000", 1),
     ),
     *without_effect(
         "groups of the streams protocol (KIP-1071) are not served",
@@ -343,9 +330,7 @@ UNSERVED_CONFIGS: tuple[ConfigKey[Any], ...] = (
         _dynamic("max.connection.creation.rate", INT, "2147483647"),
     ),
     *refused(
-        "only groups of the classic protocol are served, whose members bring their assignors",
-        _key("group.consumer.assignors", LIST, "uniform,range"),
-        _key("group.consumer.migration.policy", STRING, "bidirectional"),
+        "share groups are not served",
         _key("group.share.assignors", LIST, "simple"),
     ),
     *refused(

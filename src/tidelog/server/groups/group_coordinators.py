@@ -13,16 +13,21 @@ from tidelog.base.errors import Code, KafkaError
 from tidelog.base.ids import BrokerId
 from tidelog.base.ports import Clock, Executor, Rng
 from tidelog.log.producer_state import ProducerStates
-from tidelog.metadata import MetadataDelta, MetadataImage
+from tidelog.metadata import MetadataDelta, MetadataImage, ResourceType
+from tidelog.metadata.configs import BrokerSettings, ConfigKey, group_values
 from tidelog.metadata.configs import broker as keys
+from tidelog.metadata.configs import groups as group_keys
+from tidelog.metadata.configs.groups import within_range
 from tidelog.metadata.topic_names import CONSUMER_OFFSETS_TOPIC
 from tidelog.records.transaction_marker import TransactionMarker
 from tidelog.server.broker.broker import Broker
 from tidelog.server.coordinators.coordinator_partition import CoordinatorKind, Event
 from tidelog.server.coordinators.coordinator_partitions import CoordinatorPartitions, CreateTopics
+from tidelog.server.settings.in_force import SettingsInForce
 
 if TYPE_CHECKING:
     from tidelog.coordinator.groups import GroupCoordinator, GroupSettings
+    from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
     from tidelog.journal import RequestId
 
 MINUTE_MS = 60_000
@@ -63,6 +68,9 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
             GROUPS, broker, properties, clock=clock, executor=executor, rng=rng, create_topics=create_topics
         )
         self._rng = rng
+        self._settings_of_all = BrokerSettings.of(properties)
+        self._settings_of_groups: dict[str, Mapping[str, str]] = {}
+        self._parsed: dict[str, ConsumerGroupSettings] | None = {}  # of those, once they are asked for
         self._deleted_before: set[str] = set()  # topics, until this has begun
 
     async def write_marker(self, index: int, marker: TransactionMarker) -> Code:
@@ -115,10 +123,26 @@ class GroupCoordinators(CoordinatorPartitions["GroupCoordinator"]):
         if news.changed or news.has_moved:
             self.notify_all(news.tell)
 
+    def on_settings(self, old: SettingsInForce | None, new: SettingsInForce) -> None:
+        """Consumer groups go by their own settings, over those of the broker. See `FollowsSettings`."""
+        own = {resource.name: one for resource, one in new.configs.items() if resource.type == ResourceType.GROUP}
+        if new.broker == self._settings_of_all and own == self._settings_of_groups:
+            return
+        self._settings_of_all, self._settings_of_groups, self._parsed = new.broker, own, None
+        self.notify_all(self._tell_settings)
+
+    def _tell_settings(self, coordinator: GroupCoordinator, now_ms: int, wall_ms: int) -> None:
+        """An event: of what is in force when it is told."""
+        broker = self._settings_of_all
+        if self._parsed is None:
+            self._parsed = {name: consumer_settings(broker, own) for name, own in self._settings_of_groups.items()}
+        coordinator.consumer_groups.on_settings(consumer_settings(broker, {}), self._parsed)
+
     def _new_machine(self, index: int) -> GroupCoordinator:
         from tidelog.coordinator.groups import GroupCoordinator
 
         machine = GroupCoordinator(index, self._settings(), rng=self._rng, memory=self._memory)
+        self._tell_settings(machine, 0, 0)
         image = self._broker.image
         machine.consumer_groups.on_metadata(image, version_of(image), ())
         return machine
@@ -153,6 +177,29 @@ def forget_all_but(
 ) -> None:
     to_forget = [topic for topic in coordinator.topics if topic not in known or topic in deleted]
     forget(to_forget, coordinator, now_ms, wall_ms)
+
+
+def consumer_settings(broker: BrokerSettings, own: Mapping[str, str]) -> ConsumerGroupSettings:
+    """Those of one consumer group.
+
+    Args:
+        own: what was set for it. It was checked when it was; a broker may allow less by now.
+    """
+    from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings, MigrationPolicy
+
+    values = group_values(own, broker)
+
+    def allowed(key: ConfigKey[int]) -> int:
+        return within_range(broker.__getitem__, key, values[key])
+
+    return ConsumerGroupSettings(
+        session_timeout_ms=allowed(group_keys.CONSUMER_SESSION_TIMEOUT_MS),
+        heartbeat_interval_ms=allowed(group_keys.CONSUMER_HEARTBEAT_INTERVAL_MS),
+        assignment_interval_ms=allowed(group_keys.CONSUMER_ASSIGNMENT_INTERVAL_MS),
+        group_size_max=broker[group_keys.GROUP_CONSUMER_MAX_SIZE],
+        assignors=broker[group_keys.GROUP_CONSUMER_ASSIGNORS],
+        migration_policy=MigrationPolicy(broker[group_keys.GROUP_CONSUMER_MIGRATION_POLICY].lower()),
+    )
 
 
 @dataclass(frozen=True, slots=True)

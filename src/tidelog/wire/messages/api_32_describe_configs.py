@@ -10,6 +10,7 @@ from tidelog.wire.schema import array, boolean, field, int8, int16, int32, messa
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 RESOURCE_BROKER_LOGGER = 8
+RESOURCE_GROUP = 32
 
 
 @struct

@@ -11,8 +11,8 @@ Kafka: `GroupMetadataManager`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from tidelog.base.errors import Code, refusal
 from tidelog.base.ports import Rng
@@ -33,6 +33,7 @@ from tidelog.coordinator.groups.consumer.heartbeat_checks import (
 from tidelog.coordinator.groups.consumer.known_topics import KnownTopics
 from tidelog.coordinator.groups.consumer.member import CurrentAssignment, Holding
 from tidelog.coordinator.groups.consumer.pattern_searches import Found, PatternSearches
+from tidelog.coordinator.groups.consumer.settings import ConsumerGroupSettings
 from tidelog.coordinator.groups.consumer.target_assignments import WaitingMember
 from tidelog.coordinator.groups.group import Group, GroupState
 from tidelog.coordinator.groups.group_journal import GroupJournal
@@ -163,6 +164,15 @@ class ConsumerGroups:
                 if matched is None:
                     members.searches.search(group.group_id, pattern)
                 members.searches.look_again(group.group_id, pattern, matched.topics if matched else (), names)
+
+    def on_settings(self, settings: ConsumerGroupSettings, of_groups: Mapping[str, ConsumerGroupSettings]) -> None:
+        """These are in force from now on; a session has the length that it began with.
+
+        Args:
+            of_groups: of those groups that have their own; nobody changes it.
+        """
+        self._journal.settings = replace(self._journal.settings, consumer=settings)
+        self.members.overrides = of_groups
 
     def start(self, at: Moment) -> None:
         """The coordinator became active. Members have a whole session to be heard of."""

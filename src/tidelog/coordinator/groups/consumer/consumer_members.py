@@ -6,6 +6,7 @@ Kafka: `GroupMetadataManager`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tidelog.base.errors import Code, KafkaError, refusal
@@ -54,7 +55,7 @@ class ConsumerMembers:
 
     def __init__(self, journal: GroupJournal, classic: dict[str, Group]) -> None:
         self.runs = AssignmentRuns(journal, journal.state.consumer_groups, self._advance)
-        self.overrides: dict[str, ConsumerGroupSettings] = {}
+        self.overrides: Mapping[str, ConsumerGroupSettings] = {}
         self.topics: KnownTopics | None = None
         self.searches: PatternSearches | None = None
         self._journal = journal

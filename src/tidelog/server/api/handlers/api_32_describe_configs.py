@@ -2,8 +2,8 @@
 
 Behaviour: the one table of settings answers (`metadata/configs/`): value, source, and on request what it overrides
 and what it means. To name no key asks for all. A broker is described by the node that runs it, with an empty name: what
-all brokers share and was set while they ran. The levels of a broker's loggers (type 8) are described likewise. Groups
-have no settings here.
+all brokers share and was set while they ran. The levels of a broker's loggers (type 8) are described likewise. Of a
+group (type 32) those of consumer groups are told, whether or not there is such a group.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tidelog.metadata.configs import (
     ConfigSource,
     ConfigType,
     broker_entries,
+    group_entries,
     topic_entries,
 )
 from tidelog.server.api.dispatch import RequestContext, code_of
@@ -70,7 +71,9 @@ def _entries(node: MetadataApi, resource: DescribeConfigsResource) -> Sequence[C
             return [entry for entry in broker_entries(BrokerSettings({}, {}, shared)) if entry.name in shared]
         raise _not_this_broker(node, name)
     if resource.resource_type == ResourceType.GROUP:
-        raise refusal(Code.INVALID_REQUEST, "groups have no settings here: a consumer brings those of its session")
+        if not name:
+            raise refusal(Code.INVALID_REQUEST, "a group is described by its name")
+        return group_entries(image.group_configs(name), node.broker_settings)
     raise refusal(Code.INVALID_REQUEST, f"resource type {resource.resource_type} has no settings here")
 
 

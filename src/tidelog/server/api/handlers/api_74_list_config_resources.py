@@ -1,7 +1,7 @@
 """ListConfigResources 0-1: the names of what has settings (KIP-1142).
 
-Behaviour: topics, and brokers with their loggers. Groups and subscriptions to clients' metrics have no settings here:
-there are none to list, which is what version 0 asks for.
+Behaviour: topics, brokers with their loggers, and the groups for which something is set. Subscriptions to clients'
+metrics have no settings here: there are none to list, which is what version 0 asks for.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ def handle(
         int(ResourceType.TOPIC): sorted(image.topics_by_name),
         int(ResourceType.BROKER): brokers,
         int(ResourceType.BROKER_LOGGER): brokers,
+        int(ResourceType.GROUP): sorted(name for kind, name in image.configs if kind == ResourceType.GROUP),
     }
     return ListConfigResourcesResponse(
         config_resources=[ConfigResource(name, kind) for kind in wanted for name in names.get(kind, ())]
