@@ -89,16 +89,18 @@ def test_what_is_not_utf_8_is_served_with_replacement_characters(client: WireCli
 
 
 def test_every_version_commits_and_fetches(client: WireClient, topic: str, group: str) -> None:
+    topic_id = client.describe_topic(topic).topic_id
     known = api(ApiKey.OFFSET_COMMIT)
     for version in range(known.min_version, known.max_version + 1):
         request = commit_request(group, {(topic, 0): version}, leader_epoch=5)
+        request.topics[0].topic_id = topic_id
         answer = client.ask(ApiKey.OFFSET_COMMIT, version, request, OffsetCommitResponse)
         assert [row.error_code for one in answer.topics for row in one.partitions] == [0]
         found = committed(client, group, topic)
         assert (found.committed_offset, found.committed_leader_epoch) == (version, 5 if version >= 6 else -1)
     known = api(ApiKey.OFFSET_FETCH)
     for version in range(known.min_version, known.max_version + 1):
-        asked = [OffsetFetchRequestTopic(name=topic, partition_indexes=[0, 1])]
+        asked = [OffsetFetchRequestTopic(name=topic, topic_id=topic_id, partition_indexes=[0, 1])]
         fetch = (
             OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group, topics=asked)])
             if version >= 8
@@ -107,7 +109,7 @@ def test_every_version_commits_and_fetches(client: WireClient, topic: str, group
         response = client.ask(ApiKey.OFFSET_FETCH, version, fetch, OffsetFetchResponse)
         topics = response.groups[0].topics if version >= 8 else response.topics
         offsets = [(row.partition_index, row.committed_offset) for one in topics for row in one.partitions]
-        assert offsets == [(0, 9), (1, -1)]
+        assert offsets == [(0, 10), (1, -1)]
 
 
 def test_partitions_that_do_not_exist_are_refused_and_the_others_kept(

@@ -136,7 +136,7 @@ REQUESTS: dict[str, tuple[Callable[[str | None], object], int | None]] = {
     "produce": (_produce, 12),
     "fetch": (_fetch, 12),
     "list-offsets": (_list_offsets, None),
-    "commit": (_commit, None),
+    "commit": (_commit, 9),
     "offset-delete": (_offset_delete, None),
     "delete-records": (_delete_records, None),
     "epoch-end": (_epoch_end, None),

@@ -201,7 +201,7 @@ REFUSED: dict[ApiKey, Callable[[str], object]] = {
 }
 DECIDED = {ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS, ApiKey.ELECT_LEADERS, ApiKey.INCREMENTAL_ALTER_CONFIGS}
 """By the controller: these wait whatever they name."""
-VERSIONS = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12}
+VERSIONS = {ApiKey.PRODUCE: 12, ApiKey.FETCH: 12, ApiKey.OFFSET_COMMIT: 9}
 """Of those whose latest speaks of topic ids."""
 
 

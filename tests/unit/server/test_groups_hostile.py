@@ -8,17 +8,22 @@ from importlib import import_module
 from random import Random
 from types import SimpleNamespace
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from support.clients.wire_samples import sample
+from support.fixtures.coordinated_consumers import partition, topic_id
 from support.fixtures.led_offsets import Led
 from support.fixtures.memory_disk import MemoryDisk
 from tidelog.base.errors import Code, KafkaError
+from tidelog.io.executor import InlineExecutor
+from tidelog.metadata.image import MetadataImage, TopicImage
 from tidelog.server.api.apis import APIS
 from tidelog.server.api.dispatch import RequestContext
 from tidelog.wire import ApiKey, RequestHeader, api, decode, encode
 from tidelog.wire.messages.api_11_join_group import JoinGroupRequest
+from tidelog.wire.messages.api_68_consumer_group_heartbeat import ConsumerGroupHeartbeatPartitions
 
 KEYS = (
     ApiKey.OFFSET_COMMIT,
@@ -33,7 +38,12 @@ KEYS = (
     ApiKey.LIST_GROUPS,
     ApiKey.DELETE_GROUPS,
     ApiKey.OFFSET_DELETE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
 )
+TOPIC_ID = topic_id("t")
 LONG = "ü" * 16_383  # as long as a string of a request may be, in bytes
 SUBSCRIPTION = b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0"
 STEPS = 150
@@ -46,12 +56,15 @@ class Session:
         self.disk = MemoryDisk()
         self.led = Led(self.disk)
         self.led.start()
-        topics = {"t": SimpleNamespace(partitions=[0, 1, 2])}
+        topic = TopicImage("t", TOPIC_ID, tuple(partition(1) for _ in range(3)))
+        image = MetadataImage({"t": topic}, {TOPIC_ID: topic}, features={"group.version": 1})
+        self.led.one.coordinator.consumer_groups.on_metadata(image, 1, ())
         self.node: Any = SimpleNamespace(
             groups=SimpleNamespace(
                 submit=lambda _, tell: self.led.one.submit(tell), submit_all=lambda tell: [self.led.one.submit(tell)]
             ),
-            image=SimpleNamespace(topics_by_name=topics),
+            image=image,
+            executor=InlineExecutor(),
         )
         self.members: list[tuple[str, int]] = [("", -1)]  # ids with their generations
         self.instances: dict[str, str | None] = {}
@@ -74,6 +87,8 @@ class Session:
     def _take(self, key: ApiKey, version: int, answer: Any, instance_id: str | None) -> None:
         assert type(answer) is api(key).response
         encode(answer, version)
+        if key == ApiKey.CONSUMER_GROUP_HEARTBEAT and answer.member_id:
+            self.members.append((answer.member_id, answer.member_epoch))
         if key == ApiKey.JOIN_GROUP and answer.member_id:
             self.members.append((answer.member_id, answer.generation_id))
             if instance_id is not None:
@@ -92,6 +107,12 @@ def likely(random: Random, session: Session, request: Any) -> Any:
     for name, usual, odd in (
         ("group_id", ["g"], ["h", "", LONG]),
         ("member_id", [member_id], ["", LONG]),
+        ("member_epoch", [generation_id, 0], [-1, -2, -3, 1 << 30]),
+        ("instance_id", [None, None, session.instances.get(member_id)], ["static", "", LONG]),
+        ("subscribed_topic_names", [["t"], None], [[], ["t", "t"], [LONG]]),
+        ("subscribed_topic_regex", [None, "t.*"], ["(", "", LONG, "(a{30}){30}"]),
+        ("server_assignor", [None, "range"], ["none", "", LONG]),
+        ("topic_partitions", [[], None], [[ConsumerGroupHeartbeatPartitions(TOPIC_ID, [0, -1, 1 << 30])]]),
         ("generation_id", [generation_id], [-1, 0, 1, 1 << 30]),
         ("generation_id_or_member_epoch", [generation_id, -1], [0, 1, 1 << 30]),
         ("session_timeout_ms", [10_000], [-5, 0, 1 << 30]),
@@ -113,15 +134,17 @@ def likely(random: Random, session: Session, request: Any) -> Any:
         assignment.member_id = random.choice(session.members)[0]
     for topic in getattr(request, "topics", ()) or ():
         topic.name = one_of(["t"], ["u", LONG])
-        for partition in getattr(topic, "partitions", ()):
-            partition.partition_index = one_of([0, 1, 2], [3, -1])
-            if hasattr(partition, "committed_metadata"):
-                partition.committed_metadata = one_of([None, "", "m"], [LONG])
+        if hasattr(topic, "topic_id"):
+            topic.topic_id = one_of([TOPIC_ID], [UUID(int=9)])
+        for one in getattr(topic, "partitions", ()):
+            one.partition_index = one_of([0, 1, 2], [3, -1])
+            if hasattr(one, "committed_metadata"):
+                one.committed_metadata = one_of([None, "", "m"], [LONG])
     for group in getattr(request, "groups", ()):
         if hasattr(group, "group_id"):
             group.group_id = one_of(["g", "h"], ["", LONG])
             group.topics = random.choice([None, [], group.topics])
-    for names in ("groups", "groups_names"):
+    for names in ("groups", "groups_names", "group_ids"):
         if getattr(request, names, None) and isinstance(getattr(request, names)[0], str):
             setattr(request, names, [one_of(["g", "h"], ["", LONG]) for _ in range(3)])
     for names in ("states_filter", "types_filter"):

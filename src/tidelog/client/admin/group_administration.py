@@ -43,6 +43,8 @@ R = TypeVar("R")
 A = TypeVar("A")
 
 _FIRST_WITH_SEVERAL_GROUPS = 8
+_LAST_WITH_NAMES = 9
+"""Of OffsetCommit and OffsetFetch: from then on topics have ids alone."""
 _STATE_OF_NO_GROUP = "Dead"
 """How DescribeGroups before version 6 says that there is no such group."""
 
@@ -124,13 +126,16 @@ class GroupAdministration:
         )
 
         async def send_request(_: BrokerId, connection: Connection) -> dict[TopicPartition, CommittedOffset]:
-            if connection.versions.version(ApiKey.OFFSET_FETCH) >= _FIRST_WITH_SEVERAL_GROUPS:
+            version = connection.versions.version(ApiKey.OFFSET_FETCH, max_version=_LAST_WITH_NAMES)
+            if version >= _FIRST_WITH_SEVERAL_GROUPS:
                 group = OffsetFetchRequestGroup(group_id=group_id, topics=topics)
-                response = await self._request(connection, OffsetFetchRequest(groups=[group]), OffsetFetchResponse)
+                response = await self._request(
+                    connection, OffsetFetchRequest(groups=[group]), OffsetFetchResponse, version=version
+                )
                 raise_first(refused(row.error_code, f"group {group_id!r}", None) for row in response.groups)
                 return _committed(topic for row in response.groups for topic in row.topics)
             request = OffsetFetchRequest(group_id=group_id, topics=topics)
-            response = await self._request(connection, request, OffsetFetchResponse)
+            response = await self._request(connection, request, OffsetFetchResponse, version=version)
             raise_first([refused(response.error_code, f"group {group_id!r}", None)])
             return _committed(response.topics)
 
@@ -149,7 +154,8 @@ class GroupAdministration:
 
         async def send_request(_: BrokerId, connection: Connection) -> None:
             request = OffsetCommitRequest(group_id=group_id, generation_id_or_member_epoch=-1, topics=topics)
-            response = await self._request(connection, request, OffsetCommitResponse)
+            version = connection.versions.version(ApiKey.OFFSET_COMMIT, max_version=_LAST_WITH_NAMES)
+            response = await self._request(connection, request, OffsetCommitResponse, version=version)
             raise_first(
                 _member_in_the_way(refused(row.error_code, f"{topic.name}-{row.partition_index}", None), group_id)
                 for topic in response.topics
@@ -184,8 +190,10 @@ class GroupAdministration:
     ) -> A:
         return await self._coordinators.request(what, group_id, send_request)
 
-    async def _request(self, connection: Connection, request: object, response: type[R]) -> R:
-        return await connection.request(request, response, timeout_ms=self._request_timeout_ms)
+    async def _request(
+        self, connection: Connection, request: object, response: type[R], *, version: int | None = None
+    ) -> R:
+        return await connection.request(request, response, timeout_ms=self._request_timeout_ms, version=version)
 
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
+
+from tidelog.base.ids import TopicId
 
 if TYPE_CHECKING:
     from tidelog.metadata import MetadataImage
@@ -43,6 +46,43 @@ def take_out_missing(image: MetadataImage, topics: list[T]) -> tuple[list[T], li
     if missing:
         topics = [topic for topic in topics if topic.partitions]
     return topics, missing
+
+
+class _TopicById(Protocol):
+    name: str
+    topic_id: UUID
+
+
+B = TypeVar("B", bound=_TopicById)
+
+
+def named(image: MetadataImage, topics: list[B]) -> tuple[list[B], list[B]]:
+    """Give topics that a request knows by their ids their names.
+
+    Returns:
+        Those that there are, and those that there are not.
+    """
+    known: list[B] = []
+    unknown: list[B] = []
+    for topic in topics:
+        found = image.topic_by_id(TopicId(topic.topic_id))
+        if found is None:
+            unknown.append(topic)
+        else:
+            topic.name = found.name
+            known.append(topic)
+    return known, unknown
+
+
+def with_ids(image: MetadataImage, topics: list[B]) -> list[B]:
+    """Give topics of an answer their ids; those that are no more are left out."""
+    known = []
+    for topic in topics:
+        found = image.topic(topic.name)
+        if found is not None:
+            topic.topic_id = found.topic_id
+            known.append(topic)
+    return known
 
 
 def merged(topics: list[T]) -> list[T]:
