@@ -27,6 +27,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.LogTruncationException;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.consumer.SubscriptionPattern;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
@@ -41,6 +42,7 @@ import org.apache.kafka.common.serialization.StringSerializer;
 public final class Clients {
     private static final Duration POLL = Duration.ofMillis(50);
     private static final long SECONDS_MAX = 20;
+    private static final Map<String, String> NEW_PROTOCOL = Map.of("group.protocol", "consumer");
 
     private Clients() {}
 
@@ -52,9 +54,15 @@ public final class Clients {
             case "read" -> read(bootstrap, topic, Integer.parseInt(arguments[3]));
             case "rebalance" -> rebalance(bootstrap, topic, arguments[3]);
             case "static" -> staticMember(bootstrap, topic);
-            case "commit" -> commit(bootstrap, topic);
+            case "commit" -> commit(bootstrap, topic, Map.of());
+            case "new-rebalance" -> newRebalance(bootstrap, topic, arguments[3]);
+            case "new-static" -> newStaticMember(bootstrap, topic);
+            case "new-pattern" -> newPattern(bootstrap, topic);
+            case "new-commit" -> commit(bootstrap, topic, NEW_PROTOCOL);
+            case "new-refused" -> newRefused(bootstrap, topic);
+            case "both" -> bothProtocols(bootstrap, topic);
             case "validate" -> validate(bootstrap, topic, Long.parseLong(arguments[3]), Integer.parseInt(arguments[4]));
-            case "newer" -> newer(bootstrap, topic);
+            case "transaction" -> transaction(bootstrap, topic);
             case "admin" -> admin(bootstrap, topic);
             default -> throw new IllegalArgumentException(arguments[0]);
         }
@@ -127,11 +135,13 @@ public final class Clients {
 
         Member(String name, String bootstrap, String topic, Map<String, String> settings) {
             this.name = name;
-            Map<String, String> all = new HashMap<>(Map.of("group.id", topic, "session.timeout.ms", "10000",
-                    "heartbeat.interval.ms", "100", "client.id", name));
+            Map<String, String> all = new HashMap<>(Map.of("group.id", topic, "client.id", name));
+            if (!settings.containsKey("group.protocol")) {
+                all.putAll(Map.of("session.timeout.ms", "10000", "heartbeat.interval.ms", "100"));
+            }
             all.putAll(settings);
             consumer = consumer(bootstrap, all);
-            consumer.subscribe(List.of(topic), new ConsumerRebalanceListener() {
+            ConsumerRebalanceListener listener = new ConsumerRebalanceListener() {
                 @Override
                 public void onPartitionsAssigned(Collection<TopicPartition> given) {
                     given.forEach(partition -> partitions.add(partition.partition()));
@@ -142,7 +152,12 @@ public final class Clients {
                     revokedInAll += taken.size();
                     taken.forEach(partition -> partitions.remove(partition.partition()));
                 }
-            });
+            };
+            if (name.startsWith("pattern")) {
+                consumer.subscribe(new SubscriptionPattern(topic + "(-.*)?"), listener);
+            } else {
+                consumer.subscribe(List.of(topic), listener);
+            }
         }
 
         @Override
@@ -158,8 +173,15 @@ public final class Clients {
 
     /** One member, then two, then one: prints what each has. The topic has four partitions. */
     private static void rebalance(String bootstrap, String topic, String assignor) {
-        Map<String, String> settings =
-                Map.of("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor);
+        rebalance(bootstrap, topic,
+                Map.of("partition.assignment.strategy", "org.apache.kafka.clients.consumer." + assignor));
+    }
+
+    private static void newRebalance(String bootstrap, String topic, String assignor) {
+        rebalance(bootstrap, topic, Map.of("group.protocol", "consumer", "group.remote.assignor", assignor));
+    }
+
+    private static void rebalance(String bootstrap, String topic, Map<String, String> settings) {
         Member second;
         try (Member first = new Member("first", bootstrap, topic, settings)) {
             poll("the first has all", () -> first.partitions.size() == 4, first);
@@ -203,10 +225,88 @@ public final class Clients {
         }
     }
 
+    /** A static member of the new protocol goes and comes again; meanwhile another one cannot take its place. */
+    private static void newStaticMember(String bootstrap, String topic) {
+        Map<String, String> settings = Map.of("group.instance.id", "number-one", "group.protocol", "consumer");
+        int epoch;
+        try (Member member = new Member("before", bootstrap, topic, settings)) {
+            poll("all partitions", () -> member.partitions.size() == 4, member);
+            epoch = member.consumer.groupMetadata().generationId();
+        }
+        try (Member member = new Member("after", bootstrap, topic, settings)) {
+            poll("all partitions", () -> member.partitions.size() == 4, member);
+            System.out.println("same epoch " + (epoch == member.consumer.groupMetadata().generationId()));
+            try (Member thief = new Member("thief", bootstrap, topic, settings)) {
+                poll("refused", () -> false, thief);
+            } catch (KafkaException refused) {
+                System.out.println("the thief: " + refused.getClass().getSimpleName());
+            }
+        }
+    }
+
+    /** A pattern that the broker looks up finds a topic that is made later, too. */
+    private static void newPattern(String bootstrap, String topic) throws Exception {
+        try (Member member = new Member("pattern", bootstrap, topic, NEW_PROTOCOL);
+                Admin admin = Admin.create(Map.of("bootstrap.servers", bootstrap))) {
+            poll("the first topic", () -> member.consumer.assignment().size() == 4, member);
+            System.out.println("assigned " + member.consumer.assignment().size());
+            got(admin.createTopics(List.of(new NewTopic(topic + "-later", 3, (short) 1))).all());
+            poll("both topics", () -> member.consumer.assignment().size() == 7, member);
+            System.out.println("assigned " + member.consumer.assignment().size());
+        }
+    }
+
+    /** What the broker refuses reaches the program. */
+    private static void newRefused(String bootstrap, String topic) {
+        Map<String, String> settings = Map.of("group.protocol", "consumer", "group.remote.assignor", "none");
+        try (Member member = new Member("refused", bootstrap, topic, settings)) {
+            poll("refused", () -> false, member);
+        } catch (KafkaException refused) {
+            System.out.println("an assignor: " + refused.getClass().getSimpleName());
+        }
+        try (KafkaConsumer<String, String> consumer =
+                consumer(bootstrap, Map.of("group.id", topic, "group.protocol", "consumer"))) {
+            consumer.subscribe(new SubscriptionPattern("("));
+            until(() -> {
+                consumer.poll(POLL);
+                return false;
+            }, "refused");
+        } catch (KafkaException refused) {
+            System.out.println("a pattern: " + refused.getClass().getSimpleName());
+        }
+    }
+
+    /** A classic group goes over to the new protocol, a member at a time, and back again. */
+    private static void bothProtocols(String bootstrap, String topic) {
+        Map<String, String> classic = Map.of("partition.assignment.strategy",
+                "org.apache.kafka.clients.consumer.CooperativeStickyAssignor", "session.timeout.ms", "45000");
+        Member second;
+        try (Member first = new Member("classic", bootstrap, topic, classic)) {
+            poll("the classic one has all", () -> first.partitions.size() == 4, first);
+            System.out.println(first);
+            second = new Member("new", bootstrap, topic, NEW_PROTOCOL);
+            poll("each has two", () -> first.partitions.size() == 2 && second.partitions.size() == 2, first, second);
+            System.out.println(first);
+            System.out.println(second);
+        }
+        Member third;
+        try (second) {
+            poll("the new one has all", () -> second.partitions.size() == 4, second);
+            System.out.println(second);
+            third = new Member("again", bootstrap, topic, classic);
+            poll("each has two", () -> second.partitions.size() == 2 && third.partitions.size() == 2, second, third);
+            System.out.println(third);
+        }
+        try (third) {
+            poll("the classic one has all", () -> third.partitions.size() == 4, third);
+            System.out.println(third);
+        }
+    }
+
     /** Commits an offset with its leader epoch and metadata; another member of the group begins there. */
-    private static void commit(String bootstrap, String topic) {
+    private static void commit(String bootstrap, String topic, Map<String, String> settings) {
         TopicPartition partition = new TopicPartition(topic, 0);
-        try (Member member = new Member("first", bootstrap, topic, Map.of())) {
+        try (Member member = new Member("first", bootstrap, topic, settings)) {
             List<ConsumerRecord<String, String>> found = new ArrayList<>();
             until(() -> {
                 member.consumer.poll(POLL).forEach(found::add);
@@ -217,7 +317,7 @@ public final class Clients {
             member.consumer.commitSync(Map.of(partition, position));
             System.out.println("committed " + member.consumer.committed(Set.of(partition)).get(partition));
         }
-        try (Member member = new Member("second", bootstrap, topic, Map.of())) {
+        try (Member member = new Member("second", bootstrap, topic, settings)) {
             List<ConsumerRecord<String, String>> found = new ArrayList<>();
             until(() -> {
                 member.consumer.poll(POLL).forEach(found::add);
@@ -249,20 +349,9 @@ public final class Clients {
         }
     }
 
-    /** What needs APIs beyond those of classic groups and idempotent producers. */
-    private static void newer(String bootstrap, String topic) {
-        Map<String, String> settings = Map.of("group.id", topic, "group.protocol", "consumer");
-        try (KafkaConsumer<String, String> consumer = consumer(bootstrap, settings)) {
-            consumer.subscribe(List.of(topic));
-            until(() -> {
-                consumer.poll(POLL);
-                return !consumer.assignment().isEmpty();
-            }, "partitions assigned");
-            System.out.println("the newer groups: assigned");
-        } catch (KafkaException refused) {
-            System.out.println("the newer groups: " + refused.getClass().getSimpleName());
-        }
-        settings = Map.of("transactional.id", topic, "max.block.ms", "10000");
+    /** A transaction, in the newest protocol. */
+    private static void transaction(String bootstrap, String topic) {
+        Map<String, String> settings = Map.of("transactional.id", topic, "max.block.ms", "10000");
         try (KafkaProducer<String, String> producer = producer(bootstrap, settings)) {
             producer.initTransactions();
             producer.beginTransaction();

@@ -102,11 +102,9 @@ def test_a_position_is_validated_by_its_leader_epoch(restarted: tuple[NodeProces
     assert story("validate", node.bootstrap, VALIDATED, 7, first) == [f"truncated, divergent at 5 of epoch {first}"]
 
 
-def test_what_is_not_served_is_refused_at_once(shared_node: NodeProcess, story: Story, topic: str) -> None:
+def test_transactions_work(shared_node: NodeProcess, story: Story, topic: str) -> None:
     new_topic(shared_node, topic)
-    groups, transactions = story("newer", shared_node.bootstrap, topic)
-    assert groups == "the newer groups: UnsupportedVersionException"
-    assert transactions == "transactions: committed"
+    assert story("transaction", shared_node.bootstrap, topic) == ["transactions: committed"]
 
 
 def test_the_admin_client(broker: Broker, story: Story, topic: str) -> None:

@@ -89,13 +89,27 @@ def test_when_the_last_consumer_leaves_the_group_is_a_classic_one_again() -> Non
     world, classic = upgraded()
     world.heard(world.beat("a", -1))
     assert not world.consumers.groups
-    assert world.refused(world.heartbeat(classic, 3)) == Code.REBALANCE_IN_PROGRESS
+    assert world.refused(world.heartbeat(classic, 2)) == Code.REBALANCE_IN_PROGRESS, "it keeps what it reads"
     joined = world.taken(world.join(classic), JoinGroupResponse)
-    assert (joined.generation_id, joined.leader) == (4, classic)
+    assert (joined.generation_id, joined.leader) == (3, classic)
     assert world.fetched() == {("t", 0): 7}
     world.fail_over()
     assert not world.consumers.groups
     assert set(world.coordinator.groups) == {"g"}
+
+
+def test_a_group_that_no_batch_holds_as_a_classic_one_stays_and_serves_its_classic_members() -> None:
+    world, classic = upgraded()
+    world.coordinator.batch_size_bytes_max = 400  # holds a change, and not all of the group
+    world.heard(world.beat("a", -1))
+    assert set(world.group.subscriptions) == {classic}
+    assert not world.coordinator.groups
+    assert world.memory.used_bytes == world.group.size_bytes
+    assert world.refused(world.heartbeat(classic, 2)) == Code.REBALANCE_IN_PROGRESS
+    assert rejoin(world, classic) == (3, {0, 1, 2, 3})
+    assert world.taken(world.heartbeat(classic, 3), HeartbeatResponse)
+    world.fail_over()
+    assert world.taken(world.heartbeat(classic, 3), HeartbeatResponse)
 
 
 def test_when_the_last_classic_member_leaves_it_stays_a_consumer_group() -> None:

@@ -102,13 +102,14 @@ class ConsumerMembers:
 
     def remove(self, group: ConsumerGroup, member_id: str, at: Moment) -> None:
         """A member is out. If all that are left speak the classic protocol, the group becomes a classic one."""
+        if self._downgrade(group, member_id, at):
+            return
         change = self.change_of(group)
         change.remove(member_id)
         change.refresh()
         change.raise_epoch()
         self.write(change)
         self.forget_member(group.group_id, member_id)
-        self._downgrade(group, at)
 
     def refresh(self, group: ConsumerGroup, at: Moment) -> None:
         """Look at the topics of a group again, and assign, if it is time to: for members that cannot ask for it."""
@@ -258,17 +259,17 @@ class ConsumerMembers:
             if member_id in group.subscriptions:
                 self.watch(group, member_id, at, is_session=True)
 
-    def _downgrade(self, group: ConsumerGroup, at: Moment) -> None:
+    def _downgrade(self, group: ConsumerGroup, leaving_id: str, at: Moment) -> bool:
+        """Make it a classic group if all that are left speak that protocol. Returns whether it is one now."""
         policy = self.settings_of(group.group_id).migration_policy
-        if not policy.downgrades or not group.subscriptions:
-            return
-        if any(one.classic is None for one in group.subscriptions.values()):
-            return
-        classic = downgraded(group, self.known, self._journal.memory)
+        left = [one for member_id, one in group.subscriptions.items() if member_id != leaving_id]
+        if not policy.downgrades or not left or any(one.classic is None for one in left):
+            return False
+        classic = downgraded(group, leaving_id, self.known, self._journal.memory)
         records = (*recorded.group_tombstones(group), rebalance.record_of(classic))
         if not self._journal.fits(records) or len(classic.members) > self._journal.settings.group_size_max:
             classic.release()  # its members go on as they are
-            return
+            return False
         for member_id in list(group.subscriptions):
             self.forget_member(group.group_id, member_id)
         self._journal.write(records)
@@ -278,6 +279,7 @@ class ConsumerMembers:
         for member in classic.members.values():
             rebalance.extend_session(self._journal, at, member)
         rebalance.begin(self._journal, at, classic)
+        return True
 
 
 def has_to_act(group: ConsumerGroup, member_id: str) -> bool:

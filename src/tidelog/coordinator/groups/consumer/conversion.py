@@ -115,11 +115,17 @@ def upgraded(group: Group, known: KnownTopics) -> ConsumerGroup | None:
     return found
 
 
-def downgraded(group: ConsumerGroup, known: KnownTopics, memory: CoordinatorMemory) -> Group:
-    """The classic group that a consumer group becomes whose members are all classic: stable, to be rebalanced."""
+def downgraded(group: ConsumerGroup, leaving_id: str, known: KnownTopics, memory: CoordinatorMemory) -> Group:
+    """The classic group that a consumer group becomes whose members are all classic but for one that leaves.
+
+    It is stable, and to be rebalanced. The generation is the epoch that its members know: a heartbeat of another would
+    tell them that they lost what they read.
+    """
     found = Group(group.group_id, memory)
     found.generation_id = group.epoch or 0
     for member_id, one in group.subscriptions.items():
+        if member_id == leaving_id:
+            continue
         classic = one.classic
         assert classic is not None
         member = Member(
