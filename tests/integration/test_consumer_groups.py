@@ -119,6 +119,43 @@ def test_a_group_goes_by_settings_of_its_own(
     assert member.interval_ms == 5_000
 
 
+def test_a_member_that_is_silent_is_out(start_node: StartNode, new_member: NewMember, topic: str) -> None:
+    node = start_node(
+        config={
+            "group.consumer.min.session.timeout.ms": "1000",
+            "group.consumer.session.timeout.ms": "1500",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.consumer.heartbeat.interval.ms": "100",
+        }
+    )
+    with WireClient(node.port) as client:
+        client.create_topic(topic, partitions=4)
+        wait_for_coordinator(client, "g")
+        first, silent = new_member(node.port, "g"), new_member(node.port, "g")
+        assert first.join(topic) is silent.join(topic) is Code.NONE
+        silent.close()
+        wait_until(lambda: first.acknowledge() is Code.NONE and first.partition_count == 2, "they share")
+        wait_until(lambda: first.acknowledge() is Code.NONE and first.partition_count == 4, "it has all again")
+        assert len(consumer_group(client, "g").members) == 1
+
+
+def test_groups_survive_a_kill(start_node: StartNode, new_member: NewMember, topic: str) -> None:
+    node = start_node()
+    with WireClient(node.port) as client:
+        client.create_topic(topic, partitions=4)
+        wait_for_coordinator(client, "g")
+        member = new_member(node.port, "g")
+        assert member.join(topic) is Code.NONE
+    node.kill()
+    node.start()
+    with WireClient(node.port) as client:
+        wait_for_coordinator(client, "g")
+        again = new_member(node.port, "g", member_id=member.member_id)
+        again.epoch, again.assigned = member.epoch, member.assigned
+        assert again.acknowledge() is Code.NONE
+        assert again.epoch == member.epoch
+
+
 def test_below_group_version_1_nothing_is_served(start_node: StartNode, new_member: NewMember) -> None:
     node = start_node()
     with WireClient(node.port) as client:
